@@ -5,6 +5,8 @@ What people need has a name here, and is loaded when it is first used:
 - `read` and `load_dataset` give tables, `merge` makes layers of kernels;
 - `rank` and `evaluate` say which metrics explain a time, and how well;
 - `explain` says why one side is slower, `advise` what a layer suffers from;
+- `gate` says whether a new version does more work, `predict` which layers are slower than layers
+  like them, `roofline` how far they are from what the device can do;
 - `report` writes the page, `plot` draws one figure;
 - in a PyTorch script, `layers` names the layers for a profiler and `iteration` the repeats.
 """
@@ -23,24 +25,28 @@ _HOMES = {
     "plot": "perfml.report.figures.registry",
     "rank": "perfml.datasets.asked",
     "read": "perfml.datasets.frames",
+    "roofline": "perfml.explain.roofs.asked",
 }
 """Public name to the module that defines it."""
 
-_CALLABLE = ("explain", "merge", "report")
+_CALLABLE = ("explain", "gate", "merge", "predict", "report")
 """Packages that can be called, see `perfml.util.lazy.callable_package`."""
 
 __all__ = [
     "advise",
     "evaluate",
     "explain",
+    "gate",
     "iteration",
     "layers",
     "load_dataset",
     "merge",
     "plot",
+    "predict",
     "rank",
     "read",
     "report",
+    "roofline",
 ]
 
 

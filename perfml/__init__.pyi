@@ -7,7 +7,10 @@ from perfml.datasets.frames import load_dataset as load_dataset
 from perfml.datasets.frames import read as read
 from perfml.explain.advice.hazards import advise as advise
 from perfml.explain.compare import explain as explain
+from perfml.explain.roofs.asked import roofline as roofline
+from perfml.gate.asked import gate as gate
 from perfml.merge.rule import merge as merge
+from perfml.predict.asked import predict as predict
 from perfml.report.figures.registry import plot as plot
 from perfml.report.write import report as report
 
@@ -15,12 +18,15 @@ __all__ = [
     "advise",
     "evaluate",
     "explain",
+    "gate",
     "iteration",
     "layers",
     "load_dataset",
     "merge",
     "plot",
+    "predict",
     "rank",
     "read",
     "report",
+    "roofline",
 ]

@@ -37,8 +37,6 @@ class Figure(StrEnum):
     models = "models"
     ranks = "ranks"
     tree = "tree"
-    filters = "filters"
-    clusters = "clusters"
     predictions = "predictions"
     roofline = "roofline"
     stalls = "stalls"
@@ -64,7 +62,6 @@ def plot(
     ] = None,
     show: Annotated[bool, typer.Option("--list", help="Describe the figures.")] = False,
     out: options.OptionalOut = None,
-    backend: options.Backends = None,
     predict: Annotated[options.Predicted | None, options.PREDICT] = None,
     model: options.Model = None,
     method: options.Method = None,
@@ -102,7 +99,6 @@ def plot(
     layers = layers_named(inputs.first.in_layers.layers, selection.layers)
     asked = {
         "layer": options.only_one("--layer", layers),
-        "backend": options.only_one("--backend", backend),
         "baseline": selection.baseline,
         "target": selection.target,
         "task": predict and predict.task,

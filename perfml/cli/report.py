@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,6 +18,8 @@ from perfml.datasets import Selection
 from perfml.errors import PerfmlError
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from perfml.report.document import Document
 
 _ENDINGS = ("", ".html", ".htm", ".md")
@@ -77,6 +80,7 @@ def report(
                 given.reported_layers,
                 given.in_layers.kernels,
                 provenance=given.provenance,
+                recorded=_all_conditions(selection) if given.ranged else None,
                 splits=splits,
                 resamples=resamples,
                 seed=seed,
@@ -86,6 +90,15 @@ def report(
     for warning in warnings:
         output.warn(warning)
     _write(output, out, document, markdown=markdown, warnings=warnings)
+
+
+def _all_conditions(selection: Selection) -> pd.DataFrame | None:
+    """Return the layers under all recorded conditions, where only some were chosen."""
+    if not selection.where:
+        return None
+    from perfml.datasets import read_inputs
+
+    return read_inputs(replace(selection, where=())).first.layers
 
 
 def _write(
@@ -101,8 +114,13 @@ def _write(
     lines = [clean(line) for line in document.lines]
     steps = [] if document.answer is None else document.answer.first
     short = [
-        clean(f"{place}. {each.title}: {each.gain} ({each.sure})")
+        clean(line)
         for place, each in enumerate(steps, start=1)
+        for line in (
+            f"{place}. {each.title}: {each.gain} ({each.sure})",
+            *([f"   {each.text}"] if place == 1 else ()),
+            *(f"   {line}" for line in each.command.splitlines()),
+        )
     ]
     output.result(
         {"out": str(out), "bytes": len(text.encode()), "summary": lines, "warnings": warnings},

@@ -21,6 +21,7 @@ from perfml.explain.tree.causes import Term
 from perfml.explain.tree.told import Causes
 from perfml.util.html import section
 from perfml.util.json_values import json_object
+from perfml.util.lazy import drawn_by
 from perfml.util.text import screen
 from perfml.util.words import number, percentage
 
@@ -94,6 +95,7 @@ class LayerDiff:
         "lines",
     )
     to_dict = json_object
+    plot = drawn_by("perfml.report.figures.comparisons", "attribution")
 
 
 class AlignedLayer(TypedDict):
@@ -176,6 +178,7 @@ class Explanation:
         return tuple(note for note in self.time_notes if not self.headline.startswith(note))
 
     to_dict = json_object
+    plot = drawn_by("perfml.report.figures.comparisons", "time_ratios")
 
     @property
     def _title(self) -> str:

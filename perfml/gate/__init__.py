@@ -10,7 +10,7 @@ baselines lie (`baselines`).
 
 from __future__ import annotations
 
-from perfml.util.lazy import lazily
+from perfml.util.lazy import callable_package, lazily
 
 _HOMES = {
     "judge": "verdict",
@@ -25,6 +25,8 @@ _HOMES = {
 }
 
 __all__ = sorted(_HOMES)
+
+callable_package(__name__, "asked", "gate")
 
 # on first use: pandas takes a second
 __getattr__, __dir__ = lazily(__name__, globals(), _HOMES)

@@ -76,6 +76,11 @@ def merge(kernels: pd.DataFrame, *, weights: Weights = "own") -> pd.DataFrame:
         or negative, or stands for no launch; the message names the kernel.
     PerfmlError
         If there is no launch.
+
+    Examples
+    --------
+    >>> import perfml
+    >>> layers = perfml.merge(perfml.read("profile.ncu-rep"))  # doctest: +SKIP
     """
     kernels = validate_kernels(kernels)
     by_kernel = not kernels["layer"].notna().any()

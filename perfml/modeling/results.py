@@ -14,6 +14,7 @@ from perfml.modeling.ranking.leakage import Leakage
 from perfml.modeling.ranking.null import LEVEL, Null
 from perfml.util.html import section
 from perfml.util.json_values import json_object
+from perfml.util.lazy import drawn_by
 from perfml.util.text import screen
 from perfml.util.typing import Floats
 from perfml.util.words import Readable, count, listed, number, percentage
@@ -132,6 +133,7 @@ class Evaluation:
         *("task", "target", "features", "dropped", "classes", "scores", "leakage", "warnings"),
     )
     to_dict = json_object
+    plot = drawn_by("perfml.report.figures.models", "predicted_vs_measured")
 
     def __repr__(self) -> str:
         shown = self._shown().drop(columns="median")
@@ -287,6 +289,10 @@ class Ranking:
             f"{', '.join(names[:-1])} and {names[-1]} tie for the first place: which of them leads "
             "changes from one draw of resamples to the next."
         )
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return the groups of metrics, best first, as ``summary`` has them."""
+        return self.summary.copy()
 
     def plot(self, *, top: int = 12, ax: Axes | None = None) -> Axes:
         """Draw the scores of the first groups, beside what a leading group gets by chance.

@@ -11,7 +11,7 @@ Here to change: what a layer is described by, in ``describe.py`` and ``families.
 
 from __future__ import annotations
 
-from perfml.util.lazy import lazily
+from perfml.util.lazy import callable_package, lazily
 
 _HOMES = {
     "predict": "compare",
@@ -23,6 +23,8 @@ _HOMES = {
 }
 
 __all__ = sorted(_HOMES)
+
+callable_package(__name__, "asked", "predict")
 
 # on first use: scikit-learn takes a second to import
 __getattr__, __dir__ = lazily(__name__, globals(), _HOMES)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from perfml.account.account import account_in
 from perfml.account.time_sources import time_note
 from perfml.report.compared import compare_tables
 from perfml.report.conditions import EVERY_RUN, UNNAMED, Condition, conditions
@@ -18,24 +19,22 @@ from perfml.report.results import (
     Pair,
     Results,
     colour_numbers,
-    correlated_rows,
     roofs_of,
-    stalls_of,
-    trees_of,
 )
 from perfml.report.sections.advice import advice_section
 from perfml.report.sections.comparison import comparison_document
 from perfml.report.sections.explanation import why_section
 from perfml.report.sections.first_screen import limits_section
-from perfml.report.sections.kernels import kernels_section
-from perfml.report.sections.machine import roofline_section, stalls_section
-from perfml.report.sections.models import metrics_section, trust_section
+from perfml.report.sections.machine import roofline_section
+from perfml.report.sections.models import models_section
 from perfml.report.sections.provenance import glossary_section, moment, of_runs, provenance_section
 from perfml.report.sections.summary import answer
-from perfml.report.sections.times import extremes_section, times_section
+from perfml.report.sections.time_spent import time_steps
+from perfml.report.sections.times import kernels_section, times_section
 
 if TYPE_CHECKING:
     from perfml.explain import Advice
+    from perfml.explain.advice.settings import Gain
     from perfml.explain.roofs.peaks import Peaks
     from perfml.explain.speed_of_light import KernelLevels
     from perfml.modeling.results import Evaluation, Ranking
@@ -61,6 +60,7 @@ def build_report(
     provenance: Mapping[str, Any] | None = None,
     title: str | None = None,
     levels: Sequence[KernelLevels] = (),
+    recorded: pd.DataFrame | None = None,
 ) -> Document:
     """Return a report: the answer, its evidence, its provenance.
 
@@ -71,8 +71,7 @@ def build_report(
     kernels
         The Kernels table it was merged from; without it the page has no kernels of a layer.
     evaluations, rankings
-        Results of `perfml.modeling.evaluate` and `perfml.modeling.rank`. Each evaluation adds a
-        tree of three levels that can be read.
+        Results of `perfml.modeling.evaluate` and `perfml.modeling.rank`.
     pairs
         Why backends are slower than the fastest one, from `perfml.report.explain_pairs`.
     advice
@@ -87,6 +86,9 @@ def build_report(
         Heading; made from workload and device without.
     levels
         How near each kernel is to its limits (`perfml.explain.speed_of_light`).
+    recorded
+        All Layers rows that there are, where the report is of a part: other precisions and
+        batches tell what they would give.
 
     Raises
     ------
@@ -103,15 +105,30 @@ def build_report(
         kernels=None if kernels is None else pack_kernels(kernels, shown, series),
         evaluations=tuple(evaluations),
         rankings=tuple(rankings),
-        trees=tuple(trees_of(layers, evaluations)),
-        correlated=correlated_rows(layers),
         roofs=roofs_of(shown, peaks),
-        stalls=stalls_of(shown),
         pairs=tuple(pairs),
         advice=advice or {},
         levels=tuple(levels),
+        gains=_gains(shown, layers if recorded is None else recorded, provenance or {}),
+        spent=()
+        if kernels is None or len(shown) > 1
+        else tuple(time_steps(kernels, between=account_in(provenance or {}) is None)),
     )
     return report_document(results, title)
+
+
+def _gains(
+    shown: Sequence[Condition], recorded: pd.DataFrame, provenance: Mapping[str, Any]
+) -> tuple[Gain, ...]:
+    """Return what other settings give beside the plainest: the smallest batch in FP32."""
+    from perfml.explain.advice.settings import setting_gains
+
+    known = [each for each in shown if {"precision", "batch"} <= set(each.key)]
+    if not known:
+        return ()
+    base = min(known, key=lambda each: (each.key["precision"] != "fp32", each.key["batch"]))
+    runs = [each for each in provenance.get("runs", ()) if isinstance(each, Mapping)]
+    return setting_gains(base.rows, recorded, runs)
 
 
 def report_document(results: Results, title: str | None = None) -> Document:
@@ -125,12 +142,9 @@ def report_document(results: Results, title: str | None = None) -> Document:
         times_section(results),
         why_section(results.pairs, "Why one backend is slower", _WHY_LEAD, several=several),
         advice if limits is None else None,
-        extremes_section(results),
         None if results.kernels is None else kernels_section(results.kernels),
-        metrics_section(results),
-        trust_section(results),
+        models_section(results),
         roofline_section(results),
-        stalls_section(results),
         provenance_section(("", of_runs(results.provenance, results.named("run_id")))),
         glossary_section(),
     )

@@ -19,9 +19,10 @@ from perfml.explain.certainty import Certainty
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from perfml.report.figures.tree import Node
 
 Sure = Certainty | Literal["caution"]
+
+_OF_MODELS = ("metric", "error", "caution")
 
 WIDE, NARROW = 1040, 352
 """Widths of a picture, in points: on a desktop and on a phone."""
@@ -43,6 +44,8 @@ class Sentence:
         What to do, in a few words; only where it is ``do``.
     gain
         What that gains.
+    command
+        The line to type.
     """
 
     about: Literal["do", "time", "why", "metric", "error", "caution"]
@@ -50,11 +53,15 @@ class Sentence:
     text: str
     title: str = ""
     gain: str = ""
+    command: str = ""
 
     @property
     def line(self) -> str:
         """All of it in one line."""
-        return f"{self.title}: {self.text} [{self.gain}; {self.sure}]" if self.gain else self.text
+        if not self.gain:
+            return self.text
+        typed = f" Type: {self.command}" if self.command else ""
+        return f"{self.title}: {self.text}{typed} [{self.gain}; {self.sure}]"
 
 
 @dataclass(frozen=True)
@@ -82,6 +89,16 @@ class Answer:
     def first(self) -> tuple[Sentence, ...]:
         """What to do."""
         return tuple(each for each in self.sentences if each.about == "do")
+
+    @property
+    def folded(self) -> tuple[Sentence, ...]:
+        """What a page shows at a click where there is something to do: what models say."""
+        return tuple(each for each in self.others if self.first and each.about in _OF_MODELS)
+
+    @property
+    def shown(self) -> tuple[Sentence, ...]:
+        """The others that a page shows."""
+        return tuple(each for each in self.others if each not in self.folded)
 
     @property
     def others(self) -> tuple[Sentence, ...]:
@@ -281,43 +298,11 @@ class Totals:
 
 
 @dataclass(frozen=True)
-class Chip:
-    """A layer in a field of `LayerMap`: its time, and whether it is ``slow`` or ``fast``."""
-
-    name: str
-    time: str
-    speed: str
-
-
-@dataclass(frozen=True)
-class LayerMap:
-    """Layers by filter size (columns) and number of filters (rows): the study's table 2.3."""
-
-    caption: str
-    sizes: tuple[str, ...]
-    rows: tuple[tuple[str, tuple[tuple[Chip, ...], ...]], ...]
-
-
-@dataclass(frozen=True)
-class Shortlists:
-    """Short lists beside each other: a heading, and names with values."""
-
-    lists: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]
-
-
-@dataclass(frozen=True)
 class KernelChooser:
     """The kernels of a layer that a reader of the page chooses, packed for its script."""
 
     packed: dict[str, Any]
     cut: str
-
-
-@dataclass(frozen=True)
-class TreeInWords:
-    """A decision tree, written out."""
-
-    root: Node
 
 
 @dataclass(frozen=True)
@@ -379,8 +364,8 @@ class Panels:
 
 
 Block = (
-    Facts | Fold | Glossary | KernelChooser | LayerMap | Notices | Panels | Pictures | Points
-    | Preformatted | ReportTable | Section | Shortlists | Text | Totals | TreeInWords
+    Facts | Fold | Glossary | KernelChooser | Notices | Panels | Pictures | Points
+    | Preformatted | ReportTable | Section | Text | Totals
 )  # fmt: skip
 
 

@@ -145,3 +145,14 @@ def members(value: object) -> tuple[str, ...]:
         return tuple(clean(part, 120) for part in iter(value))  # type: ignore[call-overload]
     except TypeError:
         return (clean(value, 120),)
+
+
+def capital(text: str) -> str:
+    """Return a sentence with a capital at its beginning.
+
+    Examples
+    --------
+    >>> capital("the device is idle")
+    'The device is idle'
+    """
+    return f"{text[:1].upper()}{text[1:]}"

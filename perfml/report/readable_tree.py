@@ -1,95 +1,44 @@
-"""The decision tree of a report: shallow enough to be read, scored on layers it has not seen."""
+"""The decision tree of the figure ``tree``: shallow enough to be read."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from perfml.errors import PerfmlError
-from perfml.report.figures.tree import Node, tree_nodes
 
 DEPTH = 3
 """Questions on a path: eight answers are what fits a page, and a reader's head."""
 
-_MOST_FOLDS = 60
-_MOST_LINES = 60
-
-
-@dataclass(frozen=True)
-class ReadableTree:
-    """A shallow tree fitted on every row.
-
-    Attributes
-    ----------
-    task
-        ``regression`` of time, or ``classification`` of the backend.
-    model
-        The fitted scikit-learn tree; a regression predicts microseconds.
-    names
-        What its columns are called.
-    classes
-        Backends by code; empty for a regression.
-    fitted, unseen
-        Error of time (mean absolute percentage error) or share of backends told right: on the
-        rows it was fitted on, and on layers left out of the fit (NaN with fewer than two).
-    equations
-        A linear model tree of two levels on the same rows as text; empty where it was not asked
-        for, or has more leaves than can be read.
-    """
-
-    task: str
-    model: Any
-    names: tuple[str, ...]
-    classes: tuple[str, ...]
-    fitted: float
-    unseen: float
-    equations: str = ""
-
-    @property
-    def root(self) -> Node:
-        """The tree in words."""
-        return tree_nodes(
-            self.model,
-            feature_names=self.names,
-            class_names=self.classes or None,
-            depth=DEPTH,
-            unit="" if self.classes else "µs",
-        )
-
 
 def readable_tree(
-    layers: pd.DataFrame,
-    task: str,
-    features: str | Sequence[str] = "published",
-    *,
-    equations: bool = False,
-) -> ReadableTree:
-    """Fit a tree of three levels on every row, and score it on layers left out.
+    layers: pd.DataFrame, task: str, features: str | Sequence[str] = "published"
+) -> tuple[Any, tuple[str, ...], tuple[str, ...]]:
+    """Fit a tree of three levels on every row.
 
     Parameters
     ----------
     layers
         A Layers table.
     task
-        ``regression`` or ``classification``.
+        ``regression`` of the time in microseconds, or ``classification`` of the backend.
     features
         As for `perfml.modeling.evaluate`.
-    equations
-        Fit a linear model tree of the time, too.
+
+    Returns
+    -------
+    tuple
+        The fitted scikit-learn tree, what its columns are called, and the backends by code (none
+        of a regression).
 
     Raises
     ------
     PerfmlError
         If the table has no such features, or (classification) only one backend.
     """
-    from sklearn import config_context
-    from sklearn.base import clone
-    from sklearn.model_selection import GroupKFold
-    from sklearn.pipeline import make_pipeline
     from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
     from perfml.modeling.features import build_design
@@ -106,46 +55,10 @@ def readable_tree(
         tree = DecisionTreeClassifier(max_depth=DEPTH, random_state=0)
     if usable.sum() < 4 or len(np.unique(truth[usable])) < 2:
         msg = "a tree needs rows that differ"
-        raise PerfmlError(msg, found=f"{int(usable.sum())} rows", cure="Report on more layers.")
-    values, truth = design.values[usable], truth[usable]
-    pipeline = make_pipeline(make_imputer(), tree).fit(values, truth)
-    groups = pd.factorize(layers["layer"].astype("string").fillna("-"))[0][usable]
-    unseen = float("nan")
-    many = len(np.unique(groups))
-    if many > 1:
-        guess = np.empty_like(truth)
-        # filling where nothing is missing takes longer than a tree of three levels
-        fresh = pipeline if design.has_missing else pipeline[-1]
-        with config_context(assume_finite=True, skip_parameter_validation=True):
-            for train, test in GroupKFold(min(many, _MOST_FOLDS)).split(values, truth, groups):
-                guess[test] = clone(fresh).fit(values[train], truth[train]).predict(values[test])
-        unseen = _score(truth, guess, task)
-    owners = imputed_owners(pipeline[0], len(design.names))
-    names = [design.names[owner] for owner in owners]
+        raise PerfmlError(msg, found=f"{int(usable.sum())} rows", cure="Take more layers.")
+    imputer = make_imputer()
+    tree.fit(imputer.fit_transform(design.values[usable]), truth[usable])
     plainly = len(design.names)
+    names = [design.names[owner] for owner in imputed_owners(imputer, plainly)]
     names[plainly:] = [f"{name} undefined" for name in names[plainly:]]
-    fitted = _score(truth, pipeline.predict(values), task)
-    text = _equations(values, truth, design.names) if equations and not classes else ""
-    return ReadableTree(task, pipeline[-1], tuple(names), classes, fitted, unseen, text)
-
-
-def _score(truth: Any, guess: Any, task: str) -> float:
-    if task == "classification":
-        return float(np.mean(truth == guess))
-    return float(np.mean(np.abs(guess - truth) / truth))
-
-
-def _equations(values: Any, time: Any, names: Sequence[str]) -> str:
-    """Return a linear model tree as text, if its leaves are few enough to be read."""
-    from perfml.modeling.linear_model_tree.regressor import LinearModelTreeRegressor
-    from perfml.modeling.models.registry import make_imputer
-
-    imputer = make_imputer().set_params(add_indicator=False)
-    tree = LinearModelTreeRegressor(max_depth=2)
-    try:
-        tree.fit(imputer.fit_transform(values), time)
-    except ValueError:
-        # too few rows for a leaf equation
-        return ""
-    text = tree.export_text(list(names), target="µs", max_terms=4, digits=3).rstrip()
-    return text if len(text.splitlines()) <= _MOST_LINES else ""
+    return tree, tuple(names), classes

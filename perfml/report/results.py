@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -12,16 +12,15 @@ import pandas as pd
 from perfml.account.account import Account, account_in
 from perfml.errors import PerfmlError
 from perfml.report.conditions import Condition, settings
+from perfml.report.document import Sentence
 from perfml.report.figures.comparisons import Roofs, layer_roofs
-from perfml.report.figures.metrics import clusters, stall_shares
 from perfml.report.figures.style import PALETTE
 from perfml.report.kernels import PackedKernels
-from perfml.report.labels import TASKS
 from perfml.report.layer_shapes import Shape
-from perfml.report.readable_tree import ReadableTree, readable_tree
 
 if TYPE_CHECKING:
     from perfml.explain import Advice
+    from perfml.explain.advice.settings import Gain
     from perfml.explain.results import Explanation
     from perfml.explain.roofs.peaks import Peaks
     from perfml.explain.speed_of_light import KernelLevels
@@ -68,16 +67,16 @@ class Results:
         Kernels of every layer, or None.
     evaluations, rankings
         What the models say.
-    trees
-        Shallow trees, one a task that was evaluated.
-    correlated
-        The Layers rows, where two metrics or more vary; else None.
-    roofs, stalls
+    roofs
         By the label of a condition.
     pairs, advice
         Why backends are slower than the fastest, and what could be done, by condition.
     levels
         Of an ordinary report of Nsight Compute: its kernels by time, and how near to a limit.
+    gains
+        What other settings give: precision, batch.
+    spent
+        What takes most of the time, as steps: for where nothing is known to save.
     """
 
     conditions: tuple[Condition, ...]
@@ -87,13 +86,12 @@ class Results:
     kernels: PackedKernels | None = None
     evaluations: tuple[Evaluation, ...] = ()
     rankings: tuple[Ranking, ...] = ()
-    trees: tuple[ReadableTree, ...] = ()
-    correlated: pd.DataFrame | None = None
     roofs: Mapping[str, Roofs] = field(default_factory=dict)
-    stalls: Mapping[str, pd.DataFrame] = field(default_factory=dict)
     pairs: tuple[Pair, ...] = ()
     advice: Mapping[str, Advice] = field(default_factory=dict)
     levels: tuple[KernelLevels, ...] = ()
+    gains: tuple[Gain, ...] = ()
+    spent: tuple[Sentence, ...] = ()
 
     @cached_property
     def account(self) -> Account | None:
@@ -135,29 +133,3 @@ def roofs_of(
             # no peaks of this device, or neither operations nor bytes
             continue
     return roofs
-
-
-def stalls_of(shown: Sequence[Condition]) -> dict[str, pd.DataFrame]:
-    """Return the stall reasons of every condition that has some."""
-    shares = {condition.label: stall_shares(condition.rows) for condition in shown[:MOST_FIGURES]}
-    return {label: table for label, table in shares.items() if len(table.columns)}
-
-
-def trees_of(layers: pd.DataFrame, evaluations: Sequence[Evaluation]) -> Iterator[ReadableTree]:
-    """Fit a shallow tree for every task that was evaluated, where one can be fitted."""
-    for evaluation in evaluations:
-        if evaluation.task in TASKS:
-            try:
-                yield readable_tree(layers, evaluation.task, evaluation.features, equations=True)
-            except PerfmlError:
-                # the scores of the task say what is missing
-                continue
-
-
-def correlated_rows(layers: pd.DataFrame) -> pd.DataFrame | None:
-    """Return the table if metrics vary together in it, or None."""
-    try:
-        clusters(layers)
-    except PerfmlError:
-        return None
-    return layers

@@ -35,6 +35,7 @@ def analysed(
     kernels: pd.DataFrame | None = None,
     *,
     provenance: Mapping[str, Any] | None = None,
+    recorded: pd.DataFrame | None = None,
     splits: int = SPLITS,
     resamples: int = RESAMPLES,
     seed: int = 0,
@@ -43,7 +44,7 @@ def analysed(
 ) -> tuple[Document, list[str]]:
     """Return the report of a Layers table, and which analyses it lacks and why.
 
-    Parameters are those of `report`.
+    Parameters are those of `report`; `recorded` of `perfml.report.build_report`.
     """
     from perfml.explain.speed_of_light import is_ordinary, kernel_levels
     from perfml.modeling import evaluate, rank
@@ -102,6 +103,7 @@ def analysed(
         advice=advice,
         provenance=known,
         title=title,
+        recorded=recorded,
         levels=kernel_levels(kernels, sources)
         if kernels is not None and is_ordinary(sources)
         else (),
@@ -159,6 +161,12 @@ def report(
     ------
     PerfmlError
         If the data cannot be read or hold no times, or the file cannot be written.
+
+    Examples
+    --------
+    >>> import perfml
+    >>> document = perfml.report("profile.ncu-rep", out="report.html")  # doctest: +SKIP
+    >>> document.lines[0]  # doctest: +SKIP
     """
     require_place(None if out is None else Path(out))
     provenance: Mapping[str, Any] = {}

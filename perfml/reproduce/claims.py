@@ -102,7 +102,7 @@ class Book:
         """Add a claim about the data's own numbers."""
         if not self.published_data and verdict != NOT_TESTABLE:
             verdict = NOT_TESTABLE
-            evidence = f"On {self.name}, for want of the published file: {evidence}"
+            evidence = f"On {self.name}, because the published file is missing: {evidence}"
         self.claims.append(Claim(claim, verdict, evidence, where, self.name))
 
 

@@ -60,4 +60,30 @@ def callable_package(package: str, home: str, name: str) -> None:
 
             return inspect.signature(function())
 
+        @property
+        def __doc__(self) -> str | None:  # type: ignore[override]
+            return function().__doc__  # what help() and a notebook's ? show
+
     sys.modules[package].__class__ = CallablePackage
+
+
+def drawn_by(module: str, name: str) -> Callable[..., Any]:
+    """Return a method ``plot`` of a result, which a function of a module draws.
+
+    Parameters
+    ----------
+    module, name
+        Where the function is, which takes the result first; imported when something is drawn, so
+        that results need no matplotlib.
+    """
+
+    def plot(self: Any, **options: Any) -> Any:
+        return getattr(importlib.import_module(module), name)(self, **options)
+
+    plot.__doc__ = f"""Draw it; options (``ax``, ``width``, ...) are those of `{module}.{name}`.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+        """
+    return plot

@@ -119,7 +119,7 @@ def test_a_merge_says_it_of_its_rows_on_stderr_and_in_json(tmp_path):
 
 @pytest.mark.parametrize(
     ("figure", "source", "labelled"),
-    [("times", "ncu", True), ("times", "timing", False), ("clusters", "ncu", False)],
+    [("times", "ncu", True), ("times", "timing", False)],
 )
 def test_a_picture_of_such_times_says_it_within_itself(recorded, figure, source, labelled):
     ax = draw_plot(figure, Request(recorded.assign(time_source=source)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 import importlib
 import inspect
+import json
 import re
 import subprocess
 import sys
@@ -21,7 +22,7 @@ DATA = ROOT / "tests" / "data" / "ncu"
 
 
 def test_the_names_are_few_and_each_can_be_called():
-    assert 8 <= len(perfml.__all__) <= 12
+    assert 8 <= len(perfml.__all__) <= 16
     assert set(dir(perfml)) == {*perfml.__all__, "__version__"}
     for name in perfml.__all__:
         assert callable(getattr(perfml, name)), name
@@ -81,10 +82,55 @@ def test_report_writes_the_page_and_plot_draws(tmp_path):
     assert ax.figure is not None
 
 
+@pytest.mark.parametrize("name", sorted(set(perfml.__all__) - {"iteration", "read"}))
+def test_help_says_how_a_name_is_called_and_not_how_it_is_maintained(name):
+    said = inspect.getdoc(getattr(perfml, name))
+    assert re.search("^(Parameters|Examples)\n-", said, re.M)
+    assert re.search(r"^Examples\n-+\n(>>> |.*::\n)", said, re.M)
+    assert "Here to change" not in said
+
+
+def test_what_the_verbs_answer_python_answers_too():
+    from typer.testing import CliRunner
+
+    from perfml.cli import app
+
+    def verb(*words):
+        done = CliRunner().invoke(app, [*map(str, words), "--json"])
+        return json.loads(done.stdout)
+
+    left, right = DATA / "conv_03_cublas.csv", DATA / "conv_03_range.csv"
+    said = verb("gate", left, left)
+    assert perfml.gate(left, left).to_dict().items() <= said.items()
+    assert perfml.gate(left, right).exit_code == verb("gate", left, right)["exit_code"]
+    where = ["batch=1", "precision=fp32"]
+    layers = perfml.load_dataset("h200-yolov4-tiny", where=where)
+    asked = [word for each in where for word in ("--where", each)]
+    rows = verb("roofline", "h200-yolov4-tiny", *asked)["rows"]
+    found = perfml.roofline(layers)
+    assert found["layer"].tolist() == [row["layer"] for row in rows]
+    assert found["time_us"].tolist() == pytest.approx([row["time_us"] for row in rows])
+    assert found["bound"].tolist() == [row["bound"] for row in rows]
+
+
+def test_results_draw_themselves():
+    layers = perfml.load_dataset("h200-yolov4-tiny", where=["batch=1", "precision=fp32"])
+    sides = [layers[layers["backend"] == name] for name in ("cublas", "cudnn")]
+    found = perfml.explain(*sides, model=None, top=1)
+    assert "cudnn" in found.plot().get_xlabel() or found.plot().get_xlabel()
+    assert len(found.details[0].plot().patches) > 1
+    words = {"y": "time_us", "groups": "layer", "models": ["dt"]}
+    columns = ["layer", "dram_utilization", "achieved_occupancy", "stall_sync", "time_us"]
+    ranking = perfml.rank(layers[columns], resamples=2, permutations=20, methods="builtin", **words)
+    assert ranking.to_frame().equals(ranking.summary)
+    assert perfml.evaluate(layers[columns], splits=2, **words).plot().collections
+
+
 @pytest.mark.parametrize(
     "module",
     [
         "perfml.datasets.frames",
+        "perfml.gate.asked",
         "perfml.modeling.ranking.rank",
         "perfml.modeling.scoring.evaluate",
         "perfml.report.figures.registry",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import re
 
 import matplotlib as mpl
@@ -17,12 +16,11 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from perfml.errors import PerfmlError
 from perfml.explain import explain, sides_of
-from perfml.metrics import load_catalogue
 from perfml.modeling.ranking.null import Null
 from perfml.report import figures
-from perfml.report.figures.metrics import clusters, stall_shares
+from perfml.report.figures.metrics import stall_shares
 from perfml.report.figures.words import alternative
-from tests.support.report_data import BACKENDS, evaluation, kernels, layers, ranking, shapes
+from tests.support.report_data import BACKENDS, evaluation, kernels, layers, ranking
 
 pytestmark = pytest.mark.long
 
@@ -58,7 +56,6 @@ DRAWN = {
     "layer_times": lambda ax: figures.layer_times(layers(), ax=ax),
     "layer_times_horizontal": lambda ax: figures.layer_times(layers(), ax=ax, horizontal=True),
     "kernel_shares": lambda ax: figures.kernel_shares(kernels(), layer="conv_03", ax=ax),
-    "filter_table": lambda ax: figures.filter_table(layers(), shapes(), ax=ax),
     "importances": lambda ax: figures.importances(ranking(), ax=ax),
     "ranks": lambda ax: figures.ranks(ranking(), ax=ax),
     "decision_tree": lambda ax: figures.decision_tree(
@@ -66,7 +63,6 @@ DRAWN = {
         feature_names=["gld_efficiency"],
         ax=ax,
     ),
-    "correlation_clusters": lambda ax: figures.correlation_clusters(layers(), ax=ax),
     "predicted_vs_measured": lambda ax: figures.predicted_vs_measured(
         evaluation().predictions, ax=ax
     ),
@@ -145,19 +141,6 @@ def test_kernels_of_an_unknown_layer_are_an_error_that_names_the_known_ones():
         figures.kernel_shares(kernels(), layer="conv_99")
 
 
-def test_filter_table_marks_the_extremes_with_more_than_colour():
-    ax = figures.filter_table(layers(), shapes())
-    marked = [text for text in texts(ax) if text.startswith(("▲", "▼")) and len(text) <= 3]
-    assert sorted(set(marked)) == [
-        *(f"▲{place:02d}" for place in range(8, 13)),
-        *(f"▼{place:02d}" for place in range(1, 6)),
-    ]
-    with pytest.raises(PerfmlError, match="filter size"):
-        figures.filter_table(layers(), {})
-    with pytest.raises(PerfmlError, match="no layer ran under"):
-        figures.filter_table(layers(), shapes(), backend="tensorrt")
-
-
 def test_importances_show_one_model_and_method_with_intervals():
     ax = figures.importances(ranking(), model="gbr", method="permutation")
     assert [label.get_text() for label in ax.get_yticklabels()] == [
@@ -215,7 +198,7 @@ def test_decision_tree_says_what_lies_deeper_than_it_draws():
     said = texts(ax)
     assert sum("(...)" in each for each in said) == 2
     assert any("µs" in each for each in said)
-    assert {"yes", "no"} <= set(said)
+    assert {each.partition(":")[0] for each in said[1:]} == {"yes", "no"}
 
 
 def test_bars_of_an_attribution_add_up_to_the_ratio():
@@ -384,27 +367,6 @@ def inside(ax, drawn):
     return box.x0 >= 0 and box.x1 <= figure.bbox.width
 
 
-def test_metrics_that_move_together_are_one_cluster():
-    base = np.random.default_rng(1).uniform(0.1, 1, 40)
-    table = pd.DataFrame(
-        {
-            "gld_efficiency": base,
-            "shared_efficiency": -(base**3),
-            "dram_utilization": np.random.default_rng(2).uniform(size=40),
-            "cf_fu_utilization": 0.1,
-        }
-    )
-    rho, groups = clusters(table)
-    assert sorted(map(sorted, groups)) == [
-        ["dram_utilization"],
-        ["gld_efficiency", "shared_efficiency"],
-    ]
-    assert rho.loc["gld_efficiency", "shared_efficiency"] == pytest.approx(-1)
-    assert "cf_fu_utilization" not in rho
-    with pytest.raises(PerfmlError, match="fewer than two metrics vary"):
-        figures.correlation_clusters(table[["gld_efficiency"]])
-
-
 def test_roofline_places_layers_by_intensity_and_speed():
     ax = figures.roofline(points(), peak_flops=67e12, peak_bandwidth=4.8e12)
     offsets = np.vstack([each.get_offsets() for each in ax.collections])
@@ -490,17 +452,6 @@ def test_nothing_of_the_kernels_lies_outside_of_the_figure(width):
     assert inside(ax, ax.get_legend())
     assert ax.bbox.width > 0.6 * ax.figure.bbox.width
     assert ax.get_legend().get_window_extent().y1 < ax.xaxis.label.get_window_extent().y0
-
-
-def test_metrics_on_a_phone_are_named_once_and_apart():
-    metrics = [name for name in load_catalogue().names if name.startswith("stall_")]
-    values = np.random.default_rng(1).uniform(0.1, 1, (40, len(metrics)))
-    ax = figures.correlation_clusters(pd.DataFrame(values, columns=metrics), width=352)
-    FigureCanvasAgg(ax.figure).draw()
-    names = [each.get_window_extent() for each in ax.get_yticklabels()]
-    names.sort(key=lambda box: box.y0)
-    assert all(low.y1 <= high.y0 + 1 for low, high in itertools.pairwise(names))
-    assert not [each for each in ax.get_xticklabels() if each.get_text()]
 
 
 @pytest.mark.parametrize("width", [352, 1000])

@@ -31,7 +31,7 @@ from perfml.report import (
 from perfml.report.conditions import conditions
 from perfml.report.kernels import EVERYTHING, OUTSIDE, kernel_times, pack_kernels
 from perfml.report.labels import clean
-from perfml.report.layer_shapes import filter_groups, layer_shapes, speed_classes
+from perfml.report.layer_shapes import layer_shapes
 from perfml.report.render.markdown import escape
 from perfml.report.render.text import to_text
 from perfml.report.sections.provenance import of_runs
@@ -170,8 +170,8 @@ def test_answer_is_open_when_the_repeats_overlap():
 
 
 def test_answer_says_so_when_only_one_backend_was_measured():
-    (line,) = summary_lines(layers(layers=3, backends=("cudnn",)))
-    assert line.startswith("At fp32, batch 1, cudnn takes 30.3 µs for 3 layers")
+    _, line = summary_lines(layers(layers=3, backends=("cudnn",)))
+    assert line.startswith("cudnn takes 30.3 µs for 3 layers")
     assert line.endswith("Only one backend was measured.")
 
 
@@ -261,22 +261,6 @@ def test_classification_counts_what_is_right():
     assert "(gradient boosting) is right in 75 % on average; on a random split in 92 %" in lines[-1]
 
 
-def test_filter_table_follows_the_study():
-    medians = pd.Series(range(1, 13), index=[f"conv_{place:02d}" for place in range(1, 13)])
-    groups = filter_groups(medians.astype(float), layer_shapes(shapes()))
-    assert set(groups) == {("1×1", "< 128"), ("3×3", "< 128"), ("1×1", "≥ 128"), ("3×3", "≥ 128")}
-    assert [name for name, _, _ in groups["1×1", "< 128"]] == ["conv_01", "conv_03", "conv_05"]
-    classes = speed_classes(medians)
-    assert [name for name, each in classes.items() if each == "slow"] == [
-        f"conv_{place:02d}" for place in range(8, 13)
-    ]
-    assert speed_classes(medians.iloc[:3]) == {
-        "conv_01": "fast",
-        "conv_02": "middle",
-        "conv_03": "slow",
-    }
-
-
 def test_shapes_are_read_in_both_spellings_and_nonsense_is_ignored():
     document = {
         "runs": [
@@ -286,26 +270,16 @@ def test_shapes_are_read_in_both_spellings_and_nonsense_is_ignored():
         ]
     }
     found = layer_shapes(document)
-    assert found["a"].group == ("3×3", "< 128")
     assert found["a"].text == "3×3, 64 filters"
-    assert found["b"].group is None
+    assert found["b"].text == "–"
     assert layer_shapes({}) == {}
-
-
-def test_page_shows_the_filter_table_with_shapes_only():
-    with_shapes = build_page(layers(), provenance=shapes())
-    assert "Of the 5 slowest layers" in with_shapes
-    without = build_page(layers())
-    assert "filter" not in without.partition('id="extremes"')[2].partition("<section")[0]
-    one = build_page(layers(layers=1, backends=("a",)))
-    assert 'id="extremes"' not in one
 
 
 def test_an_unnamed_profile_is_no_backend_called_unknown():
     unnamed = {"backend": "unknown", "precision": "unknown", "batch": pd.NA}
     table = layers(backends=("a",), layers=3).assign(**unnamed)
     document = build_report(table, kernels=kernels(backends=("a",), layers=3).assign(**unnamed))
-    assert document.lines[0].startswith("This profile takes ")
+    assert document.lines[-1].startswith("This profile takes ")
     assert not any("unknown" in line for line in document.lines)
     assert not {"backends", "conditions"} & {name for name, _ in document.facts}
     assert "unknown" not in to_html(document).partition('id="times"')[2].partition("<script")[0]

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 
-import pandas as pd
 import pytest
 
 from perfml.merge.rule import merge
@@ -133,7 +131,7 @@ def test_foreign_text_shows_as_text(desktop):
     desktop.page.select_option("#k-layer", label="conv_01")
     assert NASTY in desktop.texts("#k-out tbody th")
     assert desktop.page.locator("img").count() == 0
-    assert NASTY in desktop.page.locator("#provenance").inner_text()
+    assert NASTY in desktop.page.locator("#provenance").text_content()
     assert desktop.complaints == []
 
 
@@ -282,24 +280,6 @@ def test_a_printed_report_has_twelve_pages_at_most_and_the_answer_on_the_first(t
     assert box["y"] + box["height"] < 1070
 
 
-def test_many_hazards_are_printed_in_part_and_that_is_said(tab, tmp_path):
-    table = layers()
-    ((label, found),) = advise_conditions(table).items()
-    one = found.table.iloc[:1] if len(found.table) else None
-    assert one is not None
-    many = pd.concat([one.assign(rules=[(f"rule_{n}",)], hazard=f"hazard {n}") for n in range(9)])
-    path = tmp_path / "many.html"
-    advice = {label: dataclasses.replace(found, table=many.reset_index(drop=True))}
-    path.write_text(build_page(table, advice=advice), encoding="utf-8")
-    opened = tab.open(path)
-    hazards = opened.page.locator("#advice .panel > .detail:visible")
-    assert hazards.count() == 9
-    opened.page.emulate_media(media="print")
-    assert 1 < hazards.count() < 9
-    script = "e => getComputedStyle(e, '::after').content"
-    assert "on the page" in opened.page.locator("#advice .panel").first.evaluate(script)
-
-
 def test_a_table_that_goes_on_to_the_right_says_so_until_its_end_is_seen(tab, report):
     opened = tab.open(report, width=390)
     frame = opened.page.locator("#times .panel:visible .scroll").first
@@ -330,47 +310,53 @@ def test_causes_are_chosen_by_pair_and_show_kernels_as_a_diff(desktop):
         "fp32, batch 8: cudnn against cublas",
     ]
     page.locator("#why .tabs button").nth(1).click()
+    # its kernels are those of the pair before: told once
+    assert "is that of inductor" in page.locator("#why .panel:visible").inner_text()
+    page.locator("#why .tabs button").nth(2).click()
     panel = page.locator("#why .panel:visible")
     # the browser lays a panel out when it comes into sight, which is a frame after the click
     layer = panel.locator("h4.big")
     layer.scroll_into_view_if_needed()
     expect = pytest.importorskip("playwright.sync_api").expect
     expect(layer).to_have_text("conv_12", use_inner_text=True)
-    rows = panel.locator("table").nth(1).locator("tbody tr").all_inner_texts()
+    rows = panel.locator("table").first.locator("tbody tr").all_inner_texts()
     assert any(NASTY in row for row in rows)
     assert all(row[0] in "=−+" for row in rows)
     assert desktop.complaints == []
 
 
-def test_tree_is_drawn_on_a_desktop_and_written_on_a_phone(tab, report):
-    for width, drawn in ((1400, True), (390, False)):
-        opened = tab.open(report, width=width)
-        page = opened.page
-        tree = page.locator("#metrics .panel[data-label=time] svg[aria-label^='Decision tree']")
-        assert tree.is_visible() is drawn
-        words = page.locator("#metrics .tree.narrow").first
-        assert words.is_visible() is not drawn
-        assert "<=" in words.text_content()
-
-
 def test_advice_becomes_cards_on_a_phone(tab, report):
     opened = tab.open(report, width=390)
-    # the first table is of the whole network, those of single hazards follow
-    hazard = opened.page.locator("#advice .panel:visible .detail").filter(has_text="What to do:")
-    row = hazard.first.locator("tbody tr").first
-    for scroll in opened.page.locator("#advice .panel:visible .scroll").all()[:2]:
+    scrolls = opened.page.locator("#advice .panel:visible .scroll:visible").all()
+    assert scrolls
+    for scroll in scrolls[:2]:
         assert scroll.evaluate("each => each.scrollWidth <= each.clientWidth")
-    label = row.locator("td").nth(1).evaluate("each => getComputedStyle(each, '::before').content")
-    assert "evidence" in label
-    assert row.locator("[role=cell]").count() == 2
+    cell = opened.page.locator("#advice .panel:visible tbody tr").first.locator("td").nth(1)
+    label = cell.evaluate("each => getComputedStyle(each, '::before').content")
+    assert "hazard" in label or "where" in label
 
 
-def test_advice_is_filtered_by_backend(desktop):
-    panel = desktop.page.locator("#advice .panel:visible .detail").first
-    panel.locator("input[type=search]").fill("inductor")
-    cells = panel.locator("tbody tr:visible th").all_inner_texts()
-    assert cells
-    assert all("inductor" in each for each in cells)
+def test_a_bar_says_its_value_under_the_pointer_and_leads_to_the_kernels_of_its_layer(desktop):
+    page = desktop.page
+    bar = page.locator("#times .panel:visible .wide [data-tip^='conv_12, cublas']")
+    bar.scroll_into_view_if_needed()
+    bar.hover()
+    tip = page.locator(".tip")
+    assert re.match(r"conv_12, cublas: [\d.]+ µs \(", tip.inner_text())
+    bar.click()
+    chosen = "each => each.selectedOptions[0].textContent"
+    assert page.locator("#k-layer").evaluate(chosen) == "conv_12"
+    page.locator("#times .panel:visible button.go", has_text="conv_03").click()
+    assert page.locator("#k-layer").evaluate(chosen) == "conv_03"
+    page.mouse.move(1, 1)
+    assert tip.is_hidden()
+    assert desktop.complaints == []
+
+
+def test_without_scripts_a_bar_has_a_title_and_what_is_folded_is_there(report):
+    text = report.read_text(encoding="utf-8")
+    assert re.search(r"<title>conv_12, cublas: [\d.]+ µs", text)
+    assert "What a fitted model says" in text
 
 
 def test_comparison_sorts_by_ratio_and_shows_names_as_text(tab, comparison):

@@ -91,11 +91,16 @@ def model_importances(
     for ranking, models, names, lines in zip(listed, shares, metrics, told, strict=True):
         _heading(figure.add_subplot(grid[row, :]), ranking, lines, measured, narrow)
         row += 1
+        of_ranking = []
         for place, (name, table) in enumerate(models.items()):
             at = grid[row + place, 0] if narrow else grid[row, place]
-            panels.append(
+            of_ranking.append(
                 _panel(figure, at, table.reindex(names), name, labels=narrow or not place)
             )
+        longest = max(panel.get_xlim()[1] for panel in of_ranking)
+        for panel in of_ranking:  # what is compared has one scale
+            panel.set_xlim(0, longest)
+        panels += of_ranking
         row += len(models) if narrow else 1
     return panels[0]
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+
+from perfml.report.labels import clean
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -59,3 +62,24 @@ def reach(
 def markers(names: Sequence[Any]) -> dict[Any, str]:
     """Return a marker a name, so that points differ by more than colour."""
     return {name: _MARKERS[place % len(_MARKERS)] for place, name in enumerate(names)}
+
+
+def tell(artists: Iterable[Any], texts: Iterable[str], layers: Iterable[object] = ()) -> None:
+    """Give marks of a drawing what a page shows under the pointer, and the layer they lead to.
+
+    Parameters
+    ----------
+    artists
+        The marks, or one collection of points.
+    texts
+        A text a mark or point.
+    layers
+        A layer a mark or point; none where it leads nowhere.
+    """
+    marks, names = list(artists), list(layers)
+    said = [
+        [clean(text, 200), clean(names[at], 200) if names else ""] for at, text in enumerate(texts)
+    ]
+    alone = len(marks) == 1 and len(said) != 1
+    for mark, each in zip(marks, [said] if alone else said, strict=True):
+        mark.set_gid(json.dumps(each))

@@ -12,7 +12,7 @@ import pandas as pd
 from perfml.datasets.loading import DEVICE_FACTS
 from perfml.errors import PerfmlError
 from perfml.report.conditions import named_layers
-from perfml.report.figures.axes import is_narrow, name_rows, row_height
+from perfml.report.figures.axes import is_narrow, name_rows, row_height, tell
 from perfml.report.figures.metrics import roofline
 from perfml.report.figures.style import (
     FASTER,
@@ -24,7 +24,7 @@ from perfml.report.figures.style import (
     styled,
     two_lines,
 )
-from perfml.util.words import factor_text
+from perfml.util.words import factor_text, multiple, number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -76,6 +76,7 @@ def time_ratios(
         rows = rows.loc[sorted(rows["share"].nlargest(most).index)]
     ax = new_axes(ax, width, 19 * len(rows) + 84)
     ratio = rows["ratio"].to_numpy(float)
+    names = [str(name) for name in rows["layer"]]
     low = rows["low"].fillna(rows["ratio"]).to_numpy(float)
     high = rows["high"].fillna(rows["ratio"]).to_numpy(float)
     for at, (value, start, end, verdict) in enumerate(
@@ -85,7 +86,9 @@ def time_ratios(
         ax.plot([1, value], [at, at], color=tint, linewidth=1.2, alpha=0.5, zorder=2)
         ax.plot([start, end], [at, at], color=tint, linewidth=4, solid_capstyle="butt", zorder=3)
         filled = tint if str(verdict) in _VERDICTS else "none"
-        ax.plot(value, at, "o", color=tint, markerfacecolor=filled, markersize=7, zorder=4)
+        point = ax.plot(value, at, "o", color=tint, markerfacecolor=filled, markersize=7, zorder=4)
+        text = f"{names[at]}: {multiple(value)} ({number(start)} to {number(end)}), {verdict}"
+        tell(point, [text], [names[at]])
     ax.axvline(1, color=INK, linewidth=1)
     ax.set_xscale("log")
     ends = [float(min(low.min(), 1 / 1.04)), float(max(high.max(), 1.04))]
@@ -157,8 +160,10 @@ def attribution(
     tints = [SLOWER if value > 0 else FASTER for value in values]
     factors = np.exp(shown)
     lefts = np.minimum(factors, 1.0)
-    ax.barh(place[:-1], (np.maximum(factors, 1.0) - lefts)[:-1], 0.6, left=lefts[:-1], color=tints)
-    ax.barh(place[-1:], abs(factors[-1] - 1), 0.6, left=lefts[-1], color=INK)
+    sizes = np.maximum(factors, 1.0) - lefts
+    bars = ax.barh(place, sizes, 0.6, left=lefts, color=[*tints, INK])
+    said = zip([*names, "all together"], factors, strict=True)
+    tell(bars, [f"{name}: {factor_text(factor)} on the time" for name, factor in said])
     ax.set_xscale("log")
     low, high = float(min(factors.min(), 0.98)), float(max(factors.max(), 1.02))
     # a phone's names leave the axis so little that the numbers take two thirds of it

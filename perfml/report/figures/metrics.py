@@ -12,7 +12,7 @@ from perfml.errors import PerfmlError, did_you_mean
 from perfml.metrics import load_catalogue
 from perfml.metrics.expressions import Expression
 from perfml.report.conditions import named_layers
-from perfml.report.figures.axes import is_narrow, markers, name_rows
+from perfml.report.figures.axes import is_narrow, markers, name_rows, tell
 from perfml.report.figures.style import (
     GRID,
     INK,
@@ -24,15 +24,12 @@ from perfml.report.figures.style import (
     styled,
 )
 from perfml.report.labels import percent
-from perfml.tables import metric_columns
 from perfml.util.words import number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _MOST_STALLS = 8
-_CLUSTER_NAME = 10.5
-"""Height of the name of a metric in small print, points."""
 
 _DARK = ("#54478c", "#3f6b6b", "#8c5a3c", "#5b6571")
 """Tints on which white is read."""
@@ -134,7 +131,8 @@ def stall_breakdown(
     left = np.zeros(len(shares))
     for (name, tint), label in zip(stall_colours(kept).items(), labels, strict=True):
         value = np.nan_to_num(shares[name].to_numpy(dtype=float))
-        ax.barh(place, value, 0.62, left=left, color=tint, label=label)
+        bars = ax.barh(place, value, 0.62, left=left, color=tint, label=label)
+        tell(bars, [f"{label}: {percent(size)}" for size in value])
         for at, size, start in zip(place, value, left, strict=True):
             if size >= (0.18 if narrow else 0.05):
                 white = tint in _DARK
@@ -174,117 +172,6 @@ def _legend_columns(labels: Sequence[str], width: float, names: Iterable[object]
     half = -(-len(labels) // 2)
     widest = [max(map(len, part), default=0) for part in (labels[:half], labels[half:])]
     return 2 if sum(widest) * 7.8 + 2 * 34 <= width - beside else 1
-
-
-def clusters(layers: pd.DataFrame, threshold: float = 0.8) -> tuple[pd.DataFrame, list[list[str]]]:
-    """Group metrics that rise and fall together.
-
-    Parameters
-    ----------
-    layers
-        A Layers table with two rows at least.
-    threshold
-        Metrics whose absolute Spearman correlation is at least this, on average, are one cluster
-        (average linkage on 1 - |rho|).
-
-    Returns
-    -------
-    correlation
-        Spearman's rho, square, metrics in dendrogram order; constant metrics are left out.
-    groups
-        The clusters, in that order.
-
-    Raises
-    ------
-    PerfmlError
-        If fewer than two metrics vary.
-    """
-    from scipy.cluster.hierarchy import fcluster, leaves_list, linkage
-    from scipy.spatial.distance import squareform
-
-    frame = layers[metric_columns(layers)]
-    varying = [name for name in frame.columns if len(frame[name].dropna().unique()) > 1]
-    rho = frame[varying].corr(method="spearman", min_periods=3).dropna(axis=0, how="all")
-    rho = rho.loc[rho.index, rho.index].fillna(0.0)
-    if len(rho) < 2:
-        msg = "fewer than two metrics vary"
-        raise PerfmlError(msg, cure="Correlations need several layers and metrics.")
-    distance = np.clip(1 - np.abs(rho.to_numpy(dtype=float)), 0, 1)
-    np.fill_diagonal(distance, 0)
-    tree = linkage(squareform(distance, checks=False), method="average", optimal_ordering=True)
-    order = leaves_list(tree)
-    metrics = list(rho.index)
-    names = [str(metrics[int(place)]) for place in order]
-    labels = fcluster(tree, t=1 - threshold, criterion="distance")[order]
-    groups: dict[int, list[str]] = {}
-    for name, label in zip(names, labels, strict=True):
-        groups.setdefault(int(label), []).append(name)
-    return rho.loc[names, names], list(groups.values())
-
-
-@styled
-def correlation_clusters(
-    layers: pd.DataFrame,
-    *,
-    threshold: float = 0.8,
-    ax: Axes | None = None,
-    width: float = 760,
-) -> Axes:
-    """Draw the Spearman correlations of the metrics; clusters of interchangeable ones are boxed.
-
-    Parameters
-    ----------
-    layers
-        A Layers table.
-    threshold
-        See `clusters`.
-    ax, width
-        Where to draw; a new figure, so many points wide, without.
-
-    Raises
-    ------
-    PerfmlError
-        If fewer than two metrics vary.
-    """
-    rho, groups = clusters(layers, threshold)
-    from matplotlib.patches import Rectangle
-
-    size = len(rho)
-    # names at the sides and the colours' bar take 270 points; below 10 a column, names would touch
-    listed = width - 270 < _CLUSTER_NAME * size
-    height = _CLUSTER_NAME * size + 150 if listed else width * 0.86
-    ax = new_axes(ax, width, height)
-    # an image of a pixel a cell: as shapes, 60 metrics would take half a megabyte of the page
-    mesh = ax.imshow(
-        rho.to_numpy(float),
-        cmap="PuOr",
-        vmin=-1,
-        vmax=1,
-        extent=(0, size, size, 0),
-        interpolation="none",
-    )
-    middle = np.arange(size) + 0.5
-    labels = [plain(name, 40) for name in rho.index]
-    ax.set_yticks(middle, labels, fontsize=9)
-    if listed:
-        ax.set_aspect("auto")
-        ax.set_xticks([])
-        ax.set_xlabel("the same metrics, in the same order")
-    else:
-        ax.set_xticks(middle, labels, rotation=90, fontsize=9)
-    ax.tick_params(length=0)
-    start = 0
-    for group in groups:
-        if len(group) > 1:
-            box = Rectangle((start, start), len(group), len(group), fill=False, ec=INK, lw=1.6)
-            ax.add_patch(box)
-        start += len(group)
-    if ax.figure is not None:
-        place: dict[str, Any] = {"location": "bottom"} if listed else {"shrink": 0.6}
-        bar = ax.figure.colorbar(mesh, ax=ax, aspect=30, **place)
-        bar.set_label("Spearman's rank correlation")
-        bar.outline.set_visible(False)
-    return ax
 
 
 @styled
@@ -361,7 +248,7 @@ def roofline(
         mine = (backends == backend).to_numpy()
         if not mine.any():
             continue
-        ax.scatter(
+        points = ax.scatter(
             intensity[mine],
             achieved[mine],
             s=34,
@@ -371,6 +258,14 @@ def roofline(
             label=plain(backend, 30) or None,
             zorder=3,
         )
+        at = np.flatnonzero(mine)
+        of = [str(rows["layer"].iloc[place]) for place in at] if "layer" in rows.columns else []
+        said = zip(of or [backend] * len(at), achieved[at], intensity[at], strict=True)
+        texts = [
+            f"{name}, {backend}: {number(rate / 1e12)} TFLOP/s, {number(each)} FLOP/byte"
+            for name, rate, each in said
+        ]
+        tell([points], texts, of)
     if "layer" in rows.columns:
         # a layer is named once, at its fastest point, or its backends' names cover each other
         order = np.argsort(-achieved, kind="stable")

@@ -10,7 +10,7 @@ import pandas as pd
 
 from perfml.errors import PerfmlError, did_you_mean
 from perfml.modeling.features import OWN_TARGET
-from perfml.report.figures.axes import is_narrow, markers, name_rows, reach, row_height
+from perfml.report.figures.axes import is_narrow, markers, name_rows, reach, row_height, tell
 from perfml.report.figures.style import (
     INK,
     MUTED,
@@ -22,11 +22,12 @@ from perfml.report.figures.style import (
     two_lines,
 )
 from perfml.report.labels import members, model, percent, protocol
+from perfml.util.words import number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from perfml.modeling.results import Ranking
+    from perfml.modeling.results import Evaluation, Ranking
 
 
 STRONG = 0.6
@@ -69,13 +70,16 @@ def importances(
     ax = new_axes(ax, width, row_height(labels, 24) * len(rows) + 70)
     place = np.arange(len(rows))
     value = rows["importance"].to_numpy(dtype=float)
-    ax.barh(
+    bars = ax.barh(
         place,
         value,
         0.62,
         xerr=reach(value, rows["low"], rows["high"]),
         color=PALETTE[0],
         error_kw={"ecolor": INK, "elinewidth": 1.2, "capsize": 0},
+    )
+    tell(
+        bars, [f"{name}: {number(size)}" for name, size in zip(rows["metric"], value, strict=True)]
     )
     name_rows(ax, labels)
     first = rows.iloc[0]
@@ -152,7 +156,10 @@ def ranks(
     ):
         tint = PALETTE[0] if sure >= STRONG else MUTED
         ax.plot([start, end], [at, at], color=tint, linewidth=2.4, solid_capstyle="round")
-        ax.plot(mean, at, "o", color=tint, markersize=8)
+        point = ax.plot(mean, at, "o", color=tint, markersize=8)
+        name = members(rows["members"].iloc[int(at)])[0]
+        text = f"{name}: mean rank {number(mean)}, interval {number(start)} to {number(end)}"
+        tell(point, [f"{text}, in the top 3 of {percent(sure)}"])
     ends = np.concatenate([high[np.isfinite(high)], rows["mean_rank"].dropna().to_numpy(float)])
     last = float(ends.max()) if len(ends) else 1.0
     if values:
@@ -172,7 +179,7 @@ def ranks(
 
 @styled
 def predicted_vs_measured(
-    predictions: pd.DataFrame,
+    predictions: Evaluation | pd.DataFrame,
     *,
     model: str | None = None,
     protocol: str | None = None,
@@ -185,10 +192,9 @@ def predicted_vs_measured(
     Parameters
     ----------
     predictions
-        ``Evaluation.predictions`` of a regression: backend, model, protocol, truth and predicted
-        in milliseconds (drawn in microseconds, as all times are; a target of one's own is drawn in
-        its unit). Times that are not positive
-        cannot be drawn on a logarithmic axis and are counted in the title.
+        An Evaluation of a regression, or its ``predictions``: backend, model, protocol, truth and
+        predicted in milliseconds (drawn in microseconds; a target of one's own in its unit). Times
+        that are not positive cannot be drawn on a logarithmic axis and are counted in the title.
     model, protocol
         Which; the first of the table without.
     palette
@@ -203,7 +209,8 @@ def predicted_vs_measured(
     PerfmlError
         If there are no such predictions.
     """
-    rows = _chosen(_chosen(predictions, "model", model), "protocol", protocol)
+    table = predictions if isinstance(predictions, pd.DataFrame) else predictions.predictions
+    rows = _chosen(_chosen(table, "model", model), "protocol", protocol)
     own = rows.attrs.get(OWN_TARGET)
     scale = 1000.0 if own is None else 1.0
     truth = scale * rows["truth"].to_numpy(float)
@@ -221,7 +228,7 @@ def predicted_vs_measured(
         # repeats that lie within 2 % of each other are one point to the eye
         spots = np.round(np.log(np.column_stack([truth[mine], guess[mine]])) / 0.02)
         mine = np.sort(mine[np.unique(spots, axis=0, return_index=True)[1]])
-        ax.scatter(
+        points = ax.scatter(
             truth[mine],
             guess[mine],
             s=26,
@@ -231,6 +238,10 @@ def predicted_vs_measured(
             linewidths=0,
             label=plain(backend, 30),
         )
+        of = rows["layer"].iloc[mine] if "layer" in rows.columns else []
+        pairs = zip(truth[mine], guess[mine], strict=True)
+        texts = [f"measured {number(real)}, predicted {number(said)}" for real, said in pairs]
+        tell([points], texts, of)
     both = np.concatenate([truth[drawn], guess[drawn]])
     limits = (both.min() / 1.25, both.max() * 1.25)
     ax.axline((limits[0], limits[0]), (limits[1], limits[1]), color=MUTED, linewidth=1, zorder=1)

@@ -39,7 +39,7 @@ class Request:
     provenance
         Of the Layers table.
     options
-        What was asked for: ``layer, backend, baseline, target, task, model, method, protocol,
+        What was asked for: ``layer, baseline, target, task, model, method, protocol,
         splits, resamples, seed, top``; missing ones have the figure's defaults.
     width
         Points (1/72 inch), or None for the figure's own.
@@ -159,23 +159,15 @@ def _ranks(request: Request) -> Axes:
 def _tree(request: Request) -> Axes:
     from perfml.report.readable_tree import DEPTH, readable_tree
 
-    tree = readable_tree(request.layers, request.option("task", "regression"))
+    tree, names, classes = readable_tree(request.layers, request.option("task", "regression"))
     return figures.decision_tree(
-        tree.model,
-        feature_names=tree.names,
-        class_names=tree.classes or None,
+        tree,
+        feature_names=names,
+        class_names=classes or None,
         depth=DEPTH,
-        unit="" if tree.classes else "µs",
+        unit="" if classes else "µs",
         **request.given(),
     )
-
-
-def _filters(request: Request) -> Axes:
-    return figures.filter_table(request.layers, request.provenance, **request.given("backend"))
-
-
-def _clusters(request: Request) -> Axes:
-    return figures.correlation_clusters(request.layers, **request.given())
 
 
 def _predictions(request: Request) -> Axes:
@@ -247,8 +239,6 @@ class Plot:
         How it is drawn.
     options
         Those that it heeds.
-    timed
-        Whether it shows times.
     title
         Where the drawing itself has none.
     settings
@@ -258,7 +248,6 @@ class Plot:
     what: str
     draw: Callable[[Request], Axes]
     options: tuple[str, ...] = ()
-    timed: bool = True
     title: str = ""
     settings: bool = True
 
@@ -302,8 +291,6 @@ PLOTS: dict[str, Plot] = {
         (*_LEARNED, "resamples", "top"),
     ),
     "tree": Plot("a decision tree that can be read", _tree, ("task",)),
-    "filters": Plot("filter size x filters, fast and slow layers", _filters, ("backend",)),
-    "clusters": Plot("metrics that move together", _clusters, timed=False),
     "predictions": Plot(
         "predicted against measured times",
         _predictions,
@@ -362,7 +349,7 @@ def draw_plot(name: str, request: Request) -> Axes:
     if plot.settings:
         _add_settings(ax, plot, request)
     note = time_note(request.layers)
-    if note is not None and plot.timed and request.option("task") != "classification":
+    if note is not None and request.option("task") != "classification":
         # it goes into the picture, which is what is passed on
         letters = int(ax.figure.bbox.width / _POINTS_A_LETTER)
         ax.figure.supxlabel(textwrap.fill(note, letters), fontsize="small", ha="left", x=0.01)
@@ -420,7 +407,7 @@ def plot(
     progress
         Called as ``progress(done, total, what)`` by figures that fit models.
     options
-        ``layer, backend, baseline, target, task, model, method, protocol, splits, resamples, seed,
+        ``layer, baseline, target, task, model, method, protocol, splits, resamples, seed,
         top``: those that the figure takes.
 
     Returns

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import io
+import json
 import re
 import warnings
 import xml.etree.ElementTree as ET
@@ -194,7 +195,7 @@ def svg(ax: Axes, *, prefix: str, label: str) -> str:
             if tag == "metadata" or child.find(f"{{{_SVG}}}style") is not None:
                 root.remove(child)
     used = _references(root)
-    for element in root.iter():
+    for element in list(root.iter()):
         _adapt(element, prefix, used)
     width = root.attrib.pop("width", "")
     root.attrib.pop("height", None)
@@ -238,9 +239,11 @@ def _references(root: ET.Element) -> set[str]:
 
 
 def _adapt(element: ET.Element, prefix: str, used: set[str]) -> None:
-    name = element.attrib.pop("id", None)
+    name = element.attrib.pop("id", "")
     if name in used:
         element.set("id", f"{prefix}-{name}")
+    elif name.startswith("["):
+        _mark(element, json.loads(name))
     for key, value in list(element.attrib.items()):
         if key.endswith("href") and value.startswith("#"):
             element.attrib.pop(key)
@@ -259,6 +262,21 @@ def _adapt(element: ET.Element, prefix: str, used: set[str]) -> None:
         element.text = None
     if element.tail and not element.tail.strip():
         element.tail = None
+
+
+def _mark(element: ET.Element, said: Sequence[Any]) -> None:
+    """Write what a mark tells (`perfml.report.figures.axes.tell`): shown without a script, too."""
+    marks = [(element, said)]
+    if isinstance(said[0], list):
+        points = [each for each in element.iter() if each.tag == f"{{{_SVG}}}use"]
+        marks = list(zip(points, said, strict=False))
+    for mark, (text, layer) in marks:
+        mark.set("data-tip", text)
+        if layer:
+            mark.set("data-layer", layer)
+        title = ET.Element(f"{{{_SVG}}}title")
+        title.text = text
+        mark.insert(0, title)
 
 
 _DECIMALS = re.compile(r"-?\d+\.\d{3,}")

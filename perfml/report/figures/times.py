@@ -1,4 +1,4 @@
-"""Figures of where the time goes: layers, kernels of a layer, layers by their filters."""
+"""Figures of where the time goes: layers, and the kernels of a layer."""
 
 from __future__ import annotations
 
@@ -11,12 +11,10 @@ import pandas as pd
 from perfml.errors import PerfmlError, did_you_mean
 from perfml.kernel_names import kernel_label, shortened
 from perfml.report.conditions import Condition, conditions
-from perfml.report.figures.axes import is_narrow, name_rows, reach
+from perfml.report.figures.axes import is_narrow, name_rows, reach, tell
 from perfml.report.figures.style import (
     GRID,
     INK,
-    MUTED,
-    PALETTE,
     colours,
     hatches,
     legend_columns,
@@ -26,8 +24,7 @@ from perfml.report.figures.style import (
 )
 from perfml.report.kernels import kernel_times
 from perfml.report.labels import clean
-from perfml.report.layer_shapes import filter_groups, layer_shapes
-from perfml.util.words import number
+from perfml.util.words import micros, number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -35,14 +32,11 @@ if TYPE_CHECKING:
 _KERNELS = ("#335c67", "#9fb3c8", "#9e2a2b", "#7a9e7e", "#a68a64", "#6d597a", "#b5838d")
 """Kernels have colours of their own: a backend's would say that it ran them."""
 
-_CLASS_COLOURS = {"fast": PALETTE[2], "middle": MUTED, "slow": PALETTE[5]}
 _LEGEND_LINE = 22
 """Height of a line of a legend, points."""
 
 _LETTER, _PATCH = 7.2, 60
 """Width of a letter of a legend, and of what stands before its text, points."""
-
-_CLASS_MARKS = {"fast": "▼", "middle": "", "slow": "▲"}
 
 
 def one_condition(layers: pd.DataFrame | Sequence[Condition]) -> Condition:
@@ -122,9 +116,11 @@ def layer_times(
             "error_kw": {"ecolor": INK, "elinewidth": 0.9, "capsize": 0},
         }
         if horizontal:
-            ax.barh(offset, middle, thickness * 0.92, xerr=ends, **style)
+            bars = ax.barh(offset, middle, thickness * 0.92, xerr=ends, **style)
         else:
-            ax.bar(offset, middle, thickness * 0.92, yerr=ends, **style)
+            bars = ax.bar(offset, middle, thickness * 0.92, yerr=ends, **style)
+        spread = zip(names, middle, mine["low"], mine["high"], strict=True)
+        tell(bars, [_bar_text(name, backend, *sizes) for name, *sizes in spread], names)
     letters = 16 if horizontal else 22
     # layers of one module begin alike: what is kept is where they differ
     labels = [plain(name, letters) for name in shortened([clean(name) for name in names], letters)]
@@ -153,6 +149,11 @@ def layer_times(
         title = f"The {len(names)} slowest of {len(condition.layers)} layers"
         ax.set_title(title, pad=6 + legend)
     return ax
+
+
+def _bar_text(layer: str, backend: str, middle: float, low: float, high: float) -> str:
+    said = f"{layer}, {backend}: {micros(middle)}"
+    return said if low != low else f"{said} ({number(low)} to {number(high)})"
 
 
 @styled
@@ -205,7 +206,10 @@ def kernel_shares(
             if not size > 0:
                 continue
             tint = tints.get(kernel, GRID)
-            ax.barh(place, size, 0.62, left=left, color=tint, edgecolor="white", linewidth=0.8)
+            bar = ax.barh(
+                place, size, 0.62, left=left, color=tint, edgecolor="white", linewidth=0.8
+            )
+            tell(bar, [f"{kernel_label(str(kernel), 100)}: {micros(size)}"])
             left += size
         ax.text(left, place, f"  {number(left)} µs", va="center", color=INK)
     letters = min(max(int((width - _PATCH) / _LETTER), 16), 110)
@@ -243,89 +247,3 @@ def _legend_below(ax: Axes, handles: Sequence[Any], *, own: bool) -> None:
     legend.set_in_layout(False)
     room = (_LEGEND_LINE * len(handles) + 8) / (figure.get_figheight() * 72)
     figure.get_layout_engine().set(rect=(0, room, 1, 1 - room))
-
-
-@styled
-def filter_table(
-    layers: pd.DataFrame,
-    provenance: Mapping[str, Any],
-    *,
-    backend: str | None = None,
-    ax: Axes | None = None,
-    width: float = 760,
-) -> Axes:
-    """Draw the layers by filter size and number of filters, fast and slow ones marked (table 2.3).
-
-    Parameters
-    ----------
-    layers
-        A Layers table of one condition.
-    provenance
-        The table's provenance, whose run manifests hold the shapes.
-    backend
-        By whose times; the first backend's without.
-    ax, width
-        Where to draw; a new figure, so many points wide, without.
-
-    Raises
-    ------
-    PerfmlError
-        If no layer's shape is known, or the backend is not in the table.
-    """
-    condition = one_condition(layers)
-    chosen = condition.backends[0] if backend is None else backend
-    mine = condition.times[condition.times["backend"] == chosen]
-    if mine.empty:
-        msg = f"no layer ran under {plain(chosen)}"
-        cure = did_you_mean(chosen, condition.backends, "Choose one of these.")
-        raise PerfmlError(msg, found=", ".join(condition.backends), cure=cure)
-    groups = filter_groups(mine.set_index("layer")["median"], layer_shapes(provenance))
-    if not groups:
-        msg = "the provenance tells no layer's filter size and number of filters"
-        raise PerfmlError(msg, cure="Collect with perfml collect, whose run.json has the shapes.")
-    sizes = sorted({size for size, _ in groups}, key=lambda size: -int(size.partition("×")[0]))
-    many = sorted({filters for _, filters in groups}, key=lambda text: text.startswith("≥"))
-    across = 3 if is_narrow(width) else 5
-    lines = max(2, -(-max(map(len, groups.values())) // across))
-    ax = new_axes(ax, width, 90 + max(74, 28 * lines) * len(many))
-    for row, filters in enumerate(many):
-        for column, size in enumerate(sizes):
-            _cell(ax, column, row, groups.get((size, filters), []), across, lines)
-    ax.set_xlim(0, len(sizes))
-    ax.set_ylim(len(many), 0)
-    ax.set_xticks([place + 0.5 for place in range(len(sizes))], sizes)
-    ax.set_yticks([place + 0.5 for place in range(len(many))], [f"{each} filters" for each in many])
-    ax.xaxis.tick_top()
-    ax.tick_params(length=0)
-    ax.set_xticks(range(len(sizes) + 1), minor=True)
-    ax.set_yticks(range(len(many) + 1), minor=True)
-    ax.grid(which="minor")
-    ax.tick_params(which="minor", length=0)
-    for spine in ax.spines.values():
-        spine.set_visible(False)
-    ax.set_title(f"Layers by filter, {plain(chosen, 30)}: ▲ slowest, ▼ fastest")
-    return ax
-
-
-def _cell(
-    ax: Axes,
-    column: int,
-    row: int,
-    found: Sequence[tuple[str, float, str]],
-    across: int,
-    lines: int,
-) -> None:
-    """Write the layers of one size and number of filters, the fastest first."""
-    ordered = sorted(found, key=lambda each: each[1])
-    for place, (layer, _, speed) in enumerate(ordered):
-        x = column + (place % across + 0.5) / across
-        y = row + (place // across + 0.5) / lines
-        ax.text(
-            x,
-            y,
-            f"{_CLASS_MARKS[speed]}{plain(layer.removeprefix('conv_'), 12)}",
-            ha="center",
-            va="center",
-            color=_CLASS_COLOURS[speed],
-            fontweight="normal" if speed == "middle" else "bold",
-        )

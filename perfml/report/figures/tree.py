@@ -1,4 +1,4 @@
-"""The figure of a decision tree: a question a box, its answers below it."""
+"""The figure of a decision tree: a question a line, its answers below it."""
 
 from __future__ import annotations
 
@@ -14,9 +14,6 @@ from perfml.util.words import count, number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-_LEVEL = 92
-"""Height of a level, points."""
 
 _LINE, _INDENT, _LETTER = 21, 16, 5.6
 """Height of a line of an outline, how far a level moves right, and a letter's width, points."""
@@ -121,9 +118,9 @@ def decision_tree(
     ax: Axes | None = None,
     width: float = 1000,
 ) -> Axes:
-    """Draw a fitted scikit-learn decision tree (figure 2-7): to the left where a question is true.
+    """Draw a fitted scikit-learn decision tree (figure 2-7) as an outline, a node a line.
 
-    Where a new figure is too narrow for the boxes, the tree is an outline, a node a line.
+    The answer yes stands right below its question.
 
     Parameters
     ----------
@@ -145,57 +142,16 @@ def decision_tree(
     root = tree_nodes(
         tree, feature_names=feature_names, class_names=class_names, depth=depth, unit=unit
     )
-    levels = min(depth, int(tree.get_depth())) + 1
-    tint = {"": PALETTE[0], **(palette or {})}
-    for name in dict.fromkeys(_kinds(root)):
-        tint.setdefault(name, PALETTE[(len(tint) - 1) % len(PALETTE)])
-    if ax is None and _boxes_touch(root, width):
-        return _outline(root, tint, width)
-    ax = new_axes(ax, width, _LEVEL * levels)
-    ends = _draw(ax, root, 0, 0.0, tint)
-    ax.set_xlim(-0.5, ends - 0.5)
-    ax.set_ylim(-levels + 0.55, 0.45)
-    ax.set_axis_off()
-    return ax
-
-
-def _kinds(node: Node) -> list[str]:
-    return [node.kind, *(kind for child in node.children for kind in _kinds(child))]
-
-
-def _width(node: Node) -> int:
-    return sum(_width(child) for child in node.children) or 1
-
-
-def _boxes_touch(root: Node, width: float) -> bool:
-    """Return whether two boxes of a level would touch each other in a width in points."""
-    a_leaf = width / _width(root)
-    ends: dict[int, float] = {}
-    for level, start, node in _places(root, 0, 0.0):
-        letters = max(len(node.question or node.answer), len(node.size))
-        middle, half = _centre(node, start) * a_leaf, (letters * _LETTER + 12) / 2
-        if middle - half < ends.get(level, -a_leaf / 2):
-            return True
-        ends[level] = middle + half
-    return False
-
-
-def _places(node: Node, level: int, start: float) -> Iterator[tuple[int, float, Node]]:
-    """Yield every node with its level and the first leaf below it."""
-    yield level, start, node
-    for child in node.children:
-        yield from _places(child, level + 1, start)
-        start += _width(child)
-
-
-def _outline(root: Node, tint: Mapping[str, str], width: float) -> Axes:
-    """Draw a tree as lines below each other, an answer indented below its question."""
     lines = list(_lines(root, 0, ""))
-    ax = new_axes(None, width, _LINE * len(lines) + 40)
+    tint = {"": PALETTE[0], **(palette or {})}
+    for name in dict.fromkeys(node.kind for *_, node in lines):
+        tint.setdefault(name, PALETTE[(len(tint) - 1) % len(PALETTE)])
+    ax = new_axes(ax, width, _LINE * len(lines) + 40)
     for row, (level, said, node) in enumerate(lines):
         leaf = not node.children
         text = f"{node.answer if leaf else node.question}  ({node.size})"
         text = f"{said}: {text}" if said else text
+        text += " (...)" if node.cut else ""
         left = _INDENT * level
         letters = int((width - left - 24) / _LETTER)
         ax.text(
@@ -223,46 +179,3 @@ def _lines(node: Node, level: int, said: str) -> Iterator[tuple[int, str, Node]]
     yield level, said, node
     for child, answer in zip(node.children, ("yes", "no"), strict=False):
         yield from _lines(child, level + 1, answer)
-
-
-def _centre(node: Node, start: float) -> float:
-    if not node.children:
-        return start
-    left, right = node.children
-    return (_centre(left, start) + _centre(right, start + _width(left))) / 2
-
-
-def _draw(ax: Axes, node: Node, level: int, start: float, tint: Mapping[str, str]) -> float:
-    """Draw a node above its children; return where the next one to the right starts."""
-    here = _centre(node, start)
-    text = f"{node.question or node.answer}\n{node.size}"
-    if node.cut:
-        text = f"{node.answer}\n{node.size} (...)"
-    leaf = not node.children
-    box = {
-        "boxstyle": "round,pad=0.45",
-        "facecolor": "none",
-        "edgecolor": tint[node.kind] if leaf else MUTED,
-        "linewidth": 2.0 if leaf else 0.9,
-    }
-    style: dict[str, Any] = {"ha": "center", "va": "center", "color": INK, "fontsize": 10.5}
-    weight = "bold" if leaf else "normal"
-    ax.text(here, -float(level), text, bbox=box, linespacing=1.35, fontweight=weight, **style)
-    for child, said in zip(node.children, ("yes", "no"), strict=False):
-        there = _centre(child, start)
-        ends = ((here, there), (-level - 0.25, -level - 0.75))
-        ax.plot(*ends, color=MUTED, linewidth=0.9, zorder=1)
-        side = "right" if said == "yes" else "left"
-        middle = (here + there) / 2
-        ax.annotate(
-            said,
-            (middle, -level - 0.5),
-            xytext=(-9 if said == "yes" else 9, 0),
-            textcoords="offset points",
-            ha=side,
-            va="center",
-            color=MUTED,
-            fontsize=10,
-        )
-        start = _draw(ax, child, level + 1, start, tint)
-    return start if node.children else start + 1

@@ -14,7 +14,6 @@ from perfml.report.document import (
     Fold,
     Glossary,
     KernelChooser,
-    LayerMap,
     Notices,
     Panels,
     Pictures,
@@ -23,12 +22,11 @@ from perfml.report.document import (
     ReportTable,
     Section,
     Sentence,
-    Shortlists,
     Text,
     Totals,
-    TreeInWords,
 )
 from perfml.report.labels import clean
+from perfml.report.render.columns import one_line
 from perfml.util.words import count
 
 _SPECIAL = re.compile(r"([\\`*\[\]|~$]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9]))")
@@ -73,7 +71,8 @@ def _sentence(sentence: Sentence) -> list[str]:
     text = f"{escape(sentence.text)}{_MARKS[sentence.sure]}"
     if sentence.about == "do":
         title = f"**{escape(sentence.title)}: {escape(sentence.gain)}.**"
-        return [f"1. {title} {escape(sentence.text)}{_MARKS[sentence.sure]}"]
+        typed = [f"   `{one_line(sentence.command)}`"] if sentence.command else []
+        return [f"1. {title} {escape(sentence.text)}{_MARKS[sentence.sure]}", *typed]
     return ["", "> [!WARNING]", f"> {text}"] if sentence.about == "caution" else [f"- {text}"]
 
 
@@ -115,8 +114,8 @@ def _block(block: Block, inside_fold: bool) -> Iterator[str]:
         case Fold(page_only=False):
             yield from _folded(escape(block.summary), [*_blocks(block.blocks, inside_fold=True)])
         case (
-            Facts() | Fold() | Glossary() | KernelChooser() | LayerMap() | Notices() | Pictures()
-            | Preformatted() | Shortlists() | Totals() | TreeInWords()
+            Facts() | Fold() | Glossary() | KernelChooser() | Notices() | Pictures()
+            | Preformatted() | Totals()
         ):  # fmt: skip
             return  # what only a page has room for
 

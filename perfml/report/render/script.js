@@ -191,7 +191,45 @@
     ["layer", "backend"].forEach((name) => pick(name).addEventListener("change", draw));
     refill();
     document.getElementById("chooser").hidden = false;
+
+    // From a layer (a mark of a chart, a row of the times) to its kernels.
+    const names = new Set(data.conditions.flatMap((each) => each.layers.map((layer) => layer.name)));
+    const open = (layer, label) => {
+      const at = data.conditions.findIndex((each) =>
+        each.label === label && each.layers.some((other) => other.name === layer));
+      pick("condition").value = String(Math.max(at, 0));
+      refill();
+      pick("layer").value = String(data.conditions[Math.max(at, 0)].layers.findIndex((each) => each.name === layer));
+      draw();
+      document.getElementById("kernels").scrollIntoView();
+    };
+    const labelOf = (element) => { const panel = element.closest(".panel"); return panel ? panel.dataset.label : ""; };
+    document.querySelectorAll("svg [data-layer]").forEach((mark) => {
+      if (names.has(mark.dataset.layer)) mark.addEventListener("click", () => open(mark.dataset.layer, labelOf(mark)));
+      else mark.removeAttribute("data-layer");
+    });
+    document.querySelectorAll("#times tbody th").forEach((cell) => {
+      const layer = cell.textContent;
+      if (!names.has(layer)) return;
+      const button = make("button", { type: "button", class: "go", title: "its kernels" }, ...cell.childNodes);
+      button.addEventListener("click", () => open(layer, labelOf(cell)));
+      cell.append(button);
+    });
   }
+
+  // The values of a mark stand beside the pointer; without this script the browser shows its title.
+  const tip = make("div", { class: "tip", role: "status", hidden: true });
+  document.body.append(tip);
+  document.querySelectorAll("svg [data-tip] > title").forEach((title) => title.remove());
+  const point = (event) => {
+    const mark = event.target.closest ? event.target.closest("svg [data-tip]") : null;
+    tip.hidden = !mark;
+    if (!mark) return;
+    tip.textContent = mark.dataset.tip + (mark.dataset.layer ? " – click for its kernels" : "");
+    tip.style.left = `${Math.max(4, Math.min(event.clientX + 14, window.innerWidth - tip.offsetWidth - 8))}px`;
+    tip.style.top = `${Math.max(4, event.clientY - tip.offsetHeight - 10)}px`;
+  };
+  ["pointermove", "pointerdown"].forEach((name) => document.addEventListener(name, point, { passive: true }));
 
   // A table that goes on beyond its frame says so, until its end is seen.
   document.querySelectorAll(".scroll").forEach((box) => {

@@ -13,7 +13,6 @@ from perfml.report.document import (
     Fold,
     Glossary,
     KernelChooser,
-    LayerMap,
     Notices,
     Panels,
     Pictures,
@@ -21,10 +20,8 @@ from perfml.report.document import (
     Preformatted,
     ReportTable,
     Section,
-    Shortlists,
     Text,
     Totals,
-    TreeInWords,
 )
 from perfml.report.render.columns import one_line, table_grid, told, wrap
 from perfml.util.words import count
@@ -121,8 +118,8 @@ class _Writer:
             case ReportTable():
                 yield from self.table(block)
             case (
-                Facts() | Fold() | Glossary() | KernelChooser() | LayerMap() | Pictures()
-                | Preformatted() | Shortlists() | Totals() | TreeInWords()
+                Facts() | Fold() | Glossary() | KernelChooser() | Pictures()
+                | Preformatted() | Totals()
             ):  # fmt: skip
                 return  # what only a page has room for
 

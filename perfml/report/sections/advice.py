@@ -11,9 +11,11 @@ import pandas as pd
 from perfml.datasets.loading import UNKNOWN
 from perfml.explain.advice.equal_layers import group_name, listed_layers
 from perfml.explain.advice.persons import what_to_do
-from perfml.explain.certainty import IN_WORDS, marked
+from perfml.explain.certainty import marked
 from perfml.report.document import (
+    Block,
     Cell,
+    Fold,
     Notices,
     Panels,
     ReportTable,
@@ -23,7 +25,7 @@ from perfml.report.document import (
     section,
     words,
 )
-from perfml.report.labels import listed, percent
+from perfml.report.labels import capital, listed, percent
 from perfml.report.sections.first_screen import listed_table, more_with_other_sets
 from perfml.report.tables import amount, said_once, sentences_of, time_texts
 from perfml.util.words import count, micros
@@ -32,26 +34,24 @@ if TYPE_CHECKING:
     from perfml.explain import Advice
     from perfml.explain.advice.network import NetworkFinding
 
-_MOST = 60
-"""Findings of a condition on a page; the largest savings are kept."""
+_MOST = 8
+"""Findings of a condition that a page shows; the largest savings are kept."""
 
-_LEAST = 12
-"""Findings of each of very many conditions."""
+_FOLDED = 40
+"""Further ones behind a click."""
 
 _ON_A_PAGE = 2000
 """Findings from which on each condition keeps fewer: a browser takes seconds for ten thousand."""
 
+_NETWORK = 4
+"""Actions over a whole network that a page shows."""
+
 _NEARLY = 0.95
 """A likely saving of this part of the largest is not told beside it."""
 
-_MOST_SHORT = 3
-"""Findings of a hazard in Markdown."""
-
 LEAD = (
-    "Hazards that the counters show, what helps, and the evidence. A gain is a range, as a share "
-    "of the layer's time; the saving is its upper end, estimated from the counters of this backend "
-    "alone, where the answer at the top counts the distance to the fastest backend. Findings of "
-    "one layer are often two views of one loss, so their gains do not add up."
+    "A saving is an upper bound from the counters of one backend alone. Findings of a layer are "
+    "often two views of one loss: they do not add up."
 )
 
 
@@ -69,21 +69,24 @@ def advice_section(advice: Mapping[str, Advice]) -> Section | None:
         None where no rule finds a hazard.
     """
     panels = []
-    most = max(_LEAST, min(_MOST, _ON_A_PAGE // max(len(advice), 1)))
+    folded = min(_FOLDED, _ON_A_PAGE // max(len(advice), 1))
     for label, each in advice.items():
         groups = each.groups
         if each.listed:
             parts = (*network_tables(each), listed_table(each.listed), more_with_other_sets(each))
             panels.append(section(label, *parts, *time_texts(each.time_notes)))
         elif len(groups) or each.network:
-            kept = groups.sort_values("saved_us", ascending=False, kind="stable").head(most)
+            rows = groups.sort_values("saved_us", ascending=False, kind="stable")
             panels.append(
                 section(
                     label,
-                    Text(_notes(each, groups, len(kept)), note=True),
                     Notices(sentences_of(each.warnings), "this advice"),
-                    *network_tables(each),
-                    *_by_hazard(kept, label),
+                    *(
+                        dataclasses.replace(table, rows=table.rows[:_NETWORK])
+                        for table in network_tables(each)
+                    ),
+                    *_findings(rows, folded, label),
+                    Text(_notes(each, groups), note=True),
                     *time_texts(each.time_notes),
                 )
             )
@@ -93,42 +96,16 @@ def advice_section(advice: Mapping[str, Advice]) -> Section | None:
     return section("What could be done", blocks, anchor="advice", link="Advice", lead=LEAD)
 
 
-def _by_hazard(table: pd.DataFrame, label: str) -> list[Section]:
-    """Return the findings hazard by hazard, so that what helps stands there once."""
-    sections = []
-    for _, part in table.groupby("rules", sort=False):
-        first = part.iloc[0]
-        rule = listed(first["rules"])
-        rows = [_place(row) for row in part.to_dict("records")]
-        columns = (*words("layer"), *numbers("saves up to, µs"), *words("evidence"))
-        caption = f"Layers with the hazard {rule}, {label}"
-        findings = ReportTable(caption, columns, rows, cards=True, most=_MOST_SHORT)
-        hazard = str(first["hazard"])
-        source = Text(f"{rule}; {first['source']}", note=True)
-        cures = [Text(f"What to do: {each}") for each in dict.fromkeys(part["mitigation"])]
-        own = [Text(f"If you write the kernel: {each}", note=True) for each in _own(part)]
-        title = f"{hazard[:1].upper()}{hazard[1:]}"
-        sections.append(section(title, *cures, *own, source, findings))
-    return sections
-
-
-def _own(findings: pd.DataFrame) -> list[str]:
-    """Return what authors of kernels could do that users of them are not told."""
-    said = set(findings["mitigation"])
-    return [each for each in findings["for_author"].dropna().unique() if each not in said]
-
-
-def _place(row: Mapping[Any, Any]) -> list[Cell]:
-    """Return where a hazard is, what it may cost, and the numbers behind it."""
-    layer, saved, _, evidence, _ = _finding(row, "layer")
-    agreed = ""
-    if isinstance(row["faster"], str):
-        agreed = f". Or take {row['faster']}"
-    if row["certainty"] != "firm":
-        sure = IN_WORDS[row["certainty"]]
-        agreed += ". How sure: likely" if sure == "likely" else f". {sure.capitalize()}"
-        agreed += f": {row['tells']}" if row["tells"] else ""
-    return [layer, saved, dataclasses.replace(evidence, note=f"{evidence.note}{agreed}")]
+def _findings(rows: pd.DataFrame, folded: int, label: str) -> list[Block]:
+    """Return the largest findings, and the others behind a click."""
+    blocks: list[Block] = []
+    if len(rows):
+        blocks.append(findings_table(rows.head(_MOST), f"Findings, {label}", sources=False))
+    more = rows.iloc[_MOST : _MOST + folded]
+    if len(more):
+        table = findings_table(more, f"Further findings, {label}", sources=False)
+        blocks.append(Fold(f"{count(len(more), 'further finding')}", (table,)))
+    return blocks
 
 
 def findings_in_words(advice: Advice, groups: pd.DataFrame) -> str:
@@ -145,51 +122,58 @@ def network_tables(advice: Advice, most: int | None = None) -> tuple[ReportTable
     Parameters
     ----------
     advice
-        On a table.
+        On a table; one action under several backends is one row.
     most
         Rows in the short forms.
     """
     if not advice.network:
         return ()
+    alike: dict[tuple[object, ...], list[NetworkFinding]] = {}
+    for each in advice.network:
+        alike.setdefault((each.rules, each.mitigation), []).append(each)
     several = len({(each.backend, each.precision, each.batch) for each in advice.network}) > 1
-    rows = [_action(each, several) for each in advice.network]
+    rows = [_action(found, several) for found in alike.values()]
     columns = (*words("hazard"), *numbers("saves up to, µs"), *words("where", "what to do"))
     caption = "What helps many layers over the whole run"
     title = "Over the whole run: what helps many layers, the largest likely sum first"
     return (ReportTable(caption, columns, rows, title=title, cards=True, most=most),)
 
 
-def _action(found: NetworkFinding, several: bool) -> list[Cell]:
+def _action(found: Sequence[NetworkFinding], several: bool) -> list[Cell]:
     """Return the cells of one action; where it was measured, if there are several networks."""
-    where = _condition(dataclasses.asdict(found)) if several else ""
-    gain = f"{percent(found.saved_us / found.time_us)} of {micros(found.time_us)}"
-    if found.gain * found.time_us < _NEARLY * found.saved_us:
-        gain += f", likely {percent(found.gain)}"
+    first = found[0]
+    gains = []
+    for each in found:
+        where = f"{_condition(dataclasses.asdict(each))}: " if several else ""
+        gain = f"{where}{percent(each.saved_us / each.time_us)} of {micros(each.time_us)}"
+        if each.gain * each.time_us < _NEARLY * each.saved_us:
+            gain += f", likely {percent(each.gain)}"
+        gains.append(gain)
     return [
-        Cell(
-            f"{found.hazard[:1].upper()}{found.hazard[1:]}",
-            note="; ".join(filter(None, (where, listed(found.rules)))),
-        ),
-        amount(found.saved_us, note=gain),
-        Cell(found.evidence),
-        Cell(marked(found.mitigation, found.certainty, found.tells)),
+        Cell(capital(first.hazard), note=listed(first.rules)),
+        amount(first.saved_us, note="; ".join(gains)),
+        Cell(first.evidence),
+        Cell(marked(first.mitigation, first.certainty, first.tells)),
     ]
 
 
-def _notes(advice: Advice, groups: pd.DataFrame, shown: int) -> str:
-    rules = sorted({str(name) for name in advice.not_checked["rule"]})
+def _notes(advice: Advice, groups: pd.DataFrame) -> str:
+    rules = len({str(name) for name in advice.not_checked["rule"]})
     notes = [findings_in_words(advice, groups)]
-    if len(groups) > shown:
-        notes.append(f"the {shown} with the largest savings are shown")
     if advice.below:
         notes.append(advice.left_out)
     if rules:
-        notes.append(f"not checked everywhere, for want of metrics: {listed(rules, 6)}")
-    return "; ".join(notes) + "."
+        notes.append(f"{count(rules, 'rule')} not checked everywhere: counters are missing")
+    return f"{'; '.join(notes)}. All of them: perfml advise."
 
 
 def findings_table(
-    table: pd.DataFrame, caption: str, *, first: str = "layer", most: int | None = None
+    table: pd.DataFrame,
+    caption: str,
+    *,
+    first: str = "layer",
+    most: int | None = None,
+    sources: bool = True,
 ) -> ReportTable:
     """Return findings as a table; the kernel, the rule and the source stand in small print.
 
@@ -203,8 +187,10 @@ def findings_table(
         What a finding is of: its ``layer``, or the ``side`` of a comparison.
     most
         Rows in the short forms.
+    sources
+        Whether the source of a rule is told, and what authors of kernels could do.
     """
-    rows = said_once([_finding(row, first) for row in table.to_dict("records")])
+    rows = said_once([_finding(row, first, sources) for row in table.to_dict("records")])
     columns = (
         *words(first),
         *numbers("saves up to, µs"),
@@ -213,7 +199,7 @@ def findings_table(
     return ReportTable(caption, columns, rows, cards=True, most=most)
 
 
-def _finding(row: Mapping[Any, Any], first: str) -> list[Cell]:
+def _finding(row: Mapping[Any, Any], first: str, sources: bool) -> list[Cell]:
     low, high = float(row["gain_low"]), float(row["gain_high"])
     gain = percent(high)
     if low == low and percent(low) != gain:
@@ -233,7 +219,7 @@ def _finding(row: Mapping[Any, Any], first: str) -> list[Cell]:
         amount(float(row["saved_us"]), note=f"{gain} of the {whole}{certainty}"),
         Cell(str(row["hazard"]), note=listed(row["rules"])),
         Cell(str(row["evidence"]), note=kernel),
-        Cell(what_to_do(row), note=source),
+        Cell(what_to_do(row), note=source if sources else ""),
     ]
 
 

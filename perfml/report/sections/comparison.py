@@ -14,18 +14,14 @@ from perfml.report.conditions import EVERY_RUN, labelled
 from perfml.report.document import (
     Answer,
     Card,
-    Cell,
     Document,
     Panels,
-    ReportTable,
     Section,
     Sentence,
     Sure,
     Text,
     Totals,
-    numbers,
     section,
-    words,
 )
 from perfml.report.labels import listed
 from perfml.report.sections.explanation import (
@@ -37,8 +33,8 @@ from perfml.report.sections.explanation import (
 )
 from perfml.report.sections.first import cause_and_cure
 from perfml.report.sections.provenance import glossary_section, moment, provenance_section
-from perfml.report.tables import amount, illustrated
-from perfml.util.words import count, micros, multiple, number, ratio_text
+from perfml.report.tables import illustrated
+from perfml.util.words import count, micros, multiple, ratio_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -46,7 +42,6 @@ if TYPE_CHECKING:
     from perfml.explain.ratio import Ratio
     from perfml.explain.results import Explanation
 
-_MOST_METRICS = 60
 _HEADING = "What differs, and how sure that is"
 
 RULES = {
@@ -104,7 +99,6 @@ def comparison_document(
             _WHY_LEAD,
             several=True,
         ),
-        _changed_section(comparisons),
         provenance_section(*zip(names, provenance, strict=True)),
         glossary_section(),
     )
@@ -244,49 +238,6 @@ def _totals(comparison: Comparison) -> Totals:
     verdicts = tuple(comparison.verdicts.items())
     cards.append(Card(f"layers of {explanation.target}", counts=verdicts))
     return Totals(f"Total of {layers}", tuple(cards))
-
-
-def _changed_section(comparisons: Sequence[Comparison]) -> Section | None:
-    panels = tuple(
-        section(comparison.pair.label, changed_table(comparison))
-        for comparison in comparisons
-        if len(comparison.changed)
-    )
-    if not panels:
-        return None
-    blocks = Panels("measurement of the metrics", panels)
-    title = "Metrics that changed beyond their noise"
-    return section(title, blocks, anchor="changed", link="Metrics")
-
-
-def changed_table(comparison: Comparison) -> ReportTable:
-    """Return the metrics that changed, with the layer where each changed most."""
-    changed, explanation = comparison.changed, comparison.pair.explanation
-    scale = changed[["baseline", "target"]].abs().max(axis=1)
-    size = changed.assign(size=changed["difference"].abs() / scale.where(scale > 0))
-    rows = []
-    for name, part in size.groupby("metric", sort=False):
-        most = part.sort_values("size", ascending=False, kind="stable").iloc[0]
-        up, down = int((part["difference"] > 0).sum()), int((part["difference"] < 0).sum())
-        rows.append(
-            [
-                Cell(str(name)),
-                Cell(str(len(part)), note=f"{up} up, {down} down", value=float(len(part))),
-                Cell(str(most["layer"])),
-                amount(float(most["baseline"])),
-                amount(float(most["target"])),
-                amount(float(most["difference"]), note=f"noise {number(float(most['noise']), 2)}"),
-            ]
-        )
-    rows.sort(key=lambda row: -(row[1].value or 0.0))
-    columns = (
-        *words("metric"),
-        *numbers("layers"),
-        *words("most on"),
-        *numbers(explanation.baseline, explanation.target, "difference"),
-    )
-    caption = labelled("Metrics that changed beyond their noise", comparison.pair.label)
-    return ReportTable(caption, columns, rows[:_MOST_METRICS])
 
 
 def _sentences(comparison: Comparison) -> list[Sentence]:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import functools
-import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from perfml.kernel_names import shortened
-from perfml.report import figures
+from perfml.kernel_names import kernel_label
 from perfml.report.conditions import EVERY_RUN
 from perfml.report.document import (
     Block,
@@ -19,9 +16,6 @@ from perfml.report.document import (
     Fold,
     Notices,
     Panels,
-    Picture,
-    Pictures,
-    Points,
     ReportTable,
     Section,
     Sentence,
@@ -30,47 +24,24 @@ from perfml.report.document import (
     section,
     words,
 )
-from perfml.report.figures.comparisons import SMALLEST
-from perfml.report.figures.metrics import stall_shares
-from perfml.report.labels import listed, model, percent
+from perfml.report.labels import capital, listed
 from perfml.report.results import Pair
-from perfml.report.sections.advice import findings_table
+from perfml.report.sections.layer_detail import aligned_name, layer_section
 from perfml.report.sections.main_points import main_points
 from perfml.report.sections.steps import step_section
-from perfml.report.tables import amount, sentences_of, share, time_texts, value_text
-from perfml.util.words import count, factor_text, micros, micros_alike, multiple, number, ratio_text
+from perfml.report.tables import amount, sentences_of, share, time_texts
+from perfml.util.words import count, factor_text, micros, micros_alike, multiple, ratio_text
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-    from perfml.explain.model.attribution import ModelAttribution
     from perfml.explain.results import Explanation, LayerDiff
 
 _MAIN = 0.15
 """A term of at least this share of all (absolute) terms is named in a sentence."""
 
-PIECE = 0.02
-"""Causes below 2 % of the time are summed up."""
-
-_MOST = 10
-"""Rows of the tables below the causes, in the short forms."""
-
-_KERNEL = 56
-"""Characters of a kernel's name; all of it opens."""
-
-_CURES = 2
-"""Causes whose cure is told."""
-
 _FIRST_LAYERS = 6
 """Layers on the first screen of an explanation."""
 
 _MORE = "--more: kernels, all causes, metrics, the model and the advice of these layers."
-
-_FINDINGS = 3
-"""Findings of the rules on either side, in the short forms."""
-
-_ATTRIBUTION_WIDTH = 520
-_SIDES = {"baseline": "−", "target": "+", "both": "="}
 
 
 def why_section(pairs: Iterable[Pair], title: str, lead: str, *, several: bool) -> Section | None:
@@ -86,6 +57,7 @@ def why_section(pairs: Iterable[Pair], title: str, lead: str, *, several: bool) 
         Whether the page shows more than one condition, so that a label must say which.
     """
     panels = []
+    told: dict[tuple[object, ...], str] = {}
     for pair in pairs:
         explanation = pair.explanation
         label = f"{explanation.target} against {explanation.baseline}"
@@ -93,9 +65,18 @@ def why_section(pairs: Iterable[Pair], title: str, lead: str, *, several: bool) 
         if several and at:
             label = f"{pair.label}: {label}"
         differing = [each for each in explanation.details if each.time.verdict != "no difference"]
-        layers: list[Block] = [
-            layer_section(detail, explanation, rows=pair.rows, at=at) for detail in differing
-        ]
+        layers: list[Block] = []
+        for detail in differing:
+            shown = layer_section(detail, explanation, rows=pair.rows, at=at)
+            key = (pair.label, *_longest_kernels(detail))
+            if key in told:
+                layers += [
+                    Text(_EQUAL.format(detail.layer, told[key])),
+                    Fold("Its causes", (shown,)),
+                ]
+            else:
+                layers.append(shown)
+                told[key] = explanation.target
         nothing = Text("No layer is explained in detail: none of them differs.")
         panels.append(
             section(
@@ -108,6 +89,21 @@ def why_section(pairs: Iterable[Pair], title: str, lead: str, *, several: bool) 
         )
     blocks = Panels("pair", tuple(panels))
     return section(title, blocks, anchor="why", link="Why", lead=lead) if panels else None
+
+
+_EQUAL = "{}: its longest kernel is that of {} on either side, so its causes are the same."
+
+
+def _longest_kernels(detail: LayerDiff) -> tuple[object, ...]:
+    """Return what tells one explanation from another: the layer, and each side's longest kernel."""
+    launches = detail.launches
+    if launches.empty:
+        return (detail,)
+    sides = ("baseline_us", "target_us")
+    longest = [
+        launches.loc[launches[side].idxmax(), "kernel"] for side in sides if launches[side].any()
+    ]
+    return (detail.layer, *map(kernel_label, longest))
 
 
 def explanation_document(explanation: Explanation) -> Document:
@@ -161,7 +157,7 @@ def explanation_summary(explanation: Explanation, *, named: bool = False) -> Doc
         section(
             f"{title}: {_names(each)}" if single else _names(each),
             *(
-                (Text(f"{_capital(each.time.sentence())}."),)
+                (Text(f"{capital(each.time.sentence())}."),)
                 # the points say the sentence of what does not differ
                 if each.time.verdict in ("slower", "faster")
                 and (single or (named and each.time.interval))
@@ -179,14 +175,7 @@ def _names(detail: LayerDiff) -> str:
     times = " against ".join(micros_alike(detail.time.target_us, detail.time.baseline_us))
     whose = "" if detail.on_the_clock is None else ", kernels alone"
     verdict = f"{detail.time.verdict}{whose}"
-    return f"{_aligned(detail)}: {verdict}, {times} ({multiple(detail.time.ratio)})"
-
-
-def _aligned(detail: LayerDiff) -> str:
-    """Name a layer, by both names where it has two."""
-    if detail.target_layer == detail.layer:
-        return detail.layer
-    return f"{detail.layer} -> {detail.target_layer} (aligned: {detail.aligned_by})"
+    return f"{aligned_name(detail)}: {verdict}, {times} ({multiple(detail.time.ratio)})"
 
 
 def layers_alone(explanation: Explanation) -> list[str]:
@@ -311,8 +300,6 @@ def why_sentence(pair: Pair, of: str | None = None) -> Sentence | None:
     likely = split >= sum(size for size, _ in sizes) / 2 and not first.disagreements
     likely = likely and untold is None
     text = f"{text}. By the counters: {listed(causes)}."
-    if untold is not None:
-        text = f"{text} But perfml {untold.sentence()}."
     return Sentence("why", "likely" if likely else "open", text)
 
 
@@ -322,323 +309,3 @@ def main_causes(detail: LayerDiff) -> list[str]:
     least = _MAIN * sum(abs(total.log_ratio) for total in totals)
     main = [total for total in totals if abs(total.log_ratio) >= least > 0]
     return [f"{total.term.label} {factor_text(total.factor)}" for total in main]
-
-
-def layer_section(
-    detail: LayerDiff,
-    explanation: Explanation,
-    *,
-    rows: pd.DataFrame | None = None,
-    at: str = "",
-    evidence: bool = False,
-) -> Section:
-    """Return what is known of one layer.
-
-    Parameters
-    ----------
-    detail
-        The layer.
-    explanation
-        That it is a part of.
-    rows
-        The Layers rows of both sides, to draw their stall reasons.
-    at
-        Precision, batch and what else both sides have in common, for captions.
-    evidence
-        Show the single kernels' causes, the model's numbers and the advice, too.
-    """
-    name = _aligned(detail)
-    missing = "; ".join(detail.causes.missing)
-    metrics = metrics_table(detail, explanation)
-    blocks: list[Block | None] = [
-        Points(_reasons(detail)) if _reasons(detail) else None,
-        Notices(sentences_of(detail.warnings), "this layer"),
-        _disagreements(detail),
-        _pictures(detail, f"{name}, {at}," if at else name),
-        None if rows is None else _stalls(detail, rows, at),
-        causes_table(detail),
-        _lines(detail),
-        _cures(detail),
-        _kinds(detail),
-        pieces_table(detail) if evidence else None,
-        Text(f"Not collected: {missing}.", note=True) if missing else None,
-        launches_table(detail, explanation),
-    ]
-    if evidence and detail.model is not None:
-        blocks += [model_table(detail.model), Text(_model_caption(detail.model))]
-    blocks.append(None if metrics is None else Fold(metrics.heading, (metrics,), page_only=False))
-    if evidence and metrics is None:
-        blocks.append(Text("No metric changed beyond its noise."))
-    if evidence:
-        blocks.append(_advice(detail))
-    return section(name, *blocks, summary=detail.time.sentence())
-
-
-_WHICH_TO_BELIEVE = (
-    "Believe the counters for this layer: they were measured on it. The model is fitted to all "
-    "layers, and knows only the metrics that it was given."
-)
-
-
-def _disagreements(detail: LayerDiff) -> Block | None:
-    if detail.disagreements:
-        points = (*detail.disagreements, _WHICH_TO_BELIEVE)
-        return Points(points, "Where the evidence disagrees")
-    if detail.model is None:
-        return None
-    return Text("Causes and model do not contradict each other by perfml's rules.", note=True)
-
-
-def _pictures(detail: LayerDiff, name: str) -> Pictures | None:
-    caption = (
-        f"By the counters: what makes {name} differ. A kernel's work is that of the unit which "
-        "limits it."
-    )
-    pictures = [(detail.causes.terms, caption)]
-    if detail.model is not None:
-        pictures.append((detail.model.values, _model_caption(detail.model)))
-    drawn = tuple(
-        Picture(
-            "Bars of factors; the table below has its numbers",
-            caption,
-            functools.partial(_draw_attribution, terms),
-        )
-        for terms, caption in pictures
-        # two sides that do not differ have no terms
-        if (terms["log_ratio"].abs() > SMALLEST).any()
-    )
-    return Pictures(drawn) if drawn else None
-
-
-def _draw_attribution(terms: pd.DataFrame, width: int) -> Axes:
-    return figures.attribution(terms, width=min(width, _ATTRIBUTION_WIDTH))
-
-
-def _model_caption(found: ModelAttribution) -> str:
-    text = f"By a model ({model(found.model)}, exact Shapley values)"
-    if found.held_out_errors is None:
-        return f"{text}; its error on this layer is unknown: too few other layers."
-    before, after = found.held_out_errors
-    return (
-        f"{text}; fitted without this layer it is off by {percent(abs(before))} on the baseline "
-        f"and by {percent(abs(after))} on the target."
-    )
-
-
-def _stalls(detail: LayerDiff, rows: pd.DataFrame, at: str) -> Pictures | None:
-    chosen = rows[rows["layer"].isin([detail.layer, detail.target_layer])]
-    if not len(stall_shares(chosen).columns):
-        return None
-    names = [str(name) for name in dict.fromkeys(chosen["backend"])]
-    where = f", {at}" if at else ""
-    caption = f"Why the warps of {detail.layer} waited, under {listed(names)}{where}."
-    draw = functools.partial(_draw_stalls, chosen)
-    return Pictures((Picture("Stacked bars of stall reasons", caption, draw),))
-
-
-def _draw_stalls(rows: pd.DataFrame, width: int) -> Axes:
-    return figures.stall_breakdown(rows, width=width)
-
-
-def launches_table(detail: LayerDiff, explanation: Explanation) -> ReportTable | None:
-    """Return the launches of both sides in order, as a diff; None where kernels are not named."""
-    from perfml.explain.launches import kernel_label
-
-    if detail.launches.empty:
-        return None
-    changes = detail.kernels.to_dict("records")
-    rows, told = [], set()
-    labels = {str(name): kernel_label(str(name)) for name in detail.launches["kernel"]}
-    short = dict(zip(labels, shortened(list(labels.values()), _KERNEL), strict=True))
-    for row in detail.launches.to_dict("records"):
-        run, kernel = int(row["run"]), str(row["kernel"])
-        note = "" if run in told else _change_note(changes[run], detail.launches, run)
-        told.add(run)
-        rows.append(
-            [
-                Cell(f"{_SIDES[str(row['side'])]}\u00a0{row['change']}", note),
-                Cell(short[kernel], fold=kernel if kernel != short[kernel] else ""),
-                amount(float(row["baseline_us"])),
-                amount(float(row["target_us"])),
-            ]
-        )
-    columns = (
-        *words("change", "kernel"),
-        *numbers(f"{explanation.baseline}, µs", f"{explanation.target}, µs"),
-    )
-    title = "Kernels in launch order: − baseline only, + target only, = both"
-    caption = f"Kernels of {detail.layer} in launch order"
-    return ReportTable(caption, columns, rows, title=title, cards=True)
-
-
-def _change_note(change: dict[object, object], launches: pd.DataFrame, run: int) -> str:
-    """Say how many launches became how many, and what that did to the time."""
-    if change["change"] in ("same", "variant"):
-        return ""
-    sides = launches.loc[launches["run"] == run, "side"]
-    before, after = int((sides == "baseline").sum()), int((sides == "target").sum())
-    times = " → ".join(number(float(str(change[f"{side}_us"]))) for side in ("baseline", "target"))
-    return f"{before} → {count(after, 'launch', 'launches')}, {times} µs"
-
-
-def causes_table(detail: LayerDiff) -> ReportTable | None:
-    """Return the causes, the largest first; small ones are summed up."""
-    totals = detail.causes.totals
-    if not totals:
-        return None
-    shown = [total for total in totals if abs(total.log_ratio) >= PIECE]
-    lines = [(total.term.label, total.log_ratio) for total in shown]
-    if len(shown) < len(totals):
-        others = detail.causes.log_ratio - sum(total.log_ratio for total in shown)
-        lines.append((f"{len(totals) - len(shown)} smaller ones", others))
-    lines.append(("all together", detail.time.log_ratio))
-    rows = [[Cell(name), _factor(value)] for name, value in lines]
-    columns = (*words("cause"), *numbers("factor"))
-    title = "Causes by the counters, without a model; their factors multiply to the time ratio"
-    return ReportTable(f"What the counters say of {detail.layer}", columns, rows, title=title)
-
-
-def _factor(log_ratio: float) -> Cell:
-    factor = math.exp(log_ratio)
-    return Cell(f"×{ratio_text(factor)}", value=factor)
-
-
-def _signed(value: float) -> Cell:
-    return Cell(f"{round(value, 3) + 0.0:+.3f}", value=value)  # no -0.000
-
-
-def _cures(detail: LayerDiff) -> Points | None:
-    """Say what helps against the main cause; None where no counter names one."""
-    from perfml.explain.tree.sentences import sided_causes
-
-    title = "What to do (open: the evidence disagrees)" if detail.disagreements else "What to do"
-    if detail.fix is not None:
-        told = detail.fix.sentence().removeprefix("what to do ")
-        return Points((_capital(told),), title, "advised")
-    causes, _ = sided_causes(detail.time, detail.causes)
-    main = [total.term for total in causes if not total.term.residual][:_CURES]
-    if detail.time.verdict != "slower" or not main:
-        return None
-    return Points(tuple(f"{term.label}: {term.action}" for term in main), title, "advised")
-
-
-def _lines(detail: LayerDiff) -> Points | None:
-    """Say which instructions carry the causes; None where no report tells."""
-    labels = {total.term.id: total.term.label for total in detail.causes.totals}
-    told = tuple(f"{labels[line.term]}: {line.sentence()}" for line in detail.lines)
-    return Points(told, "Where", "advised") if told else None
-
-
-def _reasons(detail: LayerDiff) -> tuple[str, ...]:
-    """Return the causes in sentences; what to do stands by itself."""
-    told = None if detail.fix is None else detail.fix.sentence()
-    return tuple(each for each in detail.reasons if each != told)
-
-
-def _capital(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}"
-
-
-def _kinds(detail: LayerDiff) -> Text | None:
-    """Say the causes summed up by what they are about, those that matter."""
-    from perfml.explain.tree.causes import Kind
-
-    kinds = [
-        f"{'unexplained' if kind == Kind.RESIDUAL else kind} {factor_text(math.exp(value))}"
-        for kind, value in detail.causes.by_kind.items()
-        if f"{math.exp(value):.2f}" != "1.00"
-    ]
-    if not kinds:
-        return None
-    return Text(f"By kind, as factors on the time: {', '.join(kinds)}.", note=True)
-
-
-def pieces_table(detail: LayerDiff) -> ReportTable | None:
-    """Return the causes of single kernels, with the numbers they come from."""
-    pieces = detail.causes.by_kernel
-    size = pieces["log_ratio"].abs()
-    order = size[size >= PIECE].sort_values(ascending=False, kind="stable").index
-    if order.empty:
-        return None
-    rows = [
-        [
-            Cell(str(row["label"])),
-            amount(float(row["baseline"])),
-            amount(float(row["target"])),
-            _factor(float(row["log_ratio"])),
-            Cell(value_text(row["resource"])),
-            Cell(str(row["kernels"])),
-        ]
-        for row in pieces.loc[order].to_dict("records")
-    ]
-    columns = (
-        *words("cause"),
-        *numbers("baseline", "target", "factor"),
-        *words("counted in", "kernel"),
-    )
-    title = (
-        "The largest causes by kernel (busy times and kernels of one side in µs; throughput: work "
-        "per µs and warp)"
-    )
-    return ReportTable(title, columns, rows, most=_MOST, spare=("kernel", "counted in"))
-
-
-def model_table(attribution: ModelAttribution) -> ReportTable:
-    """Return how a fitted model gets from the baseline's prediction to the target's."""
-    shown = attribution.values[attribution.values["log_ratio"].abs() > 0].head(8)
-    others = attribution.predicted_log_ratio - float(shown["log_ratio"].sum())
-    rows = [
-        [
-            Cell(str(row["metric"])),
-            amount(float(row["baseline"])),
-            amount(float(row["target"])),
-            _signed(float(row["log_ratio"])),
-        ]
-        for row in shown.to_dict("records")
-    ]
-    rows += [
-        [Cell(name), Cell("–"), Cell("–"), _signed(value)]
-        for name, value in (
-            ("all others", others),
-            ("sum = predicted", attribution.predicted_log_ratio),
-        )
-    ]
-    title = (
-        f"Model attribution (exact Shapley values of {attribution.model} on log time, "
-        f"{count(attribution.training_rows, 'row')})"
-    )
-    return ReportTable(title, (*words("metric"), *numbers("baseline", "target", "log ratio")), rows)
-
-
-def metrics_table(detail: LayerDiff, explanation: Explanation) -> ReportTable | None:
-    """Return the metrics that changed beyond their noise, or all where it is unknown; or None."""
-    unknown = bool(detail.metrics["changed"].isna().any())
-    changed = detail.metrics if unknown else detail.metrics[detail.metrics["changed"].astype(bool)]
-    if changed.empty:
-        return None
-    rows = []
-    for row in changed.to_dict("records"):
-        noise = "" if unknown else f"noise {number(float(row['noise']), 2)}"
-        rows.append(
-            [
-                Cell(str(row["metric"])),
-                amount(float(row["baseline"])),
-                amount(float(row["target"])),
-                amount(float(row["difference"]), note=noise),
-            ]
-        )
-    columns = (*words("metric"), *numbers(explanation.baseline, explanation.target, "difference"))
-    title = f"{count(len(changed), 'metric')} of {len(detail.metrics)} that changed beyond noise"
-    if unknown:
-        title = "Metrics (too few repeats to know their noise)"
-    return ReportTable(f"{title}, {detail.layer}", columns, rows, most=_MOST)
-
-
-def _advice(detail: LayerDiff) -> Block:
-    """Return the rules' findings of both sides, those with the largest likely saving first."""
-    if detail.advice.empty:
-        return Text("Advice: no rule finds a hazard on either side.")
-    title = "Advice (at most so much of the layer's time; gains do not add up)"
-    place = detail.advice.groupby("side", sort=False).cumcount()
-    first, later = detail.advice[place < _FINDINGS], detail.advice[place >= _FINDINGS]
-    return findings_table(pd.concat([first, later]), title, first="side", most=len(first))

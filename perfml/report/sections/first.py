@@ -7,30 +7,37 @@ that can be avoided, with its cause and its cure. Each says what it gains and ho
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from perfml.explain.advice.equal_layers import group_name
 from perfml.explain.advice.persons import what_to_do
+from perfml.explain.advice.settings import BACKENDS, BENCHMARK, PRECISIONS
 from perfml.explain.certainty import marked
 from perfml.report.conditions import EVERY_RUN, Condition, labelled
 from perfml.report.document import Sentence, Sure
-from perfml.report.labels import listed, percent
+from perfml.report.labels import capital, listed, percent
 from perfml.report.results import Pair, Results
 from perfml.report.sections.explanation import why_sentence
 from perfml.report.sections.first_screen import bars_step, listed_steps
 from perfml.report.sections.main_points import all_else
 from perfml.report.sections.steps import step_sentences
+from perfml.report.sections.time_spent import WORTH, layer_step
 from perfml.util.words import count, factor_text, micros, multiple
 
 if TYPE_CHECKING:
     from perfml.explain import Advice
     from perfml.explain.advice.network import NetworkFinding
+    from perfml.explain.advice.settings import Gain
     from perfml.explain.results import Explanation, LayerDiff
 
 _WORTH = 0.01
 """A gain below 1 % of the time is none."""
+
+_STEPS = 4
+"""Things to do on the first screen."""
 
 _NAMED = 2
 """Layers named as examples."""
@@ -39,7 +46,8 @@ _NAMED = 2
 def first_steps(results: Results) -> list[Sentence]:
     """Return up to three things to do, the surest decision first; none without anything to do."""
     if results.account is not None:
-        return [each for each in step_sentences(results.account) if each.about == "do"]
+        causes = [each for each in step_sentences(results.account) if each.about == "do"]
+        return [*causes, *results.spent][:_STEPS]
     several = [
         each for each in results.conditions if each.totals["total"].count() > 1 and each.common
     ]
@@ -48,9 +56,44 @@ def first_steps(results: Results) -> list[Sentence]:
         return listed_steps(results.levels, listed)
     loss = _loss(results.pairs) or _saving(results.advice, results.conditions)
     bars = [each for each in results.levels[:1] if each.limit != "not measured"]
-    loss = loss or (bars_step(bars[0]) if bars else _unchecked(results.advice))
-    steps = [_use(several), _mix(several), loss]
-    return [step for step in steps if step is not None]
+    typed = next((each.command for each in results.spent), "")
+    loss = loss or (bars_step(bars[0], typed) if bars else None)
+    loss_or_time = [loss] if loss else results.spent or _slowest(results.conditions)
+    runs = [each for each in results.provenance.get("runs", ()) if isinstance(each, Mapping)]
+    if loss and any((each.get("settings") or {}).get("cudnn_benchmark") is False for each in runs):
+        loss_or_time = [replace(loss, command=BENCHMARK)]
+    narrower, use = _settings(results.gains), _use(several)
+    if narrower and use and len(several) == 1:
+        title = f"If you stay with {several[0].key['precision']}, use {use.title.split()[-1]}"
+        use = replace(use, title=title)
+    steps = [narrower, use, _mix(several), *loss_or_time]
+    return [step for step in steps if step is not None][:_STEPS]
+
+
+def _settings(gains: Sequence[Gain]) -> Sentence | None:
+    """Say what a narrower type gives and costs, and a larger batch; None where neither is known."""
+    types = [gain for gain in gains if gain.kind == "precision"]
+    types.sort(key=lambda gain: list(PRECISIONS).index(gain.value))
+    if not types:
+        return None
+    first, others = types[0], types[1:2]
+    told = "; ".join(f"{each.value.upper()}: {each.cost}" for each in (first, *others))
+    bound = "Measured in this table, over the same layers and batch."
+    if not first.measured:
+        bound = "Not measured: no layer is faster than its chip's tensor cores or its memory."
+    text = f"{bound} {told}. Check the accuracy of your own model."
+    batches = [gain for gain in gains if gain.kind == "batch"]
+    for each in batches[:1]:
+        text += f" With a batch of {each.value} an item takes {micros(each.time_us)}"
+        text += f" ({each.backend}, no narrower type)."
+    least = "" if first.measured else "no less than "
+    gain = f"{least}{micros(first.time_us)} instead of {micros(first.now_us)}"
+    gain += "".join(f", in {each.value.upper()} {least}{micros(each.time_us)}" for each in others)
+    title = f"Compute in {first.value.upper()}" + (f" with {first.backend}" * bool(first.backend))
+    other = (f"# or {each.value.upper()}: {each.line.partition(chr(10))[0]}" for each in others)
+    command = "\n".join((first.line, *other))
+    sure: Sure = "firm" if first.measured else "open"
+    return Sentence("do", sure, text, title, gain, command)
 
 
 def where(condition: Condition) -> str:
@@ -71,7 +114,9 @@ def _use(shown: Sequence[Condition]) -> Sentence | None:
         text = fastest_text(shown[0])
         saved = float(second["total"] - first["total"])
         gain = f"{micros(saved)} less than {second['backend']}"
-        return Sentence("do", sure_of_totals(shown[0]), text, f"Use {first['backend']}", gain)
+        name = str(first["backend"])
+        line = BACKENDS.get(name, "")
+        return Sentence("do", sure_of_totals(shown[0]), text, f"Use {name}", gain, line)
     won: dict[str, list[str]] = {}
     for condition in shown:
         won.setdefault(str(condition.totals["backend"].iloc[0]), []).append(condition.label)
@@ -238,8 +283,7 @@ def cause_and_cure(detail: LayerDiff, names: Explanation, instead: str = "") -> 
         named += f"{factor_text(first.factor)} in time"
     cause = f"Cause: {named}{all_else(detail, found[:1])}."
     if detail.fix is not None:
-        # it says what a user of a library can do, too
-        return f"{cause} {detail.fix.sentence()[:1].upper()}{detail.fix.sentence()[1:]}."
+        return f"{cause} {capital(detail.fix.action).rstrip('.')}."
     cure = first.term.action if detail.time.verdict == "slower" else ""
     return " ".join(filter(None, (cause, cure, instead)))
 
@@ -253,25 +297,29 @@ def _saving(advice: Mapping[str, Advice], shown: Sequence[Condition]) -> Sentenc
     ]
     if networks:
         _, action, label = max(networks, key=lambda entry: entry[0])
-        return _over_all(action, label)
+        return _over_all(action, label) if action.gain >= WORTH else None
     tables = [each.groups.assign(label=label) for label, each in advice.items() if len(each.table)]
     if not tables:
         return None
     row = pd.concat(tables).sort_values("saved_us", ascending=False, kind="stable").iloc[0]
     found = next((each for each in shown if each.label == row["label"]), None)
-    if found is not None and found.slowest is not None:
-        total = float(found.times["median"].sum())
-        if float(row["saved_us"]) < _WORTH * total:
-            return _nothing_found(found.slowest, total, row)
+    if found is not None and float(row["saved_us"]) < _WORTH * float(found.times["median"].sum()):
+        return None
     name = group_name(row["layers"])
-    text = (
-        f"{labelled(name, str(row['label']))} has the largest possible saving: "
-        f"{row['hazard']} ({row['evidence']}). {what_to_do(row)}"
-    )
+    text = f"{labelled(name, str(row['label']))}: {row['evidence']}. {what_to_do(row)}"
     gain = (
         f"saves at most {micros(float(row['saved_us']))} ({percent(float(row['gain_high']))} of it)"
     )
-    return Sentence("do", "open", text, f"Look at {name} first", gain)
+    return Sentence("do", "open", text, f"{name}: {row['hazard']}", gain)
+
+
+def _slowest(shown: Sequence[Condition]) -> list[Sentence]:
+    """Name the layer that takes most, where one condition of one backend is known."""
+    slowest = shown[0].slowest if len(shown) == 1 and len(shown[0].backends) == 1 else None
+    if slowest is None:
+        return []
+    whole = float(shown[0].times["median"].sum())
+    return [layer_step(str(slowest["layer"]), float(slowest["median"]), whole)]
 
 
 def _over_all(action: NetworkFinding, label: str) -> Sentence:
@@ -280,35 +328,7 @@ def _over_all(action: NetworkFinding, label: str) -> Sentence:
         f"{_place(label)}: {action.evidence}. "
         f"{marked(action.mitigation, action.certainty, action.tells)}"
     )
-    title = f"{action.hazard[:1].upper()}{action.hazard[1:]}"
+    title = capital(action.hazard)
     share = percent(action.saved_us / action.time_us)
     gain = f"saves at most {micros(action.saved_us)} of {micros(action.time_us)} ({share})"
     return Sentence("do", "open", text, title, gain)
-
-
-def _nothing_found(slowest: Mapping[str, Any], total: float, row: pd.Series[Any]) -> Sentence:
-    """Say that no rule speaks of what takes the time, where all findings are of something else."""
-    layer, time = str(slowest["layer"]), float(slowest["median"])
-    text = (
-        f"{layer} takes {percent(time / total)} of the time, and no rule of advice found anything "
-        f"there. The largest finding is in {row['layer']} and saves at most "
-        f"{micros(float(row['saved_us']))}: {row['hazard']}. Why warps wait in {layer} is shown "
-        "below; what makes it slower than another version says perfml explain."
-    )
-    gain = f"{micros(time)} of {micros(total)}, for no reason that a rule knows"
-    return Sentence("do", "open", text, f"Look at {layer}", gain)
-
-
-def _unchecked(advice: Mapping[str, Advice]) -> Sentence | None:
-    """Say what to collect, where no rule of advice found anything and some could not be checked."""
-    rules = {str(rule) for each in advice.values() for rule in each.not_checked.get("rule", ())}
-    if not rules or any(len(each.table) for each in advice.values()):
-        return None
-    text = (
-        f"No rule of advice found anything, but {count(len(rules), 'rule')} could not be checked, "
-        "because their counters were not collected. Profile again with ncu "
-        "--metrics $(perfml metrics default --request), or with perfml collect."
-    )
-    return Sentence(
-        "do", "open", text, "Collect more counters", f"{count(len(rules), 'rule')} not checked"
-    )

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 MOST_KERNELS = 12
 """Kernels in the short forms."""
 
+_TITLE = 90
+"""Characters of a finding in a title."""
+
 _STEPS = 3
 """Findings at the top of a page."""
 
@@ -138,21 +141,32 @@ def listed_steps(levels: Sequence[KernelLevels], listed: Sequence[ListedFinding]
     ]
 
 
-def bars_step(slowest: KernelLevels) -> Sentence:
+_BY_LIMIT = {
+    "compute": "Compute less, in a narrower type, or on tensor cores.",
+    "memory": "Move fewer bytes: fuse kernels, use a narrower type, keep tiles on the chip.",
+    "latency": "Give it more warps, or more independent work a thread; stall reasons tell which.",
+}
+
+
+def bars_step(slowest: KernelLevels, command: str) -> Sentence:
     """Return where to look where no rule found anything: at the longest kernel and its limit."""
-    text = f"{slowest.kernel} takes {micros(slowest.total_us)}; {slowest.sentence()}."
+    text = f"{micros(slowest.total_us)}; {slowest.sentence()}. {_BY_LIMIT[slowest.limit]}"
     gain = f"{percent(slowest.share)} of the time, limit: {slowest.limit}"
-    return Sentence("do", "open", text, f"Look at {slowest.kernel}", gain)
+    return Sentence("do", "open", text, f"Look at {slowest.kernel}", gain, command)
 
 
 def _step(found: ListedFinding, levels: Sequence[KernelLevels], *, again: bool) -> Sentence:
     """Return one finding as a step; its title has the kernel's share and limit, unless `again`."""
     own = next((each for each in levels if f": {found.kernel}".endswith(f": {each.kernel}")), None)
-    title, text = f"{found.kernel}: {found.hazard}", ""
+    hazard = found.hazard
+    if len(hazard) > _TITLE:
+        hazard = f"{hazard[:_TITLE].rpartition(' ')[0]} …"
+    title, text = f"{found.kernel}: {hazard}", ""
     if own is not None and not again:
         share_of = f"{percent(own.share)} of the time, limit: {own.limit}"
-        title = f"{found.kernel} ({share_of}): {found.hazard}"
+        title = f"{found.kernel} ({share_of}): {hazard}"
         text = f"{own.kernel} takes {micros(own.total_us)}; {own.sentence()}. "
+    text += f"{found.hazard}. " if hazard != found.hazard else ""
     text += f"What to do: {found.action or found.evidence}"
     gain = f"{found.says} gives no estimate"
     if not math.isnan(found.saved_us):

@@ -1,4 +1,4 @@
-"""How far layers are from the device's roofs, and why their warps waited."""
+"""How far layers are from the device's roofs."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pandas as pd
 from perfml.account.time_sources import time_notes
 from perfml.report import figures
 from perfml.report.document import (
-    Block,
     Cell,
+    Fold,
     Panels,
     ReportTable,
     Section,
@@ -22,7 +22,7 @@ from perfml.report.document import (
     words,
 )
 from perfml.report.figures.comparisons import Roofs
-from perfml.report.labels import listed, percent
+from perfml.report.labels import percent
 from perfml.report.results import Results
 from perfml.report.tables import amount, illustrated, share, time_texts
 
@@ -39,12 +39,13 @@ def roofline_section(results: Results) -> Section | None:
     for label, roofs in results.roofs.items():
         if not roofs.counted:
             notes = time_texts(time_notes(("", rows[label])))
-            panels.append(section(label, *_rates(roofs, label, results.series), *notes))
+            panels.append(section(label, _rates(roofs, label), *notes))
             continue
         draw = functools.partial(_draw_roofs, roofs, results.palette)
         picture = illustrated("Roofline", _roofs_caption(roofs, label), draw)
         notes = time_texts(time_notes(("", rows[label])))
-        panels.append(section(label, picture, roofline_table(roofs, label, results.series), *notes))
+        table = roofline_table(roofs, label, results.series)
+        panels.append(section(label, picture, Fold(table.caption, (table,)), *notes))
     if not panels:
         return None
     return Section(
@@ -56,21 +57,16 @@ def roofline_section(results: Results) -> Section | None:
     )
 
 
-def _rates(roofs: Roofs, label: str, series: Mapping[str, int]) -> tuple[Block, ...]:
-    """Return what is known without counted bytes: the share of the arithmetic peak."""
-    text = (
+def _rates(roofs: Roofs, label: str) -> Text:
+    """Say what is known without counted bytes: the share of the arithmetic peak."""
+    rates = roofs.points["flop_rate"].astype(float) / max(roofs.flops.values())
+    best = roofs.points.loc[rates.idxmax()]
+    return Text(
         f"No roofline, {label}: bytes of device memory were not counted (perfml collect --metrics "
-        f"roofline). What is known is the share of the arithmetic peak. Peaks, {roofs.source}."
+        f"roofline). What is known is the share of the arithmetic peak: {percent(rates.median())} "
+        f"in the median layer, {percent(rates.max())} in the best ({best['layer']}, "
+        f"{best['backend']}). Peaks, {roofs.source}."
     )
-    peak = max(roofs.flops.values())
-    rows = []
-    for row in roofs.points.to_dict("records"):
-        rate, backend = float(row["flop_rate"]), str(row["backend"])
-        cells = [Cell(str(row["layer"])), Cell(backend, series=series.get(backend))]
-        rows.append([*cells, amount(rate / 1e12), share(rate / peak, bar=rate / peak)])
-    columns = (*words("layer", "backend"), *numbers("TFLOP/s", "of the arithmetic peak"))
-    caption = f"Arithmetic rates of the layers, {label}"
-    return Text(text), ReportTable(caption, columns, rows)
 
 
 def _draw_roofs(roofs: Roofs, palette: Mapping[str, str], width: int) -> Axes:
@@ -122,51 +118,3 @@ def roofline_table(roofs: Roofs, label: str, series: Mapping[str, int]) -> Repor
         *numbers("of its roof"),
     )
     return ReportTable(f"Layers under the device's roofs, {label}", columns, rows)
-
-
-def stalls_section(results: Results) -> Section | None:
-    """Return why warps waited, for every condition whose stalls were measured; None without."""
-    panels = []
-    for condition in results.conditions:
-        shares = results.stalls.get(condition.label)
-        if shares is not None:
-            known = shares.dropna(how="all")
-            largest: dict[str, list[str]] = {}
-            for backend, row in known.iterrows():
-                share_of = f"{backend} ({percent(float(row.max()))})"
-                largest.setdefault(_reason(row.idxmax()), []).append(share_of)
-            told = [f"most for {reason} under {listed(who, 6)}" for reason, who in largest.items()]
-            caption = f"Why warps waited, {condition.label}, weighted by time: {'; '.join(told)}."
-            if len(known) < len(shares):
-                silent = [str(name) for name in shares.index.difference(known.index)]
-                caption += f" Not counted: {listed(silent, 6)}."
-            draw = functools.partial(_draw_stalls, condition.rows)
-            picture = illustrated("Stacked bars of stall reasons", caption, draw)
-            panels.append(section(condition.label, picture, stalls_table(shares, condition.label)))
-    if not panels:
-        return None
-    return Section(
-        "Why warps waited",
-        (Panels("stalls", tuple(panels)),),
-        anchor="stalls",
-        link="Stalls",
-        page_only=True,
-    )
-
-
-def _draw_stalls(rows: pd.DataFrame, width: int) -> Axes:
-    return figures.stall_breakdown(rows, width=width)
-
-
-def _reason(metric: object) -> str:
-    return str(metric).removeprefix("stall_").replace("_", " ")
-
-
-def stalls_table(shares: pd.DataFrame, label: str) -> ReportTable:
-    """Return the stall reasons, a row a reason, a column a backend."""
-    rows = [
-        [Cell(_reason(name)), *(share(float(value)) for value in shares[name])]
-        for name in shares.columns
-    ]
-    columns = (*words("reason"), *numbers(*map(str, shares.index)))
-    return ReportTable(f"Stall reasons, {label}, weighted by time", columns, rows)

@@ -68,8 +68,8 @@ def of_runs(document: Mapping[str, Any], shown: Collection[str]) -> dict[str, An
 
 def glossary_section() -> Section:
     """Return the words of the page, in a sentence each."""
-    lead = "Every underlined word leads here; on a desktop its sentence shows under the pointer."
-    return Section("Words", (Glossary(),), lead=lead, anchor="words", link="Words", page_only=True)
+    blocks = (Fold("Every underlined word, in a sentence", (Glossary(),)),)
+    return Section("Words", blocks, anchor="words", link="Words", page_only=True)
 
 
 def _parts(document: Mapping[str, Any]) -> tuple[Block, ...]:
@@ -86,9 +86,7 @@ def _parts(document: Mapping[str, Any]) -> tuple[Block, ...]:
     )
     blocks: list[Block] = [Notices(sentences_of(document.get("warnings")), "what was recorded")]
     blocks += [Facts(facts)] if facts else []
-    blocks += [
-        Section(table.caption, (table,), page_only=True) for table in tables if table is not None
-    ]
+    blocks += [Fold(table.caption, (table,)) for table in tables if table is not None]
     if len(blocks) == 1:
         blocks.append(Text("The table carries no provenance."))
     rest = {name: value for name, value in nested.items() if name not in _TABLES}

@@ -15,18 +15,13 @@ from perfml.report.document import (
     section,
     words,
 )
-from perfml.report.labels import percent
+from perfml.report.labels import capital
+from perfml.report.sections.time_spent import WORTH
 from perfml.report.tables import amount
-from perfml.util.words import micros
 
 if TYPE_CHECKING:
     from perfml.account.account import Account
     from perfml.explain.steps import StepComparison
-
-_WORTH = 0.05
-"""What saves less of a step is not what to do first."""
-_LARGE = 0.1
-"""Kernels that take at least this part of a step are named where nothing is known to save."""
 
 
 def step_section(step: StepComparison) -> Section:
@@ -50,7 +45,7 @@ def _do(step: StepComparison) -> str | None:
 
 
 def step_sentences(account: Account) -> list[Sentence]:
-    """Return what to do first about a step, and what it takes; nothing to do where all is little.
+    """Return what to do first about a step, if that saves much, and what it takes.
 
     Parameters
     ----------
@@ -58,29 +53,14 @@ def step_sentences(account: Account) -> list[Sentence]:
         Of one recording.
     """
     from perfml.account.causes import findings
-    from perfml.account.words import evidence, longest_kernel, remedy, saving, step_sentence
+    from perfml.account.words import evidence, longest_kernel, saving, step_sentence
 
-    first = next((f for f in findings(account) if f.saved_us >= _WORTH * account.step_us), None)
+    first = next((f for f in findings(account) if f.saved_us >= WORTH * account.step_us), None)
     said = f"{step_sentence(account)} {longest_kernel(account)}".strip()
     time = Sentence("time", "firm" if account.agree else "open", said)
     if first is not None:
-        title = f"{first.cause.words[:1].upper()}{first.cause.words[1:]}"
-        text = f"{remedy(first, account)} Why: {evidence(first, account)}."
-        return [Sentence("do", "likely", text, title, saving(first, account)), time]
-    return [*_longest(account), time]
-
-
-def _longest(account: Account) -> list[Sentence]:
-    """Name the kernel that takes most of a step, where no cause is known."""
-    parts = account.busiest.parts
-    if not parts or parts[0].us < _LARGE * account.step_us:
-        return []
-    most = parts[0]
-    share = percent(most.us / sum(part.us for part in parts))
-    text = (
-        f"It takes {micros(most.us)} of {micros(account.step_us)} in "
-        f"{most.launches:,.0f} launches"
-        + (f", in {most.where}" if most.where else "")
-        + ". Its name tells no loss: look whether it computes more than it has to."
-    )
-    return [Sentence("do", "open", text, f"Look at {most.kernel} first", f"{share} of all kernels")]
+        title = capital(first.cause.words)
+        text = f"{first.cause.also} Why: {evidence(first, account)}."
+        line = first.cause.line(account)
+        return [Sentence("do", "likely", text, title, saving(first, account), line), time]
+    return [time]

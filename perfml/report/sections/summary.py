@@ -84,8 +84,13 @@ def _reasons(pairs: Sequence[Pair]) -> list[Sentence]:
     reasons = [(pair, reason) for pair in pairs if (reason := why_sentence(pair)) is not None]
     differences = sorted((_difference(pair) for pair, _ in reasons), reverse=True)
     smallest = differences[:_MOST_REASONS][-1:]
-    kept = [reason for pair, reason in reasons if [_difference(pair)] >= smallest]
-    return kept[:_MOST_REASONS]
+    # backends that lose on the same layer most often share its kernel: the page shows which
+    kept = {
+        (pair.label, pair.explanation.details[0].layer): reason
+        for pair, reason in reversed(reasons)
+        if [_difference(pair)] >= smallest
+    }
+    return list(reversed(kept.values()))[:_MOST_REASONS]
 
 
 def _difference(pair: Pair) -> float:

@@ -1,11 +1,9 @@
-"""Where the time goes: totals and times of every layer, and which layers are slow or fast."""
+"""Where the time goes: totals and times of every layer."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
-
-import pandas as pd
+from collections.abc import Hashable, Mapping
 
 from perfml.account.time_sources import time_notes
 from perfml.report import figures
@@ -14,21 +12,18 @@ from perfml.report.document import (
     NARROW,
     Card,
     Cell,
-    Chip,
-    LayerMap,
+    KernelChooser,
     Panels,
     Pictures,
     ReportTable,
     Section,
-    Shortlists,
-    Text,
     Totals,
     numbers,
     section,
     words,
 )
-from perfml.report.labels import listed
-from perfml.report.layer_shapes import Shape, filter_groups, speed_classes
+from perfml.report.kernels import PackedKernels
+from perfml.report.layer_shapes import Shape
 from perfml.report.results import MOST_FIGURES, Results
 from perfml.report.tables import amount, illustrated, time_texts
 from perfml.util.words import count, micros, multiple, number
@@ -146,79 +141,15 @@ def _lead(best: Mapping[Hashable, object], series: Mapping[str, int]) -> list[Ce
     return [Cell(fastest, series=series.get(fastest)), lead]
 
 
-def extremes_section(results: Results) -> Section | None:
-    """Return the slowest and fastest layers of every condition and backend; None with one layer."""
-    panels = []
-    for condition in results.conditions[:MOST_FIGURES]:
-        for backend in condition.backends:
-            rows = condition.times[condition.times["backend"] == backend]
-            medians = rows.set_index("layer")["median"].dropna()
-            if len(medians) > 1:
-                several = len(results.conditions) > 1
-                label = f"{condition.label}, {backend}" if several else backend
-                groups = filter_groups(medians, results.shapes)
-                # the map marks the extremes; without shapes a list does
-                shown = [_layer_map(groups, label), _filter_claim(groups)]
-                blocks = shown if groups else [_extremes(medians)]
-                panels.append(section(label, *blocks))
-    if not panels:
-        return None
+def kernels_section(kernels: PackedKernels) -> Section:
+    """Return the page's chooser of a condition, a layer and a backend."""
+    packed = {"names": kernels.names, "conditions": kernels.conditions}
     return Section(
-        "Slowest and fastest layers",
-        (Panels("layers of", tuple(panels)),),
-        lead="Layers by filter size and number of filters, times in µs; the five slowest and the "
-        "five fastest are marked."
-        if any(shape.group for shape in results.shapes.values())
-        else "The five slowest and the five fastest.",
-        anchor="extremes",
-        link="Slow and fast",
+        "Kernels of a layer",
+        (KernelChooser(packed, kernels.cut),),
+        lead="Mean time of one iteration, and share of the layer's time. Open a name to read all "
+        "of it.",
+        anchor="kernels",
+        link="Kernels",
         page_only=True,
     )
-
-
-Groups = Mapping[tuple[str, str], Sequence[tuple[str, float, str]]]
-
-
-def _layer_map(groups: Groups, label: str) -> LayerMap | None:
-    if not groups:
-        return None
-    sizes = sorted({size for size, _ in groups}, key=lambda size: -int(size.split("×")[0]))
-    amounts = sorted({filters for _, filters in groups}, key=lambda text: text.startswith("≥"))
-    rows = tuple(
-        (filters, tuple(_chips(groups.get((size, filters), ())) for size in sizes))
-        for filters in amounts
-    )
-    caption = f"Layers by filter size (columns) and number of filters (rows), {label}; times in µs"
-    return LayerMap(caption, tuple(sizes), rows)
-
-
-def _chips(layers: Sequence[tuple[str, float, str]]) -> tuple[Chip, ...]:
-    return tuple(
-        Chip(name, f"{time:.3g}" if time < 1000 else f"{time:,.0f}", speed)
-        for name, time, speed in layers
-    )
-
-
-def _filter_claim(groups: Groups) -> Text | None:
-    """Say what the map shows, in the study's terms: which filter sizes the extremes have."""
-    parts = []
-    for speed in ("slow", "fast"):
-        sizes = [
-            size for (size, _), layers in groups.items() for _, _, each in layers if each == speed
-        ]
-        if sizes:
-            have = [
-                f"{'all' if amount == len(sizes) else amount} have {size} filters"
-                for size, amount in pd.Series(sizes, dtype=object).value_counts().items()
-            ]
-            parts.append(f"of the {len(sizes)} {speed}est layers {listed(have)}")
-    text = "; ".join(parts)
-    return Text(f"{text[:1].upper()}{text[1:]}.") if text else None
-
-
-def _extremes(medians: pd.Series[float]) -> Shortlists:
-    order, classes = medians.sort_values(kind="stable"), speed_classes(medians)
-    times = [(str(name), micros(float(value))) for name, value in order.items()]
-    slow = [each for each in reversed(times) if classes[each[0]] == "slow"]
-    fast = [each for each in times if classes[each[0]] == "fast"]
-    return Shortlists((("Slowest", tuple(slow)), ("Fastest", tuple(fast))))

@@ -1,0 +1,57 @@
+"""`perfml.roofline`: the rows of the verb roofline, asked in Python."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from perfml.datasets.loading import DEVICE_FACTS, read_given
+from perfml.explain.roofs.by_layer import with_described_flops
+from perfml.explain.roofs.peaks import Peaks, peaks_of
+from perfml.explain.roofs.table import usual_roofline
+
+
+def roofline(
+    data: pd.DataFrame | str | Path,
+    *,
+    peaks: Mapping[str, float] | Peaks | None = None,
+) -> pd.DataFrame:
+    """Place layers or kernels under the roofs of their device.
+
+    Parameters
+    ----------
+    data
+        A Layers or Kernels table, or the name of a profile, a run's folder, a table or a data set
+        (then its layers).
+    peaks
+        FLOP/s by precision and byte/s by memory (``dram``, ``l2``, ``l1``); what is known of the
+        device without.
+
+    Returns
+    -------
+    DataFrame
+        A row a layer or kernel: ``time_us``, ``flop_rate`` (FLOP/s), intensities (FLOP/byte),
+        ``bound`` (what limits it) and ``fraction`` of that roof.
+
+    Raises
+    ------
+    PerfmlError
+        If the data cannot be read, or nothing was counted that a roofline needs.
+
+    Examples
+    --------
+    >>> import perfml
+    >>> rows = perfml.roofline("profile.ncu-rep")  # doctest: +SKIP
+    >>> rows.nsmallest(5, "fraction")  # doctest: +SKIP
+    """
+    if isinstance(data, pd.DataFrame):
+        table = data
+    else:
+        given: Any = read_given(data)
+        given = given if given.ranged else given.by_kernel()
+        table = with_described_flops(given.layers, given.provenance)
+    devices = sorted(map(str, table["device"].dropna().unique()))
+    return usual_roofline(table, peaks_of(devices, peaks, table.attrs.get(DEVICE_FACTS)))

@@ -1,0 +1,373 @@
+"""One layer that two sides differ on: causes, kernels, metrics, what a model says, what to do."""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from perfml.kernel_names import shortened
+from perfml.report import figures
+from perfml.report.document import (
+    Block,
+    Cell,
+    Fold,
+    Notices,
+    Picture,
+    Pictures,
+    Points,
+    ReportTable,
+    Section,
+    Text,
+    numbers,
+    section,
+    words,
+)
+from perfml.report.figures.comparisons import SMALLEST
+from perfml.report.figures.metrics import stall_shares
+from perfml.report.labels import capital, listed, model, percent
+from perfml.report.sections.advice import findings_table
+from perfml.report.tables import amount, sentences_of, value_text
+from perfml.util.words import count, number, ratio_text
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from perfml.explain.results import Explanation, LayerDiff, ModelAttribution
+
+PIECE = 0.02
+"""Causes below 2 % of the time are summed up."""
+
+_MOST = 10
+"""Rows of the tables below the causes, in the short forms."""
+
+_KERNEL = 56
+"""Characters of a kernel's name; all of it opens."""
+
+_CURES = 2
+"""Causes whose cure is told."""
+
+_FINDINGS = 3
+"""Findings of the rules on either side, in the short forms."""
+
+_ATTRIBUTION_WIDTH = 520
+_CHANGES = {"fused": "replaced"}
+_SIDES = {"baseline": "−", "target": "+", "both": "="}
+
+
+def aligned_name(detail: LayerDiff) -> str:
+    """Name a layer, by both names where it has two."""
+    if detail.target_layer == detail.layer:
+        return detail.layer
+    return f"{detail.layer} -> {detail.target_layer} (aligned: {detail.aligned_by})"
+
+
+def layer_section(
+    detail: LayerDiff,
+    explanation: Explanation,
+    *,
+    rows: pd.DataFrame | None = None,
+    at: str = "",
+    evidence: bool = False,
+) -> Section:
+    """Return what is known of one layer.
+
+    Parameters
+    ----------
+    detail
+        The layer.
+    explanation
+        That it is a part of.
+    rows
+        The Layers rows of both sides, to draw their stall reasons.
+    at
+        Precision, batch and what else both sides have in common, for captions.
+    evidence
+        Show the single kernels' causes, the model's numbers and the advice, too.
+    """
+    name = aligned_name(detail)
+    missing = "; ".join(detail.causes.missing)
+    metrics = metrics_table(detail, explanation)
+    reasons = _reasons(detail)
+    blocks: list[Block | None] = [
+        _cures(detail),
+        Points(reasons) if reasons else None,
+        Notices(sentences_of(detail.warnings), "this layer"),
+        _lines(detail),
+        _picture(detail.causes.terms, _CAPTION.format(f"{name}, {at}," if at else name)),
+        launches_table(detail, explanation),
+        _folded(
+            "All causes, and what was not counted",
+            causes_table(detail),
+            pieces_table(detail) if evidence else None,
+            Text(f"Not collected: {missing}.", note=True) if missing else None,
+        ),
+        _folded(
+            "What a fitted model says, and why warps waited",
+            _disagreements(detail),
+            *_of_model(detail, evidence=evidence),
+            None if rows is None else _stalls(detail, rows, at),
+        ),
+        None if metrics is None else _folded(metrics.heading, metrics),
+    ]
+    if evidence:
+        blocks.append(Text("No metric changed beyond its noise.") if metrics is None else None)
+        blocks.append(_advice(detail))
+    return section(name, *blocks, summary=detail.time.sentence())
+
+
+_CAPTION = "By the counters: what makes {} differ. A kernel's work is that of its limiting unit."
+
+
+def _folded(summary: str, *blocks: Block | None) -> Fold | None:
+    kept = tuple(block for block in blocks if block is not None)
+    return Fold(summary, kept, page_only=False) if kept else None
+
+
+def _of_model(detail: LayerDiff, *, evidence: bool) -> tuple[Block | None, ...]:
+    if detail.model is None:
+        return ()
+    caption = _model_caption(detail.model)
+    picture = _picture(detail.model.values, caption)
+    return (picture, model_table(detail.model), Text(caption)) if evidence else (picture,)
+
+
+_WHICH_TO_BELIEVE = (
+    "Believe the counters for this layer: they were measured on it. The model is fitted to all "
+    "layers, and knows only the metrics that it was given."
+)
+
+
+def _disagreements(detail: LayerDiff) -> Block | None:
+    if detail.disagreements:
+        points = (*detail.disagreements, _WHICH_TO_BELIEVE)
+        return Points(points, "Where the evidence disagrees")
+    return None
+
+
+def _picture(terms: pd.DataFrame, caption: str) -> Pictures | None:
+    if not (terms["log_ratio"].abs() > SMALLEST).any():
+        return None  # two sides that do not differ have no terms
+    draw = functools.partial(_draw_attribution, terms)
+    return Pictures((Picture("Bars of factors; the table below has its numbers", caption, draw),))
+
+
+def _draw_attribution(terms: pd.DataFrame, width: int) -> Axes:
+    return figures.attribution(terms, width=min(width, _ATTRIBUTION_WIDTH))
+
+
+def _model_caption(found: ModelAttribution) -> str:
+    text = f"By a model ({model(found.model)}, exact Shapley values)"
+    if found.held_out_errors is None:
+        return f"{text}; its error on this layer is unknown: too few other layers."
+    before, after = found.held_out_errors
+    return (
+        f"{text}; fitted without this layer it is off by {percent(abs(before))} on the baseline "
+        f"and by {percent(abs(after))} on the target."
+    )
+
+
+def _stalls(detail: LayerDiff, rows: pd.DataFrame, at: str) -> Pictures | None:
+    chosen = rows[rows["layer"].isin([detail.layer, detail.target_layer])]
+    if not len(stall_shares(chosen).columns):
+        return None
+    names = [str(name) for name in dict.fromkeys(chosen["backend"])]
+    where = f", {at}" if at else ""
+    caption = f"Why the warps of {detail.layer} waited, under {listed(names)}{where}."
+    draw = functools.partial(_draw_stalls, chosen)
+    return Pictures((Picture("Stacked bars of stall reasons", caption, draw),))
+
+
+def _draw_stalls(rows: pd.DataFrame, width: int) -> Axes:
+    return figures.stall_breakdown(rows, width=width)
+
+
+def launches_table(detail: LayerDiff, explanation: Explanation) -> ReportTable | None:
+    """Return the launches of both sides in order, as a diff; None where kernels are not named."""
+    from perfml.explain.launches import kernel_label
+
+    if detail.launches.empty:
+        return None
+    changes = detail.kernels.to_dict("records")
+    rows, told = [], set()
+    labels = {str(name): kernel_label(str(name)) for name in detail.launches["kernel"]}
+    short = dict(zip(labels, shortened(list(labels.values()), _KERNEL), strict=True))
+    for row in detail.launches.to_dict("records"):
+        run, kernel = int(row["run"]), str(row["kernel"])
+        note = "" if run in told else _change_note(changes[run], detail.launches, run)
+        told.add(run)
+        rows.append(
+            [
+                Cell(
+                    f"{_SIDES[str(row['side'])]}\u00a0{_CHANGES.get(row['change'], row['change'])}",
+                    note,
+                ),
+                Cell(short[kernel], fold=kernel if kernel != short[kernel] else ""),
+                amount(float(row["baseline_us"])),
+                amount(float(row["target_us"])),
+            ]
+        )
+    columns = (
+        *words("change", "kernel"),
+        *numbers(f"{explanation.baseline}, µs", f"{explanation.target}, µs"),
+    )
+    title = "Kernels in launch order: − baseline only, + target only, = both"
+    caption = f"Kernels of {detail.layer} in launch order"
+    return ReportTable(caption, columns, rows, title=title, cards=True)
+
+
+def _change_note(change: dict[object, object], launches: pd.DataFrame, run: int) -> str:
+    """Say how many launches became how many, and what that did to the time."""
+    if change["change"] in ("same", "variant"):
+        return ""
+    sides = launches.loc[launches["run"] == run, "side"]
+    before, after = int((sides == "baseline").sum()), int((sides == "target").sum())
+    times = " → ".join(number(float(str(change[f"{side}_us"]))) for side in ("baseline", "target"))
+    return f"{before} → {count(after, 'launch', 'launches')}, {times} µs"
+
+
+def causes_table(detail: LayerDiff) -> ReportTable | None:
+    """Return the causes, the largest first; small ones are summed up."""
+    totals = detail.causes.totals
+    if not totals:
+        return None
+    shown = [total for total in totals if abs(total.log_ratio) >= PIECE]
+    lines = [(total.term.label, total.log_ratio) for total in shown]
+    if len(shown) < len(totals):
+        others = detail.causes.log_ratio - sum(total.log_ratio for total in shown)
+        lines.append((f"{len(totals) - len(shown)} smaller ones", others))
+    lines.append(("all together", detail.time.log_ratio))
+    rows = [[Cell(name), _factor(value)] for name, value in lines]
+    columns = (*words("cause"), *numbers("factor"))
+    title = "Causes by the counters, without a model; their factors multiply to the time ratio"
+    return ReportTable(f"What the counters say of {detail.layer}", columns, rows, title=title)
+
+
+def _factor(log_ratio: float) -> Cell:
+    factor = math.exp(log_ratio)
+    return Cell(f"×{ratio_text(factor)}", value=factor)
+
+
+def _signed(value: float) -> Cell:
+    return Cell(f"{round(value, 3) + 0.0:+.3f}", value=value)  # no -0.000
+
+
+def _cures(detail: LayerDiff) -> Points | None:
+    """Say what helps against the main cause; None where no counter names one."""
+    from perfml.explain.tree.sentences import sided_causes
+
+    title = "What to do (open: the evidence disagrees)" if detail.disagreements else "What to do"
+    if detail.fix is not None:
+        told = detail.fix.sentence().removeprefix("what to do ")
+        return Points((capital(told),), title, "advised")
+    causes, _ = sided_causes(detail.time, detail.causes)
+    main = [total.term for total in causes if not total.term.residual][:_CURES]
+    if detail.time.verdict != "slower" or not main:
+        return None
+    return Points(tuple(f"{term.label}: {term.action}" for term in main), title, "advised")
+
+
+def _lines(detail: LayerDiff) -> Points | None:
+    """Say which instructions carry the causes; None where no report tells."""
+    labels = {total.term.id: total.term.label for total in detail.causes.totals}
+    told = tuple(f"{labels[line.term]}: {line.sentence()}" for line in detail.lines)
+    return Points(told, "Where", "advised") if told else None
+
+
+def _reasons(detail: LayerDiff) -> tuple[str, ...]:
+    """Return the causes in sentences; what to do stands by itself."""
+    told = None if detail.fix is None else detail.fix.sentence()
+    return tuple(each for each in detail.reasons if each != told)
+
+
+def pieces_table(detail: LayerDiff) -> ReportTable | None:
+    """Return the causes of single kernels, with the numbers they come from."""
+    pieces = detail.causes.by_kernel
+    size = pieces["log_ratio"].abs()
+    order = size[size >= PIECE].sort_values(ascending=False, kind="stable").index
+    if order.empty:
+        return None
+    rows = [
+        [
+            Cell(str(row["label"])),
+            amount(float(row["baseline"])),
+            amount(float(row["target"])),
+            _factor(float(row["log_ratio"])),
+            Cell(value_text(row["resource"])),
+            Cell(str(row["kernels"])),
+        ]
+        for row in pieces.loc[order].to_dict("records")
+    ]
+    columns = (
+        *words("cause"),
+        *numbers("baseline", "target", "factor"),
+        *words("counted in", "kernel"),
+    )
+    title = (
+        "The largest causes by kernel (busy times and kernels of one side in µs; throughput: work "
+        "per µs and warp)"
+    )
+    return ReportTable(title, columns, rows, most=_MOST, spare=("kernel", "counted in"))
+
+
+def model_table(attribution: ModelAttribution) -> ReportTable:
+    """Return how a fitted model gets from the baseline's prediction to the target's."""
+    shown = attribution.values[attribution.values["log_ratio"].abs() > 0].head(8)
+    others = attribution.predicted_log_ratio - float(shown["log_ratio"].sum())
+    rows = [
+        [
+            Cell(str(row["metric"])),
+            amount(float(row["baseline"])),
+            amount(float(row["target"])),
+            _signed(float(row["log_ratio"])),
+        ]
+        for row in shown.to_dict("records")
+    ]
+    rows += [
+        [Cell(name), Cell("–"), Cell("–"), _signed(value)]
+        for name, value in (
+            ("all others", others),
+            ("sum = predicted", attribution.predicted_log_ratio),
+        )
+    ]
+    title = (
+        f"Model attribution (exact Shapley values of {attribution.model} on log time, "
+        f"{count(attribution.training_rows, 'row')})"
+    )
+    return ReportTable(title, (*words("metric"), *numbers("baseline", "target", "log ratio")), rows)
+
+
+def metrics_table(detail: LayerDiff, explanation: Explanation) -> ReportTable | None:
+    """Return the metrics that changed beyond their noise, or all where it is unknown; or None."""
+    unknown = bool(detail.metrics["changed"].isna().any())
+    changed = detail.metrics if unknown else detail.metrics[detail.metrics["changed"].astype(bool)]
+    if changed.empty:
+        return None
+    rows = []
+    for row in changed.to_dict("records"):
+        noise = "" if unknown else f"noise {number(float(row['noise']), 2)}"
+        rows.append(
+            [
+                Cell(str(row["metric"])),
+                amount(float(row["baseline"])),
+                amount(float(row["target"])),
+                amount(float(row["difference"]), note=noise),
+            ]
+        )
+    columns = (*words("metric"), *numbers(explanation.baseline, explanation.target, "difference"))
+    title = f"{count(len(changed), 'metric')} of {len(detail.metrics)} that changed beyond noise"
+    if unknown:
+        title = "Metrics (too few repeats to know their noise)"
+    return ReportTable(f"{title}, {detail.layer}", columns, rows, most=_MOST)
+
+
+def _advice(detail: LayerDiff) -> Block:
+    """Return the rules' findings of both sides, those with the largest likely saving first."""
+    if detail.advice.empty:
+        return Text("Advice: no rule finds a hazard on either side.")
+    title = "Advice (at most so much of the layer's time; gains do not add up)"
+    place = detail.advice.groupby("side", sort=False).cumcount()
+    first, later = detail.advice[place < _FINDINGS], detail.advice[place >= _FINDINGS]
+    return findings_table(pd.concat([first, later]), title, first="side", most=len(first))

@@ -1,0 +1,154 @@
+"""What to do first where nothing is known to save: what takes its time, and what to type next."""
+
+from __future__ import annotations
+
+import math
+import re
+import shlex
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from perfml import chips
+from perfml.explain.timelines import timeline
+from perfml.kernel_names import function_name, kernel_traits
+from perfml.merge.by_kernel import kernel_units, launches_behind_rows
+from perfml.report.document import Sentence
+from perfml.report.labels import capital, percent
+from perfml.util.devices import is_amd
+from perfml.util.words import count, micros
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from perfml.explain.gaps import Timeline
+
+WORTH = 0.05
+"""What takes less of the time is not what to do first."""
+
+_MOST = 3
+_NCU_FROM = 7.0
+"""Compute capability from which on Nsight Compute profiles; nvprof does below (NVIDIA, Nsight
+Compute release notes, supported GPUs)."""
+
+_GRAPH = re.compile(r"CUDA_graph_\d+")
+_AS_GRAPH = (
+    'model = torch.compile(model, mode="reduce-overhead")  # CUDA C++: cudaStreamBeginCapture, '
+    "then cudaGraphLaunch"
+)
+_PINNED = 'x = x.pin_memory().to("cuda", non_blocking=True)  # CUDA C++: cudaMallocHost'
+
+
+def time_steps(kernels: pd.DataFrame, *, between: bool = True) -> list[Sentence]:
+    """Return what takes most of the time, the largest part first, with a line to type for it.
+
+    Parameters
+    ----------
+    kernels
+        A Kernels table.
+    between
+        Count idle time and copies, too, where it is known when kernels began.
+    """
+    clock = timeline(kernels) if between else None
+    whole = 1.0 if clock is None else clock.busiest.computing_us / clock.wall_us
+    parts = [*_between(clock), *_kernels(kernels, whole)]
+    parts.sort(key=lambda part: -part[0])
+    return [step for part, step in parts if part >= WORTH][:_MOST]
+
+
+def layer_step(layer: str, time_us: float, whole_us: float) -> Sentence:
+    """Return the layer that takes most as what to look at, where no kernels are known."""
+    gain = f"{micros(time_us)} of {micros(whole_us)} ({percent(time_us / whole_us)})"
+    text = "No rule found anything that saves much here. Its counters will tell what limits it."
+    # a range that is pushed and popped has a slash behind its name
+    command = f"ncu --set full --nvtx --nvtx-include {shlex.quote(layer + '/')} ./program"
+    return Sentence("do", "likely", text, f"Profile {layer}", gain, command)
+
+
+def _between(clock: Timeline | None) -> Iterator[tuple[float, Sentence]]:
+    """Return idle time and copies, as parts of the time on the clock."""
+    if clock is None or not clock.clock:
+        return
+    device, wall = clock.busiest, clock.wall_us
+    of = f"of {micros(wall)} on the clock"
+    text = f"{capital(clock.idle_text())}. {clock.idle_action()}"
+    gain = f"idle {micros(device.idle_us)} {of} ({percent(device.idle_us / wall)})"
+    title = "Keep the device busy between kernels"
+    yield device.idle_us / wall, Sentence("do", "likely", text, title, gain, _AS_GRAPH)
+    if (moved := clock.moved_sentence()) is not None:
+        gain = f"copying {micros(device.copying_us)} {of} ({percent(device.copying_us / wall)})"
+        step = Sentence("do", "likely", capital(moved), "Copy less, or beside kernels", gain)
+        yield device.copying_us / wall, Sentence(**{**vars(step), "command": _PINNED})
+
+
+def _kernels(kernels: pd.DataFrame, whole: float) -> Iterator[tuple[float, Sentence]]:
+    """Return the kernels, as parts of the time; `whole` is what all of them take of it."""
+    units, codes = kernel_units(kernels)
+    launches = launches_behind_rows(kernels, codes)
+    times = np.nan_to_num(kernels["time_us"].to_numpy(dtype=float) * launches)
+    spent = np.bincount(codes, times, len(units))
+    often = np.bincount(codes, launches, len(units))
+    told: set[str] = set()
+    for at in np.argsort(-spent, kind="stable")[: 4 * _MOST]:
+        row = kernels.iloc[int(np.flatnonzero(codes == at)[0])]
+        command = profile_command(units[at].kernel, row)
+        if not units[at].kernel or command in told or _is_communication(units[at].kernel):
+            continue
+        told.add(command)
+        share = float(spent[at] / spent.sum()) if spent.sum() else math.nan
+        sum_, of_one = micros(float(spent[at])), micros(float(spent[at] / often[at]))
+        text = f"{sum_} in {count(round(often[at]), 'launch', 'launches')}, {of_one} each."
+        label, few = units[at].label, _few_blocks(row)
+        if _GRAPH.fullmatch(units[at].kernel):
+            title = f"Trace the kernels inside {label}"
+            text += " It was traced as a whole, so its kernels are not known."
+        elif few:
+            title, text = f"Start more blocks in {label}", f"{text} {few}"
+        else:
+            title, text = f"Profile {label}", f"{text} Its counters will tell what limits it."
+        gain = f"{percent(share)} of the time of all kernels"
+        yield share * whole, Sentence("do", "likely", text, title, gain, command)
+
+
+def _is_communication(kernel: str) -> bool:
+    """Return whether a kernel waits for other devices: replayed alone it would never end."""
+    return kernel_traits(kernel).does == "communication"
+
+
+def _few_blocks(row: pd.Series) -> str:
+    """Say that most multiprocessors get no block of a kernel; empty where that is not so."""
+    sizes = [int(size) for size in re.findall(r"\d+", str(row.get("grid", "")))]
+    room = chips.of_launch(row.to_dict()).multiprocessors
+    if not sizes or math.isnan(room) or 2 * math.prod(sizes) >= room:
+        return ""
+    blocks = count(math.prod(sizes), "block")
+    return f"It starts {blocks} on {room:.0f} multiprocessors: give each of them several blocks."
+
+
+def profile_command(kernel: str, row: pd.Series) -> str:
+    """Return the line that profiles exactly one kernel.
+
+    Parameters
+    ----------
+    kernel
+        Its full name.
+    row
+        One of its launches: ``device``, ``compute_capability`` and ``time_source`` choose the tool.
+    """
+    program = "python script.py" if _known(row, "time_source") == "torch" else "./program"
+    name = shlex.quote(function_name(kernel) or kernel)
+    if _GRAPH.fullmatch(kernel):
+        return f"nsys profile --trace cuda,nvtx --cuda-graph-trace node {program}"
+    if is_amd(_known(row, "device")):
+        return f"rocprof-compute profile --name run --kernel {name} -- {program}"
+    capability = _known(row, "compute_capability")
+    old = float(capability) < _NCU_FROM if capability else _known(row, "time_source") == "nvprof"
+    if old:
+        return f"nvprof --kernels {name} --metrics all --export-profile kernel.nvprof {program}"
+    return f"ncu --set full --kernel-name {name} --launch-count 3 --export kernel {program}"
+
+
+def _known(row: pd.Series, name: str) -> str:
+    value = row.get(name)
+    return value if isinstance(value, str) else ""

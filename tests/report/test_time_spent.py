@@ -1,0 +1,109 @@
+"""What to do first about files without counters: what takes the time, with a line to type."""
+
+import shlex
+
+import pandas as pd
+import pytest
+
+from perfml.datasets.loading import read_given
+from perfml.report.sections.time_spent import profile_command, time_steps
+from perfml.report.write import report
+from tests.support.paths import PUBLIC
+
+others = pytest.mark.skipif(not PUBLIC.is_dir(), reason="may be read, not committed")
+
+
+def first(name):
+    return report(PUBLIC / name, out=None).answer.first
+
+
+def launches(kernel="k(float *)", *, gap=0.0, **columns):
+    """Return ten launches of 100 us, so far apart."""
+    starts = [at * (100.0 + gap) for at in range(10)]
+    table = {
+        "run_id": "run",
+        "iteration": 0,
+        "kernel": kernel,
+        "kernel_index": range(10),
+        "grid": "(1000, 1, 1)",
+        "block": "(128, 1, 1)",
+        "time_us": 100.0,
+        "start_us": starts,
+        "gap_us": [float("nan"), *[gap] * 9],
+        **columns,
+    }
+    return pd.DataFrame(table)
+
+
+def test_what_takes_most_of_the_time_comes_first():
+    busy, waiting = launches(gap=10.0), launches(gap=300.0)
+    assert [step.title for step in time_steps(busy)] == [
+        "Profile k",
+        "Keep the device busy between kernels",
+    ]
+    idle, kernel = time_steps(waiting)
+    # by hand: nine gaps of 300 us beside ten kernels of 100 us
+    assert idle.gain == "idle 2,700 µs of 3,700 µs on the clock (73 %)"
+    assert "torch.compile" in idle.command
+    assert kernel.title == "Profile k"
+
+
+def test_a_kernel_that_leaves_most_multiprocessors_idle_is_to_start_more_blocks():
+    small = launches(grid="(8, 1, 1)", device="NVIDIA H200")
+    (step,) = time_steps(small)
+    assert step.title == "Start more blocks in k"
+    assert "8 blocks on 132 multiprocessors" in step.text
+    (step,) = time_steps(launches(grid="(100, 1, 1)", device="NVIDIA H200"))
+    assert step.title == "Profile k"
+
+
+def test_the_tool_that_profiles_a_kernel_fits_its_device():
+    def tool(**row):
+        return shlex.split(profile_command("void ns::k<int>(int)", pd.Series(row)))
+
+    ncu = tool(device="NVIDIA H100", compute_capability="9.0", time_source="nsys")
+    assert ncu[0] == "ncu"
+    assert ncu[ncu.index("--kernel-name") + 1] == "k"
+    assert tool(compute_capability="6.1", time_source="nvprof")[0] == "nvprof"
+    assert tool(device="AMD Instinct MI210", time_source="torch")[-2:] == ["python", "script.py"]
+    graph = profile_command("CUDA_graph_7", pd.Series({"time_source": "nsys"}))
+    assert "--cuda-graph-trace node" in graph
+
+
+def test_a_collective_is_not_profiled_alone():
+    kernel = "ncclDevKernel_AllReduce_Sum_f16_RING_LL(ncclDevComm*)"
+    assert time_steps(launches(kernel)) == []
+
+
+@others
+@pytest.mark.parametrize(
+    ("name", "title", "command"),
+    [
+        ("csc746_nsys_report1.sqlite.xz", "Start more blocks in add", "ncu --set full"),
+        ("traffic_metrics_sqlite.nvprof.gz", "Profile step_print_histogram", "nvprof --kernels"),
+        (
+            "titanxp_cfd_gpu_summary_unified_memory.csv",
+            "Profile cuda_compute_flux",
+            "nvprof --kernels cuda_compute_flux",
+        ),
+    ],
+)
+def test_public_files_without_counters_say_what_to_type(name, title, command):
+    step = first(name)[0]
+    assert step.title == title
+    assert step.command.startswith(command)
+
+
+@others
+def test_of_a_kernel_that_no_rule_blames_its_limit_and_a_line_to_type_are_said():
+    step = first("ada_cc89_torch_metrics_with_stdout.csv")[0]
+    assert "limit: latency" in step.gain
+    assert "--kernel-name fused_ln_gelu_swish_kernel" in step.command
+
+
+@others
+def test_the_steps_name_the_kernel_that_takes_most():
+    kernels = read_given(PUBLIC / "titanxp_cfd_gpu_summary_unified_memory.csv").kernels
+    sums = kernels["time_us"] * kernels["launches"]
+    longest = kernels.loc[sums.idxmax(), "kernel"]
+    assert longest.startswith(time_steps(kernels)[0].title.removeprefix("Profile "))
