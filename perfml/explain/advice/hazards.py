@@ -122,7 +122,7 @@ class Advice:
         """The largest likely saving of all findings, in microseconds; 0 without any."""
         of_layers = self.groups["gain"].astype(float) * self.groups["time_us"].astype(float)
         of_network = (each.gain * each.time_us for each in self.network)
-        return max([0.0, *of_layers.dropna(), *of_network])
+        return float(max([0.0, *of_layers.dropna(), *of_network]))
 
     @property
     def left_out(self) -> str:

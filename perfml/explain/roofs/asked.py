@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
-from perfml.datasets.loading import DEVICE_FACTS, read_given
+from perfml.datasets import Selection, read_inputs
+from perfml.datasets.loading import DEVICE_FACTS
 from perfml.explain.roofs.by_layer import with_described_flops
 from perfml.explain.roofs.peaks import Peaks, peaks_of
 from perfml.explain.roofs.table import usual_roofline
@@ -50,8 +50,7 @@ def roofline(
     if isinstance(data, pd.DataFrame):
         table = data
     else:
-        given: Any = read_given(data)
-        given = given if given.ranged else given.by_kernel()
+        given = read_inputs(Selection((str(data),))).first.in_layers
         table = with_described_flops(given.layers, given.provenance)
     devices = sorted(map(str, table["device"].dropna().unique()))
     return usual_roofline(table, peaks_of(devices, peaks, table.attrs.get(DEVICE_FACTS)))
