@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from perfml.datasets import Selection, read_inputs
+from perfml.datasets.opening import read_input
 from perfml.explain.compared import make_side
 from perfml.gate.baselines import load_baseline
 from perfml.gate.policy import Policy, load_policy
@@ -57,6 +57,6 @@ def _layers(data: pd.DataFrame | str | Path) -> pd.DataFrame:
     saved = None if Path(data).exists() else load_baseline(str(data))
     if saved is not None:
         return saved.frame
-    given = read_inputs(Selection((str(data),))).first
+    given = read_input(data)
     # without ranges the run is one layer: a kernel that is launched more often is more work
     return make_side(str(data), given.table, given.kernels if given.ranged else None).layers

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from perfml.datasets import Selection, read_inputs
+from perfml.datasets.opening import read_input
 from perfml.predict.compare import predict as compare
 from perfml.predict.reference import kept, reference
 from perfml.predict.results import Prediction
@@ -61,7 +61,7 @@ def predict(
     if isinstance(data, pd.DataFrame):
         layers = data
     else:
-        given = read_inputs(Selection((str(data),))).first
+        given = read_input(data)
         layers, provenance = given.layers, given.provenance
         kernels = given.kernels if kernels is None else kernels
     return compare(

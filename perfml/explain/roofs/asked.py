@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from perfml.datasets import Selection, read_inputs
 from perfml.datasets.loading import DEVICE_FACTS
+from perfml.datasets.opening import read_input
 from perfml.explain.roofs.by_layer import with_described_flops
 from perfml.explain.roofs.peaks import Peaks, peaks_of
 from perfml.explain.roofs.table import usual_roofline
@@ -50,7 +50,7 @@ def roofline(
     if isinstance(data, pd.DataFrame):
         table = data
     else:
-        given = read_inputs(Selection((str(data),))).first.in_layers
+        given = read_input(data).in_layers
         table = with_described_flops(given.layers, given.provenance)
     devices = sorted(map(str, table["device"].dropna().unique()))
     return usual_roofline(table, peaks_of(devices, peaks, table.attrs.get(DEVICE_FACTS)))
