@@ -337,6 +337,7 @@ class _Expansion:
     def _placed(self, error: PerfmlError, point: _Point) -> PerfmlError:
         """Return an error about an option of `collect` as one about a line of the file."""
         option = (error.where or "").removeprefix("--").replace("-", "_").lower()
+        option = "layers" if option == "layer" else option  # of a run it is one pattern
         if option not in point.keys:
             if error.where and error.where.startswith(str(self.document.path)):
                 return error

@@ -74,7 +74,7 @@ class Inputs:
             last = [f"{end} {kernel}" for end, kernel in zip(last, kernels, strict=True)]
         lengths = range(1, 1 + max(len(Path(path).parts) for path in paths))
         ways = [
-            [stem(path).removesuffix(".parquet") for path in paths],
+            [stem(path).removesuffix(".parquet") or Path(path).resolve().name for path in paths],
             *([str(Path(*Path(path).parts[-length:])) for path in paths] for length in lengths),
         ]
         named = [[f"{name}{end}" for name, end in zip(way, last, strict=True)] for way in ways]

@@ -440,19 +440,15 @@ def _taken(path: Path) -> PerfmlError:
     return InputError(msg, where=str(path), cure=cure)
 
 
-class _incoming:  # noqa: N801 - a context manager reads as a function
-    """A folder beside the tables for files that are not finished; readers pass it over."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    def __enter__(self) -> Path:
-        try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            self._path = Path(tempfile.mkdtemp(prefix=".incoming-", dir=self._folder))
-        except OSError as error:
-            raise cannot_write(self._folder, error) from error
-        return self._path
-
-    def __exit__(self, *rest: object) -> None:
-        shutil.rmtree(self._path, ignore_errors=True)
+@contextlib.contextmanager
+def _incoming(folder: Path) -> Iterator[Path]:
+    """Give a folder beside the tables for files that are not finished; readers pass it over."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        path = Path(tempfile.mkdtemp(prefix=".incoming-", dir=folder))
+    except OSError as error:
+        raise cannot_write(folder, error) from error
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)

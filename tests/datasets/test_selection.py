@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -280,6 +281,7 @@ def test_a_file_that_is_named_twice_is_read_once_and_said_once(report, monkeypat
         (("a.csv",), {"kernel": "f", "kernel_b": "g"}, ["a f", "a g"]),
         (("runs/xq-67275ce697", "runs/xq-0123456789"), {}, ["xq-67275ce697", "xq-0123456789"]),
         (("before/", "after/"), {}, ["before", "after"]),
+        ((".", "after/"), {}, [Path.cwd().name, "after"]),
         (("a.csv", "a.csv"), {}, ["a", "a (again)"]),
     ],
 )

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
 from perfml.errors import InputError, TableError
 from perfml.merge import batches
@@ -20,7 +21,7 @@ from perfml.merge.rule import merge, unattributed_time
 from perfml.tables import read_table, write_table
 from perfml.util.json_values import json_value
 from tests.support.examples import examples
-from tests.support.paths import ROOT
+from tests.support.paths import DATA, ROOT
 from tests.support.tables import make_kernels
 
 pytestmark = pytest.mark.long
@@ -296,3 +297,16 @@ def test_where_times_come_from_is_kept_over_files_of_which_one_does_not_say(tmp_
     write(told, tmp_path / "alone.parquet")
     merge_files(tmp_path / "alone.parquet", tmp_path / "again.parquet")
     same(read_table(tmp_path / "again.parquet").frame, whole)
+
+
+@pytest.mark.parametrize("name", ["trace.csv", "kernels.parquet"])
+def test_the_verb_merges_by_kernel_where_no_launch_lies_in_a_range_and_says_so(name, tmp_path):
+    trace = DATA / "nvprof" / "trace.csv"
+    kernels = ingest([trace])
+    (tmp_path / "trace.csv").write_bytes(trace.read_bytes())
+    write_table(kernels.frame, tmp_path / "kernels.parquet", kind="kernels", provenance={})
+    words = ["merge", tmp_path / name, "--out", tmp_path / "layers.parquet"]
+    done = CliRunner().invoke(app, [*map(str, words)])
+    assert done.exit_code == 0, done.output
+    assert "every kernel counts as a layer" in done.stderr
+    assert set(read_table(tmp_path / "layers.parquet").frame["layer"]) == {"im2col", "gemm"}
