@@ -128,7 +128,7 @@ def brief_explanation(explanation: Explanation, of: tuple[str, ...]) -> Brief:
     return _fitting(
         Brief(
             tuple(map(_cut, of)),
-            _cut(f"{title}: {_verdict(explanation)}"),
+            _cut(f"{title}: {explanation.headline}"),
             _of_step(explanation.step)
             + tuple(
                 _layer(each, explanation.baseline)
@@ -139,11 +139,6 @@ def brief_explanation(explanation: Explanation, of: tuple[str, ...]) -> Brief:
             tuple(map(_cut, notes)),
         )
     )
-
-
-def _verdict(explanation: Explanation) -> str:
-    step = explanation.step
-    return explanation.headline if step is None else step.sentence()
 
 
 def _of_step(step: StepComparison | None) -> tuple[BriefLayer, ...]:

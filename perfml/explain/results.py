@@ -168,6 +168,8 @@ class Explanation:
     @property
     def headline(self) -> str:
         """What people wait for: the time on the clock, where times of kernels hide it."""
+        if self.step is not None:
+            return self.step.sentence()
         clock = None if self.gaps is None or not self.gaps.hidden else self.gaps.sentence()
         total = self.total.sentence()
         return total if clock is None else f"{clock}. The kernels alone: {total}"

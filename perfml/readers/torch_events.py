@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from perfml.account.origins import NODE
@@ -149,7 +150,7 @@ def _ranges_apart(operators: Sequence[HostSpan]) -> list[HostSpan]:
             and (PROFILER_STEP.fullmatch(span.name) or _holds(nesting, span))
         )
         kind = HostKind.RANGE if apart else HostKind.OPERATOR
-        found.append(HostSpan(kind, *_rest(span)))
+        found.append(replace(span, kind=kind))
     return found
 
 
@@ -157,18 +158,6 @@ def _holds(nesting: Nesting, span: HostSpan) -> bool:
     """Return whether a span holds operators of its thread, or is one that PyTorch marks."""
     return span.name.startswith(("Optimizer.", "enumerate(DataLoader)")) or nesting.begins_within(
         span
-    )
-
-
-def _rest(span: HostSpan) -> tuple[Any, ...]:
-    return (
-        span.name,
-        span.start,
-        span.end,
-        span.thread,
-        span.correlation,
-        span.sequence,
-        span.forward_thread,
     )
 
 

@@ -68,7 +68,7 @@ def test_pairs_take_what_the_rules_said_of_their_condition_and_ask_none_twice(pa
     def asked(*given, **options):
         raise AssertionError("a rule was asked again")
 
-    monkeypatch.setattr("perfml.explain.compare.advise", asked)
+    monkeypatch.setattr("perfml.explain.details.advise", asked)
     again = explain_pairs(table, frame, model=None, advice=known)
     assert sum(len(each.explanation.details[0].advice) for each in pairs) > 0
     for own, told in zip(pairs, again, strict=True):
