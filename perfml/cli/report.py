@@ -61,7 +61,7 @@ def report(
         typer.Option("--format", help="html, or md for a pull request; by the name of --out."),
     ] = None,
     splits: Annotated[int, typer.Option(min=2, help="Random splits.")] = 5,
-    resamples: Annotated[int, typer.Option(min=2, help="Bootstrap resamples.")] = 30,
+    resamples: Annotated[int, typer.Option(min=2, help="Bootstrap resamples.")] = 20,
     title: Annotated[str | None, typer.Option(help="Heading of the report.")] = None,
     where: Where = None,
     seed: Seed = 0,
