@@ -13,7 +13,7 @@ _HYPHEN = "\ue000"
 GROUPS: dict[str, tuple[str, ...]] = {
     "record": ("doctor", "collect", "sweep"),
     "tables": ("ingest", "merge", "inspect", "metrics"),
-    "answers": ("report", "explain", "advise", "prove", "gate", "predict", "roofline", "plot"),
+    "answers": ("report", "explain", "advise", "prove", "gate", "predict", "roofline"),
     "study": ("rank", "train", "select", "plan"),
 }
 """Verbs as ``perfml --help`` groups them; those of no group share its last line."""

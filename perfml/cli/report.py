@@ -32,7 +32,7 @@ def report(
     out: options.OptionalOut = None,
     form: options.Format = None,
     splits: options.Splits = 5,
-    resamples: options.Resamples = 30,
+    resamples: options.Resamples = 20,
     title: Annotated[str | None, typer.Option(help="Heading of the report.")] = None,
     seed: options.Seed = 0,
 ) -> None:

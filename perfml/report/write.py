@@ -18,7 +18,7 @@ from perfml.report.document import Document
 from perfml.util.files import require_place
 from perfml.util.typing import Progress
 
-SPLITS, RESAMPLES = 5, 30
+SPLITS, RESAMPLES = 5, 20
 """Random splits and bootstrap resamples of a report, which has to be quick: `perfml.evaluate` and
 `perfml.rank` take 20 and 50."""
 

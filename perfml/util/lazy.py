@@ -62,7 +62,8 @@ def callable_package(package: str, home: str, name: str) -> None:
 
         @property
         def __doc__(self) -> str | None:  # type: ignore[override]
-            return function().__doc__  # what help() and a notebook's ? show
+            said: str | None = function().__doc__  # what help() and a notebook's ? show
+            return said
 
     sys.modules[package].__class__ = CallablePackage
 

@@ -248,7 +248,7 @@ def roofline(
         mine = (backends == backend).to_numpy()
         if not mine.any():
             continue
-        points = ax.scatter(
+        marks = ax.scatter(
             intensity[mine],
             achieved[mine],
             s=34,
@@ -265,7 +265,7 @@ def roofline(
             f"{name}, {backend}: {number(rate / 1e12)} TFLOP/s, {number(each)} FLOP/byte"
             for name, rate, each in said
         ]
-        tell([points], texts, of)
+        tell([marks], texts, of)
     if "layer" in rows.columns:
         # a layer is named once, at its fastest point, or its backends' names cover each other
         order = np.argsort(-achieved, kind="stable")

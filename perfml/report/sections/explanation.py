@@ -26,7 +26,12 @@ from perfml.report.document import (
 )
 from perfml.report.labels import capital, listed
 from perfml.report.results import Pair
-from perfml.report.sections.layer_detail import aligned_name, layer_section
+from perfml.report.sections.layer_detail import (
+    aligned_name,
+    causes_table,
+    launches_table,
+    layer_section,
+)
 from perfml.report.sections.main_points import main_points
 from perfml.report.sections.steps import step_section
 from perfml.report.tables import amount, sentences_of, share, time_texts
@@ -67,16 +72,15 @@ def why_section(pairs: Iterable[Pair], title: str, lead: str, *, several: bool) 
         differing = [each for each in explanation.details if each.time.verdict != "no difference"]
         layers: list[Block] = []
         for detail in differing:
-            shown = layer_section(detail, explanation, rows=pair.rows, at=at)
             key = (pair.label, *_longest_kernels(detail))
             if key in told:
-                layers += [
-                    Text(_EQUAL.format(detail.layer, told[key])),
-                    Fold("Its causes", (shown,)),
-                ]
-            else:
-                layers.append(shown)
-                told[key] = explanation.target
+                tables = (causes_table(detail), launches_table(detail, explanation))
+                kept = tuple(each for each in tables if each is not None)
+                layers.append(Text(_EQUAL.format(detail.layer, told[key])))
+                layers.append(Fold("Its causes and kernels", kept, page_only=False))
+                continue
+            told[key] = explanation.target
+            layers.append(layer_section(detail, explanation, rows=pair.rows, at=at))
         nothing = Text("No layer is explained in detail: none of them differs.")
         panels.append(
             section(
