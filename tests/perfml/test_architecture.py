@@ -85,10 +85,10 @@ def test_a_circle_is_found():
     assert circle({"a": {"b"}, "b": {"c"}}) == []
 
 
-def test_the_layers_of_a_report_enter_a_file_at_most_25_times():
+def test_the_layers_of_a_report_enter_a_file_at_most_16_times():
     way = stays("perfml.report.build:build_report", "layers")
-    assert {"perfml.report.conditions", "perfml.modeling.features"} <= set(way)
-    assert len(way) <= 25, way
+    assert {"perfml.report.conditions", "perfml.report.labels"} <= set(way)
+    assert len(way) <= 16, way
 
 
 def test_a_profile_enters_a_file_at_most_20_times_on_its_way_through_explain():
