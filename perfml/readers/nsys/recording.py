@@ -28,7 +28,11 @@ _KINDS = "ENUM_CUDA_MEM_KIND"
 
 
 def step_account(
-    database: Database, kernels: pd.DataFrame, names: Sequence[str], ranges: Sequence[Range]
+    database: Database,
+    kernels: pd.DataFrame,
+    names: Sequence[str],
+    calls: Sequence[HostSpan],
+    ranges: Sequence[Range],
 ) -> Account | None:
     """Return what a step takes on the clock, and why.
 
@@ -38,15 +42,14 @@ def step_account(
         The export, of one process.
     kernels, names
         Start, end, device, stream and correlation of each kernel, and what it is called.
-    ranges
-        NVTX ranges of the process.
+    calls, ranges
+        API calls and NVTX ranges of the process.
 
     Returns
     -------
     Account or None
         None without API calls, which tell what the host did, or without ranges that repeat.
     """
-    calls = _calls(database)
     if not calls:
         return None
     last = max(int(kernels["end"].max()), *(call.end for call in calls))
@@ -67,15 +70,16 @@ def step_account(
     return account_of(recording, steps, finder, origins, pytorch=pytorch)
 
 
-def _calls(database: Database) -> list[HostSpan]:
+def read_calls(database: Database) -> list[HostSpan]:
+    """Return the API calls of an export; the thread of one is -1 where the file does not tell."""
     optional = ("end", "correlationId", "globalTid", "nameId")
     rows = on_the_clock(database.integers(CALLS, ("start",), optional))
     strings = database.texts_of("StringIds", "id", "value", rows["nameId"].tolist())
+    named = {at: _VERSION.sub("", strings.get(at, "")) for at in set(rows["nameId"].tolist())}
     columns = (rows[name].tolist() for name in ("start", *optional))
     return [
-        HostSpan(HostKind.CALL, _VERSION.sub("", strings.get(name, "")), start, end, thread, number)
+        HostSpan(HostKind.CALL, named[name], start, max(start, end), thread, number)
         for start, end, number, thread, name in zip(*columns, strict=True)
-        if end >= start
     ]
 
 

@@ -18,7 +18,7 @@ from perfml.account.account import ACCOUNT
 from perfml.errors import InputError, plain
 from perfml.readers.frame import kernels_frame
 from perfml.readers.nsys.nvtx import LaunchCall, process_of, ranges_around, read_ranges
-from perfml.readers.nsys.recording import CALLS, COPIES, FILLS, step_account
+from perfml.readers.nsys.recording import CALLS, COPIES, FILLS, read_calls, step_account
 from perfml.readers.options import ReadOptions, at_most
 from perfml.readers.source import Source
 from perfml.readers.sqlite_database import Database, is_database, on_the_clock, opened
@@ -75,6 +75,7 @@ class _Reader:
     def __init__(self, source: Source, database: Database) -> None:
         self.source = source
         self.database = database
+        self.calls = read_calls(database)
         self.warnings: list[str] = []
 
     def kernels(self) -> Kernels:
@@ -107,7 +108,8 @@ class _Reader:
         provenance = self._provenance(raw, frame)
         if len(processes := {call.process for call in calls}) == 1:
             own = ranges.get(processes.pop(), [])
-            account = step_account(self.database, raw, launches["kernel"].tolist(), own)
+            names = launches["kernel"].tolist()
+            account = step_account(self.database, raw, names, self.calls, own)
             provenance |= {} if account is None else {ACCOUNT: account.to_dict()}
         return Kernels(frame, provenance, tuple(self.warnings))
 
@@ -139,13 +141,11 @@ class _Reader:
     def _calls(self, raw: pd.DataFrame) -> list[LaunchCall]:
         """Return the API call of each kernel; correlation ids count within a process."""
         by_process = self._names_processes(raw)
-        calls = self.database.integers(CALLS, ("start",), ("correlationId", "globalTid"))
-        known: dict[tuple[int, int], LaunchCall] = {}
-        columns = (calls[name].tolist() for name in ("start", "correlationId", "globalTid"))
-        for start, correlation, thread in zip(*columns, strict=True):
-            process = process_of(thread) if by_process and thread >= 0 else 0
-            call = LaunchCall(process, start, thread if thread >= 0 else None)
-            known.setdefault((process, correlation), call)
+        known: dict[tuple[int, int | None], LaunchCall] = {}
+        for call in self.calls:
+            process = process_of(call.thread) if by_process and call.thread >= 0 else 0
+            thread = call.thread if call.thread >= 0 else None
+            known.setdefault((process, call.correlation), LaunchCall(process, call.start, thread))
         launched = []
         columns = (raw[name].tolist() for name in ("start", "correlationId", "globalPid"))
         for start, correlation, owner in zip(*columns, strict=True):
