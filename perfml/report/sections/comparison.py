@@ -269,9 +269,8 @@ def _time_sentence(comparison: Comparison) -> Sentence:
         text = f"{_begun(of, 'undecided')}, {why} ({ratio_text(total.ratio)}×{_interval(total)})"
     verdicts = [f"{amount} {word}" for word, amount in comparison.verdicts.items() if amount]
     sure: Sure = "likely" if total.interval is None else "firm"
-    if total.verdict == "undecided" or (
-        total.interval is None and total.verdict == "no difference"
-    ):
+    unclear = ("undecided", "no difference") if total.interval is None else ("undecided",)
+    if total.verdict in unclear:
         sure = "open"
     return Sentence("time", sure, f"{text}. Layer by layer: {listed(verdicts)}.")
 
