@@ -66,6 +66,9 @@ def test_the_tool_that_profiles_a_kernel_fits_its_device():
     assert ncu[ncu.index("--kernel-name") + 1] == "k"
     assert tool(compute_capability="6.1", time_source="nvprof")[0] == "nvprof"
     assert tool(device="AMD Instinct MI210", time_source="torch")[-2:] == ["python", "script.py"]
+    odd = profile_command("<img src=x onerror=alert(1)>", pd.Series({"time_source": "nsys"}))
+    assert "regex:.+img" in odd
+    assert "<" not in odd
     graph = profile_command("CUDA_graph_7", pd.Series({"time_source": "nsys"}))
     assert "--cuda-graph-trace node" in graph
 

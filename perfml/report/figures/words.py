@@ -11,7 +11,6 @@ if TYPE_CHECKING:
 _ROWS = 8
 """Names of rows that are told."""
 
-
 _TEXTS = 12
 """Texts of a drawing without axes that are told."""
 

@@ -71,7 +71,8 @@ def _sentence(sentence: Sentence) -> list[str]:
     text = f"{escape(sentence.text)}{_MARKS[sentence.sure]}"
     if sentence.about == "do":
         title = f"**{escape(sentence.title)}: {escape(sentence.gain)}.**"
-        typed = [f"   `{one_line(sentence.command)}`"] if sentence.command else []
+        code = [f"   {one_line(line)}" for line in sentence.command.replace("`", "'").splitlines()]
+        typed = ["   ```", *code, "   ```"] if code else []
         return [f"1. {title} {escape(sentence.text)}{_MARKS[sentence.sure]}", *typed]
     return ["", "> [!WARNING]", f"> {text}"] if sentence.about == "caution" else [f"- {text}"]
 

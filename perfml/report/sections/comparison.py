@@ -142,10 +142,6 @@ def _largest_change(comparison: Comparison) -> float:
     return max(_changes(comparison)["size"], default=0.0)
 
 
-def _decided(verdict: str) -> bool:
-    return verdict in ("slower", "faster")
-
-
 def _gains_and_losses(comparison: Comparison) -> str:
     """Say what slower layers cost and faster ones save, never as one sum."""
     changes = _changes(comparison)
@@ -274,7 +270,8 @@ def _time_sentence(comparison: Comparison) -> Sentence:
         text = f"{_begun(of, 'undecided')}, {why} ({ratio_text(total.ratio)}×{_interval(total)})"
     verdicts = [f"{amount} {word}" for word, amount in comparison.verdicts.items() if amount]
     sure: Sure = "likely" if total.interval is None else "firm"
-    if total.verdict == "undecided" or (total.interval is None and not _decided(total.verdict)):
+    unclear = ("undecided", "no difference") if total.interval is None else ("undecided",)
+    if total.verdict in unclear:
         sure = "open"
     return Sentence("time", sure, f"{text}. Layer by layer: {listed(verdicts)}.")
 

@@ -80,14 +80,10 @@ def _ranking(ranking: Ranking, settings: str) -> tuple[Block, ...]:
     return told, picture, Fold("Ranks and p-values", (table,), page_only=False), notices
 
 
-def _of(settings: str) -> str:
-    return f" ({settings})" if settings else ""
-
-
 def _ranks_picture(ranking: Ranking, settings: str) -> Pictures:
-    first = ranking.summary.iloc[0]
+    first, of = ranking.summary.iloc[0], f" ({settings})" if settings else ""
     caption = (
-        f"Mean rank of every metric group with its interval{_of(settings)}. First: "
+        f"Mean rank of every metric group with its interval{of}. First: "
         f"{members(first['members'])[0]}, rank {number(float(first['mean_rank']))}, in the top 3 "
         f"of {percent(float(first['p_top3']))} of the resamples."
     )

@@ -137,7 +137,10 @@ def profile_command(kernel: str, row: pd.Series) -> str:
         One of its launches: ``device``, ``compute_capability`` and ``time_source`` choose the tool.
     """
     program = "python script.py" if _known(row, "time_source") == "torch" else "./program"
-    name = shlex.quote(function_name(kernel) or kernel)
+    name = function_name(kernel) or kernel
+    if not re.fullmatch(r"[\w$]+", name):
+        name = f"regex:{re.sub(r'[^0-9A-Za-z_]+', '.+', name)}"
+    name = shlex.quote(name)
     if _GRAPH.fullmatch(kernel):
         return f"nsys profile --trace cuda,nvtx --cuda-graph-trace node {program}"
     if is_amd(_known(row, "device")):
