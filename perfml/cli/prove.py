@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 import sys
 import tempfile
-from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,10 +14,8 @@ from perfml.cli.output import Json, Output, Quiet, Verbose
 from perfml.errors import PerfmlError
 
 if TYPE_CHECKING:
-    from perfml.experiments.findings import Examination
-    from perfml.experiments.limits import Breakdown
+    from perfml.experiments.proof import LaunchProof
     from perfml.experiments.record import Experiments
-    from perfml.experiments.responses import Responses
     from perfml.experiments.verdicts import Verdict
 
 _ITERATIONS = ("--iterations", "2", "--warmup", "2")
@@ -57,6 +53,10 @@ def prove(
         Path | None,
         typer.Option(help="What perfml explain --json printed: are its first causes proven?"),
     ] = None,
+    repairs: Annotated[
+        bool,
+        typer.Option(help="Run kernels with PTX once more without each of their habits."),
+    ] = True,
     layer: Annotated[str | None, typer.Option(help="Only launches in this range.")] = None,
     top: Annotated[int, typer.Option(min=1, help="Launches to list, the longest first.")] = 20,
     timeout: Annotated[float, typer.Option(min=1, help="Seconds that the program may take.")] = 600,
@@ -70,7 +70,8 @@ def prove(
     """Find what limits each kernel launch by experiment, on the GPU.
 
     Each launch is run again with fewer multiprocessors, fewer resident warps, less cache, and
-    traffic on memory. The program's memory is put back, so its results do not change.
+    traffic on memory. The program's memory is put back, so its results do not change. Kernels with
+    PTX then run as mutants, without one habit each: their times bound what a repair gains.
 
     Example: perfml prove yolov4-tiny --backend cudnn
 
@@ -81,57 +82,43 @@ def prove(
     Example: perfml prove slow/ --explained explain.json
     """
     out_ = Output(as_json, quiet, verbose)
-    from perfml.experiments.limits import breakdown
+    from perfml.experiments.findings import read_findings
+    from perfml.experiments.proof import proof
     from perfml.experiments.record import FILE, read_experiments
-    from perfml.experiments.responses import responses
 
     folder = Path(what[0])
     if len(what) == 1 and (folder / FILE).is_file():
         experiments = read_experiments(folder / FILE)
     else:
         options = (backend, precision, batch)
-        experiments = _measured(out_, what, options, seconds, rounds, timeout, out)
-    found = [(each, breakdown(each)) for each in responses(experiments)]
-    found.sort(key=lambda pair: -pair[0].time_us)
-    if layer is not None:
-        found = _inside(found, layer)
-    verdicts = [_verdict(each, cause) for each, _ in found]
-    examined = _findings(explained, [each for each, _ in found])
-    out_.result(_document(experiments, found, verdicts, examined))
+        limits = (seconds, rounds, timeout)
+        experiments = _measured(out_, what, options, limits, repairs, out)
+    findings = [] if explained is None else read_findings(explained)
+    made = proof(experiments, layer=layer, cause=cause, findings=findings)
+    if as_json:
+        out_.result(made.to_dict())
+        return
     if explained is not None:
-        rows = [
-            [each.finding.layer, each.finding.label, each.finding.certainty, each.said]
-            for each in examined
-        ]
+        rows = [[each.layer, each.label, each.certainty, each.sentence] for each in made.findings]
         out_.table(["layer", "first cause", "by counters", "by experiment"], rows)
         return
     head = ["range", "kernel", "µs", "limit", "share", "answers"]
-    rows = [_row(*pair) for pair in found[:top]]
+    rows = [_row(each) for each in made.launches[:top]]
     if cause is not None:
-        head = [*head[:3], cause, *head[3:]]
-        for row, said in zip(rows, verdicts, strict=False):
-            row.insert(3, _briefly(said))
+        head.insert(3, cause)
+        for row, each in zip(rows, made.launches, strict=False):
+            row.insert(3, _briefly(each.verdict))
+    if any(each.repairs for each in made.launches):
+        head.append("best repair")
+        for row, each in zip(rows, made.launches, strict=False):
+            row.append(_best(each))
     out_.table(head, rows)
-    if as_json:
-        return
-    for kernel, reason in experiments.skipped[:5]:
-        out_.warn(f"{kernel}: not examined ({reason})")
-    if experiments.left:
-        out_.warn(f"{experiments.left} launches were left open; raise --seconds")
-    if experiments.shortened:
-        out_.warn(f"{experiments.shortened} long launches have fewer rounds or conditions")
-
-
-def _inside(
-    found: list[tuple[Responses, Breakdown]], layer: str
-) -> list[tuple[Responses, Breakdown]]:
-    """Return the launches in a range."""
-    chosen = [pair for pair in found if layer in pair[0].launch.ranges]
-    if not chosen:
-        names = sorted({each.launch.ranges[-1] for each, _ in found if each.launch.ranges})
-        msg = "no examined launch lies in this range"
-        raise PerfmlError(msg, found=layer, cure=f"There are: {', '.join(names[:10])}.")
-    return chosen
+    for skipped in made.skipped[:5]:
+        out_.warn(f"{skipped.kernel}: not examined ({skipped.reason})")
+    if made.left:
+        out_.warn(f"{made.left} launches were left open; raise --seconds")
+    if made.shortened:
+        out_.warn(f"{made.shortened} long launches have fewer rounds or conditions")
 
 
 def _briefly(said: Verdict | None) -> str:
@@ -140,24 +127,18 @@ def _briefly(said: Verdict | None) -> str:
     return f"{said.verdict} ({100 * said.share:.0f} %)"
 
 
-def _verdict(responses: Responses, cause: str | None) -> Verdict | None:
-    from perfml.experiments.verdicts import LIMITS_OF, verdict
-
-    if cause is None:
-        return None
-    if cause not in LIMITS_OF:
-        msg = "no experiment on one launch can tell this cause"
-        raise PerfmlError(msg, found=cause, cure=f"It can tell: {', '.join(sorted(LIMITS_OF))}.")
-    return verdict(responses, cause)
+def _best(launch: LaunchProof) -> str:
+    """Say the repair that gains most, where it surely gains something."""
+    best = next((each for each in launch.repairs if each.high < 1), None)
+    return "-" if best is None else f"{best.words}: ×{best.factor:.2f}, {best.gain_us:.3g} µs less"
 
 
 def _measured(
     out_: Output,
     what: list[str],
     options: tuple[str | None, str, int],
-    seconds: float,
-    rounds: int,
-    timeout: float,
+    limits: tuple[float, int, float],
+    repairs: bool,
     out: Path,
 ) -> Experiments:
     """Run the experiments, and keep them in a folder."""
@@ -166,6 +147,7 @@ def _measured(
     from perfml.experiments.record import FILE, experiments_csv
     from perfml.util.files import write_text
 
+    seconds, rounds, timeout = limits
     built_in = len(what) == 1 and is_workload(what[0])
     if options[0] and not built_in:
         msg = "--backend is for built-in workloads"
@@ -181,6 +163,7 @@ def _measured(
                 seconds=seconds,
                 rounds=rounds,
                 iterations=built_in,
+                repairs=repairs,
             )
     write_text(out / FILE, experiments_csv(experiments))
     return experiments
@@ -195,80 +178,20 @@ def _workload(name: str, options: tuple[str | None, str, int], scratch: Path) ->
     return [*command, "--batch", str(batch), *_ITERATIONS, "--out", str(scratch)]
 
 
-def _findings(explained: Path | None, launches: Sequence[Responses]) -> Sequence[Examination]:
-    from perfml.experiments.findings import examine, read_findings
-
-    return [] if explained is None else examine(read_findings(explained), launches)
-
-
-def _row(responses: Responses, breakdown: Breakdown) -> list[Any]:
+def _row(launch: LaunchProof) -> list[Any]:
     from perfml.experiments.limits import LIMITS
+    from perfml.experiments.proof import largest
     from perfml.kernel_names import short_kernel
 
-    launch = responses.launch
     answers = ", ".join(
-        f"{name} ×{response.ratio:.2f}"
-        for name, response in responses.by_condition.items()
-        if name in ("sm_half", "warps_half", "dram_traffic")
+        f"{each.condition} ×{each.ratio:.2f}"
+        for each in launch.responses
+        if each.condition in ("sm_half", "warps_half", "dram_traffic")
     )
-    share = f"{100 * breakdown.shares[breakdown.largest]:.0f} %"
-    limit = LIMITS[breakdown.largest] + ("" if breakdown.limit else " (among others)")
-    if math.isnan(breakdown.shares["fixed"]):
+    name = largest(launch).largest
+    share = f"{100 * launch.shares[name]:.0f} %"
+    limit = LIMITS[name] + ("" if launch.limit else " (among others)")
+    if math.isnan(launch.shares["fixed"]):
         limit, share = "not known", "-"
     inner = launch.ranges[-1] if launch.ranges else "-"
-    return [inner, short_kernel(launch.kernel), responses.time_us, limit, share, answers]
-
-
-def _document(
-    experiments: Experiments,
-    found: list[tuple[Responses, Breakdown]],
-    verdicts: Sequence[Verdict | None],
-    examined: Sequence[Examination],
-) -> dict[str, Any]:
-    from perfml.experiments.responses import LEVEL
-
-    return {
-        "device": {
-            "multiprocessors": experiments.multiprocessors,
-            "l2_bytes": experiments.l2_bytes,
-            "empty_us": experiments.empty_us,
-        },
-        "interval": {"level": LEVEL, "over": "rounds of one launch in one process"},
-        "left": experiments.left,
-        "shortened": experiments.shortened,
-        "skipped": [{"kernel": kernel, "reason": why} for kernel, why in experiments.skipped],
-        "findings": [
-            {
-                "layer": each.finding.layer,
-                "cause": each.finding.cause,
-                "certainty": each.finding.certainty,
-                "verdict": None if each.verdict is None else asdict(each.verdict),
-                "sentence": each.said,
-            }
-            for each in examined
-        ],
-        "launches": [
-            {
-                "ranges": list(responses.launch.ranges),
-                "kernel": responses.launch.kernel,
-                "grid": responses.launch.grid,
-                "block": responses.launch.block,
-                "time_us": responses.time_us,
-                "limit": breakdown.limit,
-                "shares": breakdown.shares,
-                "verdict": None if said is None else asdict(said),
-                "responses": [
-                    {
-                        "condition": name,
-                        "ratio": each.ratio,
-                        "low": each.low,
-                        "high": each.high,
-                        "amount": each.amount,
-                        "elasticity": each.elasticity,
-                    }
-                    for name, each in responses.by_condition.items()
-                ],
-            }
-            for (responses, breakdown), said in zip(found, verdicts, strict=True)
-        ],
-    }
+    return [inner, short_kernel(launch.kernel), launch.time_us, limit, share, answers]

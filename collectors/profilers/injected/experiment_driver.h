@@ -33,6 +33,9 @@ struct Driver {
   decltype(&cuCtxGetLimit) limit_now = nullptr;
   decltype(&cuModuleLoadData) load = nullptr;
   decltype(&cuModuleGetFunction) function = nullptr;
+  decltype(&cuModuleUnload) unload = nullptr;
+  decltype(&cuModuleGetGlobal) variable = nullptr;
+  decltype(&cuFuncGetModule) module_of = nullptr;
   decltype(&cuCtxGetDevice) device = nullptr;
   decltype(&cuDeviceGetAttribute) attribute = nullptr;
   decltype(&cuDeviceGetDevResource) resource = nullptr;
@@ -77,6 +80,9 @@ inline const Driver& driver() {
     PERFML_LOOK_UP(limit_now, cuCtxGetLimit);
     PERFML_LOOK_UP(load, cuModuleLoadData);
     PERFML_LOOK_UP(function, cuModuleGetFunction);
+    PERFML_LOOK_UP(unload, cuModuleUnload);
+    PERFML_LOOK_UP(variable, cuModuleGetGlobal);
+    PERFML_LOOK_UP(module_of, cuFuncGetModule);
     PERFML_LOOK_UP(device, cuCtxGetDevice);
     PERFML_LOOK_UP(attribute, cuDeviceGetAttribute);
     PERFML_LOOK_UP(resource, cuDeviceGetDevResource);

@@ -17,51 +17,15 @@
 #include <string>
 #include <vector>
 
+#include "conditions.h"
 #include "experiment_driver.h"
 #include "memory_image.h"
+#include "mutants.h"
 #include "traffic_ptx.h"
 
 namespace experiments {
 
 using Clock = std::chrono::steady_clock;
-
-// A launch as the program asked for it; the arrays stay the caller's.
-struct Subject {
-  CUfunction function = nullptr;
-  CUlaunchConfig config{};
-  void** parameters = nullptr;
-  void** extra = nullptr;
-};
-
-// What the other multiprocessors do meanwhile.
-enum class Flow { none, dram, l2, atomics };
-
-struct Condition {
-  const char* name;
-  const char* control;        // the condition that it is compared with
-  CUstream stream = nullptr;
-  double amount = 1;          // of the resource, relative to the control
-  unsigned more_shared = 0;   // dynamic shared memory beyond what the launch asks for, bytes
-  int carveout = -2;          // share of shared memory in L1, per cent; -2: as the program has it
-  bool less_l2 = false;       // as much of L2 as the driver allows is set aside
-  bool single = false;        // launches one at a time
-  bool cold = false;          // L2 is filled with something else before each launch
-  Flow traffic = Flow::none;
-  bool main = true;           // kept where there is no time for all
-};
-
-struct Outcome {
-  Condition condition;
-  std::vector<double> us;  // of a launch, a number a round
-  bool fails = false;      // this launch cannot be made so
-};
-
-// What the experiments on a launch gave; no outcome if they failed.
-struct Examination {
-  std::vector<Outcome> outcomes;
-  int batch = 0, blocks = 0;
-  bool shortened = false;  // its time limit left rounds or conditions out
-};
 
 // Multiprocessors set apart from the others.
 struct Partition {
@@ -129,6 +93,9 @@ class Laboratory {
   // Whether a launch did not end: it waits for what the experiment has taken away.
   bool hangs() const { return hangs_; }
 
+  // The condition that did not end, or after which the GPU does nothing any more; empty if none.
+  const std::string& fatal() const { return fatal_; }
+
   // Runs a kernel of known limit under every condition.
   Examination calibrate(Flow flow, int rounds, std::string& why) {
     // its own flag, which nobody sets
@@ -138,8 +105,9 @@ class Laboratory {
   }
 
   // Runs a launch under every condition that applies to it, within a time limit: with fewer
-  // rounds, then fewer conditions where it takes long.
-  Examination examine(const Subject& subject, int rounds, double seconds, std::string& why) {
+  // rounds, then fewer conditions where it takes long. With mutants these are its conditions.
+  Examination examine(const Subject& subject, int rounds, double seconds, std::string& why,
+                      const std::vector<Mutant>& mutants = {}) {
     const Driver& all = driver();
     CUfunction function = subject.function;
     int value = 0;
@@ -166,7 +134,11 @@ class Laboratory {
     // as long as the probe, which put memory back and ran it twice, and the rest of the batch
     const double probed = std::chrono::duration<double>(Clock::now() - begun).count();
     const double once = std::max(probed, 2e-6 * first) + 1e-6 * first * (made.batch - 1);
-    std::vector<Condition> chosen = conditions(subject, function, threads, made.blocks, kept);
+    LoadedMutants loaded(function, kept.most_shared, kept.carveout, all_);
+    std::vector<Condition> chosen = mutants.empty()
+                                        ? conditions(subject, function, threads, made.blocks, kept)
+                                        : loaded.conditions(mutants);
+    made.refused = loaded.refused;
     const auto fits = [&](int turns) { return once * turns * chosen.size() <= seconds; };
     while (rounds > kFewestRounds && !fits(rounds)) {
       --rounds;
@@ -194,7 +166,9 @@ class Laboratory {
         const double us = run(subject, function, outcome.condition, made.batch, kept, why);
         // a cluster may be too large for a part of the GPU: that condition alone is left out
         outcome.fails = us < 0;
-        if (hangs_ || (outcome.fails && outcome.condition.name == std::string("all"))) return {};
+        if (hangs_ || (outcome.fails && all.wait_for_all() != CUDA_SUCCESS))
+          fatal_ = outcome.condition.name;
+        if (!fatal_.empty() || (outcome.fails && place == 0)) return {};
         outcome.us.push_back(us);
       }
     }
@@ -399,6 +373,10 @@ class Laboratory {
     }
     if (condition.carveout != -2)
       all.set(function, CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, condition.carveout);
+    if (condition.instead) changed.function = condition.instead;
+    if (condition.toggle &&
+        failed(all.fill(condition.toggle, condition.on ? 0xff : 0, 4, all_), "switch", why))
+      return -1;
     size_t limit = 0;
     if (condition.less_l2) {
       all.limit_now(&limit, CU_LIMIT_PERSISTING_L2_CACHE_SIZE);
@@ -497,6 +475,7 @@ class Laboratory {
   std::mt19937 random_{1};
   double patience_ = patience;
   bool hangs_ = false;
+  std::string fatal_;
 };
 
 }  // namespace experiments

@@ -13,6 +13,9 @@
 // or for another process) ends the process, after its name was written down: the collector runs the
 // program again with PERFML_EXPERIMENTS_LEAVE, a file of kernels to leave alone.
 //
+// With PERFML_EXPERIMENTS_MUTANTS (mutants.h) a launch is run again as its kernel's mutants instead.
+// Code that the program loads is kept beside the record where it is PTX (program_code.h).
+//
 // Each process writes $PERFML_EXPERIMENTS_DIR/<pid>.tsv (`collectors.profilers.experiments` reads
 // it); its last line is "# end".
 
@@ -24,6 +27,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <fstream>
+#include <map>
 #include <mutex>
 #include <set>
 #include <sstream>
@@ -34,7 +38,9 @@
 #include "laboratory.h"
 #include "launches.h"
 #include "memory_image.h"
+#include "mutants.h"
 #include "nvtx_ranges.h"
+#include "program_code.h"
 #include "record.h"
 
 namespace {
@@ -57,6 +63,7 @@ struct Request {
   std::string unit = record::text_from("PERFML_EXPERIMENTS_UNIT");
   int rounds = static_cast<int>(record::number_from("PERFML_EXPERIMENTS_ROUNDS", 7));
   std::set<std::string> leave;  // kernels, as the compiler mangled them
+  std::string mutants = record::text_from("PERFML_EXPERIMENTS_MUTANTS");
 
   Request() {
     std::ifstream names(record::text_from("PERFML_EXPERIMENTS_LEAVE"));
@@ -83,6 +90,8 @@ class Examiner {
 
   bool begin(const std::string& folder) {
     if (!file_.open(folder)) return false;
+    folder_ = folder;
+    mutants_ = experiments::read_mutants(request_.mutants);
     file_.note("perfml-experiments 1");
     laboratory_.patience = static_cast<double>(record::number_from("PERFML_EXPERIMENTS_PATIENCE", 20));
     return true;
@@ -90,6 +99,11 @@ class Examiner {
 
   record::File& file() { return file_; }
   experiments::Allocations& allocations() { return allocations_; }
+
+  // Keeps what the program loads, for who makes mutants of it.
+  void code_comes(CUpti_CallbackId id, const void* given) {
+    if (request_.mutants.empty()) file_.note(code::keep(id, given, folder_));
+  }
 
   // Other threads do nothing on the GPU while a launch is examined.
   void wait() { std::lock_guard<std::mutex> guard(lock_); }
@@ -105,7 +119,7 @@ class Examiner {
     Launch launch;
     if (!launches::read(id, call, 0, launch)) return;
     ++seen_;
-    if (!due(launch)) return;
+    if (!due(launch) || (!request_.mutants.empty() && !mutants_.count(launch.kernel))) return;
     std::string why;
     if (captures_ > 0) {
       skip(launch, "a graph is being captured meanwhile");
@@ -233,8 +247,11 @@ class Examiner {
       return;
     }
     const double seconds = std::min(kLaunchSeconds, request_.seconds - spent_);
-    const Examination made = laboratory_.examine(subject, request_.rounds, seconds, why);
-    if (laboratory_.hangs()) end_process(launch);
+    const auto mutants = mutants_.find(launch.kernel);
+    const Examination made = laboratory_.examine(
+        subject, request_.rounds, seconds, why,
+        mutants == mutants_.end() ? std::vector<experiments::Mutant>{} : mutants->second);
+    if (!laboratory_.fatal().empty() || laboratory_.hangs()) end_process(launch);
     std::string lost;
     if (!laboratory_.image().put_back(laboratory_.stream(), lost)) {
       file_.note("error " + lost);  // the program's memory is not what it was
@@ -248,9 +265,9 @@ class Examiner {
     write(launch, made);
   }
 
-  // Nothing but the end of its process ends a kernel.
+  // Nothing but the end of its process ends a kernel, or heals a context.
   [[noreturn]] void end_process(const Launch& launch) {
-    file_.note("hung " + launch.kernel);
+    file_.note("hung " + launch.kernel + ' ' + laboratory_.fatal());
     _exit(kHung);
   }
 
@@ -273,6 +290,7 @@ class Examiner {
     const std::pair<const char*, Flow> known[] = {
         {"C\tdram", Flow::dram}, {"C\tl2", Flow::l2}, {"C\tatomics", Flow::atomics}};
     for (const auto& [name, flow] : known) {
+      if (!request_.mutants.empty()) break;
       const Examination made = laboratory_.calibrate(flow, request_.rounds, why);
       for (const Outcome& outcome : made.outcomes) write(name, outcome);
     }
@@ -291,9 +309,12 @@ class Examiner {
     std::ostringstream text;
     text << "K\t" << examined_ << '\t' << launches::shape(launch.grid) << '\t'
          << launches::shape(launch.block) << '\t' << launch.dynamic_shared << '\t' << made.blocks
-         << '\t' << made.batch << '\t' << path_ << '\t' << launches::demangled(launch.kernel);
+         << '\t' << made.batch << '\t' << path_ << '\t' << launches::demangled(launch.kernel) << '\t'
+         << launch.kernel;
     file_.line(text.str());
     for (const Outcome& outcome : made.outcomes) write("E\t" + std::to_string(examined_), outcome);
+    for (const std::string& refused : made.refused)
+      file_.line("S\t" + path_ + '\t' + launches::demangled(launch.kernel) + '\t' + refused);
     ++examined_;
   }
 
@@ -303,6 +324,8 @@ class Examiner {
 
   Request request_;
   record::File file_;
+  std::string folder_;
+  std::map<std::string, std::vector<experiments::Mutant>> mutants_;
   experiments::Allocations allocations_;
   Laboratory laboratory_;
   std::mutex lock_;
@@ -315,7 +338,7 @@ class Examiner {
   bool given_up_ = false;
 };
 
-enum class Kind { other, launch, memory, capture_begins, capture_ends };
+enum class Kind { other, launch, memory, code, capture_begins, capture_ends };
 
 // What a driver call is to the experiments, by its name.
 Kind kind_of(CUpti_CallbackId id) {
@@ -329,6 +352,7 @@ Kind kind_of(CUpti_CallbackId id) {
   const auto begins = [&name](const char* with) { return name.rfind(with, 0) == 0; };
   if (begins("cuStreamBeginCapture")) return Kind::capture_begins;
   if (begins("cuStreamEndCapture")) return Kind::capture_ends;
+  if (begins("cuModuleLoad") || begins("cuLibraryLoad")) return Kind::code;
   for (const char* with : {"cuMemcpy", "cuMemset", "cuMemAlloc", "cuMemFree", "cuMemMap",
                            "cuMemUnmap", "cuModuleUnload", "cuLibraryUnload"}) {
     if (begins(with)) return Kind::memory;
@@ -357,6 +381,9 @@ void CUPTIAPI on_call(void*, CUpti_CallbackDomain, CUpti_CallbackId id, const vo
     case Kind::memory:
       if (enters) examiner.wait();
       examiner.allocations().heard(id, call);
+      return;
+    case Kind::code:
+      if (enters) examiner.code_comes(id, call.functionParams);
       return;
     case Kind::capture_begins:
       if (!enters && *static_cast<const CUresult*>(call.functionReturnValue) == CUDA_SUCCESS)

@@ -174,9 +174,9 @@ def cheap_functions(kernel: Kernel) -> str | None:
             return None
         taken = list(statement.operands[1:])
         guard = f"@{statement.guard} " if statement.guard else ""
-        numbers = [statement.operands[0], taken[0], taken[-1]]
-        return [f"{guard}mul.{'rn.' if statement.type == 'f64' else ''}{statement.type} "
-                f"{', '.join(numbers)};"]  # fmt: skip
+        numbers = ", ".join([statement.operands[0], taken[0], taken[-1]])
+        rounded = ".rn" if statement.type == "f64" else ""
+        return [f"{guard}mul{rounded}.{statement.type} {numbers};"]
 
     return _rewritten(kernel, rewrite, switched=False)
 

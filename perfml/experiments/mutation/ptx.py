@@ -11,7 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 _ENTRY = re.compile(r"(?:\.(?:visible|weak)\s+)?\.entry\s+([\w$]+)")
-_VARIABLE = re.compile(r"^(?:\.visible\s+)?(\.(?:const|global)\s[^;{=]*?([A-Za-z_][\w$]*)\s*[\[;=])", re.M)
+_VARIABLE = re.compile(
+    r"^(?:\.visible\s+)?(\.(?:const|global)\s[^;{=]*?([A-Za-z_][\w$]*)\s*[\[;=])", re.M
+)
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
 _DEBUG = re.compile(r"^\s*\.(?:loc|file)\b[^\n]*$", re.M)
 _SECTION = re.compile(r"^\s*\.section\b[^{]*\{.*?\}", re.M | re.S)
@@ -19,7 +21,9 @@ _STATEMENT = re.compile(
     r"\s*(?:(?P<label>[\w$%]+\s*:(?!:))|(?P<brace>[{}])"
     r"|(?P<text>[^;{}\s](?:[^;{}]|\{[^{};]*\})*;))"
 )
-_INSTRUCTION = re.compile(r"(?:@(?P<guard>!?%[\w$]+)\s+)?(?P<opcode>[a-z][\w.:]*)\s*(?P<rest>.*);", re.S)
+_INSTRUCTION = re.compile(
+    r"(?:@(?P<guard>!?%[\w$]+)\s+)?(?P<opcode>[a-z][\w.:]*)\s*(?P<rest>.*);", re.S
+)
 _OPERAND = re.compile(r"(?:[^,\[\]{}()]|\[[^\]]*\]|\{[^}]*\}|\([^)]*\))+")
 _ADDRESS = re.compile(r"\[\s*([%\w$]+)\s*(?:\+\s*(-?\w+))?\s*\]")
 REGISTER = re.compile(r"%[A-Za-z_$][\w$]*")
@@ -202,7 +206,9 @@ def _statements(body: str) -> Iterator[Statement]:
             yield Statement(text)
             continue
         operands = tuple(each.strip() for each in _OPERAND.findall(found["rest"]))
-        yield Statement(text, found["guard"] or "", found["opcode"], tuple(o for o in operands if o))
+        yield Statement(
+            text, found["guard"] or "", found["opcode"], tuple(o for o in operands if o)
+        )
     if body[end:].strip():
         msg = f"a statement that cannot be read: {body[end:].strip()[:60]}"
         raise ValueError(msg)

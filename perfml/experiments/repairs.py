@@ -1,0 +1,101 @@
+"""What a repair of a kernel would gain: the times of its mutants over those of their controls."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from perfml.experiments.mutation.catalog import MUTATIONS, OFF, RECOMPILED, mutations_of
+from perfml.experiments.responses import Responses
+
+WORDS = {
+    "dense_loads": "neighbouring lanes load neighbouring words",
+    "dense_stores": "neighbouring lanes store neighbouring words",
+    "cached_loads": "loads hit L1",
+    "no_conflicts": "no conflicts in shared memory",
+    "alike_constants": "a warp reads one constant at a time",
+    "no_global_atomics": "no atomics on global memory",
+    "no_barriers": "no barriers",
+    "no_local_arrays": "no arrays in local memory",
+    "more_registers": "as many registers as the compiler wants",
+    "single_precision": "single instead of double precision",
+    "cheap_functions": "products instead of divisions, roots and exponentials",
+    "cheap_division": "shifts instead of integer divisions",
+}
+"""Id of a mutation to its words."""
+
+
+@dataclass(frozen=True)
+class Repair:
+    """The measured bound of a repair: the launch without one habit of its kernel.
+
+    Attributes
+    ----------
+    mutation
+        Id of what was taken out (`WORDS`).
+    words
+        The same in words.
+    factor, low, high
+        Time over that of the control, and the interval over the rounds.
+    gain_us
+        What the launch saves at most, microseconds.
+    overhead
+        Time of the control over that of the kernel's unchanged PTX: what the switch costs. Far
+        above 1 the factor is too careful.
+    """
+
+    mutation: str
+    words: str
+    factor: float
+    low: float
+    high: float
+    gain_us: float
+    overhead: float
+
+    @property
+    def sentence(self) -> str:
+        """Say the gain."""
+        return (
+            f"Measured: with {self.words} it takes {100 * self.factor:.0f} % of the time"
+            f" ({100 * self.low:.0f} to {100 * self.high:.0f} %), {self.gain_us:.3g} µs less."
+        )
+
+
+def repairs(responses: Responses) -> list[Repair]:
+    """Return the repairs that were measured of a launch, the largest gain first."""
+    made = []
+    for mutation in MUTATIONS:
+        answer = responses.by_condition.get(mutation)
+        if answer is None:
+            continue
+        control = responses.by_condition.get(f"{mutation}.{OFF}")
+        made.append(
+            Repair(
+                mutation,
+                WORDS[mutation],
+                answer.ratio,
+                answer.low,
+                answer.high,
+                max(0.0, responses.time_us * (1 - answer.ratio)),
+                1.0 if control is None else control.ratio,
+            )
+        )
+    return sorted(made, key=lambda each: each.factor)
+
+
+def repair_of(responses: Responses, cause: str) -> Repair | None:
+    """Return the repair of a cause that gains most; None where none was measured.
+
+    Parameters
+    ----------
+    responses
+        Of the launch.
+    cause
+        Id of a cause.
+    """
+    chosen = mutations_of().get(cause, ())
+    return next((each for each in repairs(responses) if each.mutation in chosen), None)
+
+
+def recompiled(responses: Responses) -> float:
+    """Return the time of the unchanged PTX over the program's own; NaN where there is none."""
+    return responses.ratio(RECOMPILED)
