@@ -15,6 +15,7 @@ WORDS = {
     "alike_constants": "a warp reads one constant at a time",
     "no_global_atomics": "no atomics on global memory",
     "no_barriers": "no barriers",
+    "no_fences": "no fences",
     "no_local_arrays": "no arrays in local memory",
     "more_registers": "as many registers as the compiler wants",
     "single_precision": "single instead of double precision",

@@ -23,6 +23,7 @@ MUTATIONS: dict[str, Callable[[Kernel], str | None]] = {
     "alike_constants": addresses.alike_constants,
     "no_global_atomics": operations.no_global_atomics,
     "no_barriers": operations.no_barriers,
+    "no_fences": operations.no_fences,
     "no_local_arrays": operations.no_local_arrays,
     "more_registers": operations.more_registers,
     "single_precision": operations.single_precision,

@@ -8,9 +8,11 @@ from collections.abc import Callable
 
 from perfml.experiments.mutation.addresses import DECLARED, Scratch
 from perfml.experiments.mutation.ptx import Kernel, Statement
+from perfml.experiments.mutation.values import steering
 
 _HEX = re.compile(r"0[dD][0-9a-fA-F]{16}")
 _SLOW = frozenset({"div", "rcp", "sqrt", "rsqrt", "sin", "cos", "ex2", "lg2", "tanh"})
+_CONVERSION = re.compile(r"cvt\.r\w+\.(?:ftz\.|sat\.)*(?:f32\.[su]32|[su]32\.f32)")
 _WHOLE = re.compile(r"[us](?:16|32|64)")
 
 Rewrite = Callable[[Statement, Scratch], list[str] | None]
@@ -84,6 +86,13 @@ def no_barriers(kernel: Kernel) -> str | None:
         return parts[0] in ("bar", "barrier") and "sync" in parts and "warp" not in parts
 
     return _rewritten(kernel, _Skipped(chosen), switched=True)
+
+
+def no_fences(kernel: Kernel) -> str | None:
+    """Return the kernel that does not wait until others see what it wrote."""
+    return _rewritten(
+        kernel, _Skipped(lambda each: each.parts[0] in ("membar", "fence")), switched=True
+    )
 
 
 def no_local_arrays(kernel: Kernel) -> str | None:
@@ -167,9 +176,17 @@ def _conversion(parts: list[str], types: list[str]) -> str:
 
 
 def cheap_functions(kernel: Kernel) -> str | None:
-    """Return the kernel with a product for each division, root, sine and exponential."""
+    """Return the kernel with a product for each division, root, sine and exponential.
+
+    A conversion between a float and a whole number becomes a copy, unless an address or a branch
+    depends on it.
+    """
+    chosen = steering(kernel.statements)
 
     def rewrite(statement: Statement, _: Scratch) -> list[str] | None:
+        if _CONVERSION.fullmatch(statement.opcode) and not chosen.intersection(statement.written):
+            guard = f"@{statement.guard} " if statement.guard else ""
+            return [f"{guard}mov.b32 {', '.join(statement.operands)};"]
         if statement.parts[0] not in _SLOW or statement.type not in ("f32", "f64"):
             return None
         taken = list(statement.operands[1:])
