@@ -88,12 +88,12 @@ def with_mutants(
         kernel, condition = stopped
         mutation = condition.removesuffix(f".{OFF}")
         skipped.append((kernel, f"{mutation or 'it'} does not end, or ends the process"))
-        finished = {each.symbol for each in done}
+        unfinished = {e.symbol for e in experiments.launches if _identity(e) not in measured}
         changed = any(each.mutation == mutation for each in left)
         left = [
             each
             for each in left
-            if each.kernel not in finished
+            if each.kernel in unfinished
             and not (each.kernel == kernel and (not changed or each.mutation == mutation))
         ]
     launches = tuple(
@@ -102,7 +102,9 @@ def with_mutants(
         else each
         for each in experiments.launches
     )
-    return replace(experiments, launches=launches, skipped=experiments.skipped + tuple(skipped))
+    return replace(
+        experiments, launches=launches, skipped=(*experiments.skipped, *dict.fromkeys(skipped))
+    )
 
 
 def _identity(launch: Examined) -> tuple[object, ...]:

@@ -61,9 +61,7 @@ def test_a_measured_repair_is_near_the_real_one_and_results_stay(build, tmp_path
     out = tmp_path / "prove"
     undisturbed = run(program)
     perfml = (sys.executable, "-m", "perfml", "prove", "--json", "--out", str(out), "--", program)
-    launches = {
-        each["kernel"].split("(")[0]: each for each in json.loads(run(*perfml))["launches"]
-    }
+    launches = {each["kernel"].split("(")[0]: each for each in json.loads(run(*perfml))["launches"]}
     assert (out / "log.txt").read_text().splitlines()[-1] == undisturbed.splitlines()[-1]
     habits = {"strided": "dense_loads", "doubles": "single_precision", "columns": "dense_stores"}
     for kernel, mutation in habits.items():
