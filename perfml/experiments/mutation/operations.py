@@ -13,7 +13,7 @@ from perfml.experiments.mutation.values import steering
 _HEX = re.compile(r"0[dD][0-9a-fA-F]{16}")
 _SLOW = frozenset({"div", "rcp", "sqrt", "rsqrt", "sin", "cos", "ex2", "lg2", "tanh"})
 _CONVERSION = re.compile(r"cvt\.r\w+\.(?:ftz\.|sat\.)*(?:f32\.[su]32|[su]32\.f32)")
-_WHOLE = re.compile(r"[us](?:16|32|64)")
+_WHOLE = re.compile(r"[us](?:32|64)")
 
 Rewrite = Callable[[Statement, Scratch], list[str] | None]
 """Returns the lines in place of a statement, or None where it stays."""
@@ -203,19 +203,25 @@ def cheap_division(kernel: Kernel) -> str | None:
 
     Quotients are not larger and remainders stay below the divisor, so indices stay in their arrays.
     """
+    quotients: dict[str, tuple[str, str]] = {}  # or products of one with its divisor
 
     def rewrite(statement: Statement, scratch: Scratch) -> list[str] | None:
-        if statement.parts[0] not in ("div", "rem") or not _WHOLE.fullmatch(statement.type):
+        kind, operands = statement.parts[0], statement.operands
+        if kind == "mul" and quotients.get(operands[1], ("", ""))[1] == operands[2]:
+            quotients[operands[0]] = quotients[operands[1]]
+        remains = kind == "sub" and quotients.get(operands[2], ("",))[0] == operands[1]
+        if not remains and (kind not in ("div", "rem") or not _WHOLE.fullmatch(statement.type)):
             return None
+        destination, number, divisor = operands
+        if remains:
+            divisor = quotients[operands[2]][1]
+        elif kind == "div":
+            quotients[destination] = (number, divisor)
         size = statement.type[1:]
-        if size == "16":
-            return None
-        destination, number, divisor = statement.operands
         guard = f"@{statement.guard} " if statement.guard else ""
         less = scratch.register(f"b{size}")
-        lines = [f"sub.s{size} {less}, {divisor}, 1;" if divisor.startswith("%")
-                 else f"mov.b{size} {less}, {int(divisor, 0) - 1};"]  # fmt: skip
-        if statement.parts[0] == "rem":
+        lines = [f"mov.b{size} {less}, {divisor};", f"add.s{size} {less}, {less}, -1;"]
+        if kind != "div":
             return [*lines, f"{guard}and.b{size} {destination}, {number}, {less};"]
         bits = scratch.register()
         return [
