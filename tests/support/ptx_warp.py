@@ -177,8 +177,11 @@ class Warp:
         if kind in simple:
             return simple[kind]()
         if kind == "setp":
-            return {"eq": first == second, "ne": first != second, "lt": first < second,
-                    "gt": first > second, "ge": first >= second, "le": first <= second}[parts[1]]  # fmt: skip
+            by = {"eq": 0, "ne": 0, "lt": -1, "le": -1, "gt": 1, "ge": 1}[parts[1]]
+            order = (first > second) - (first < second)
+            return (
+                order != 0 if parts[1] == "ne" else order in ({by, 0} if "e" in parts[1] else {by})
+            )
         if kind == "bfind":
             return first.bit_length() - 1
         if kind in ("div", "rem") and not floats:
