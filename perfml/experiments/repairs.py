@@ -25,6 +25,12 @@ WORDS = {
 """Id of a mutation to its words."""
 
 
+UNREACHED = frozenset({"cached_loads"})
+"""Mutations that no change of the kernel amounts to: they say what memory costs in all."""
+HEAVY = 1.1
+"""From this overhead on the switch is a part of what is measured, and the interval holds both."""
+
+
 @dataclass(frozen=True)
 class Repair:
     """The measured bound of a repair: the launch without one habit of its kernel.
@@ -36,12 +42,12 @@ class Repair:
     words
         The same in words.
     factor, low, high
-        Time over that of the control, and the interval over the rounds.
-    gain_us
-        What the launch saves at most, microseconds.
+        Time over that of the control, and the interval over the rounds. Where the overhead is
+        above `HEAVY` it reaches to the time over that of the kernel without a switch.
+    gain_us, gain_low_us, gain_high_us
+        What the launch saves at most, microseconds, and its interval.
     overhead
-        Time of the control over that of the kernel's unchanged PTX: what the switch costs. Far
-        above 1 the factor is too careful.
+        Time of the control over that of the kernel's unchanged PTX: what the switch costs.
     """
 
     mutation: str
@@ -50,6 +56,8 @@ class Repair:
     low: float
     high: float
     gain_us: float
+    gain_low_us: float
+    gain_high_us: float
     overhead: float
 
     @property
@@ -57,30 +65,36 @@ class Repair:
         """Say the gain."""
         return (
             f"Measured: with {self.words} it takes {100 * self.factor:.0f} % of the time"
-            f" ({100 * self.low:.0f} to {100 * self.high:.0f} %), {self.gain_us:.3g} µs less."
+            f" ({100 * self.low:.0f} to {100 * self.high:.0f} %), {self.gain_us:.3g} µs less"
+            f" ({self.gain_low_us:.3g} to {self.gain_high_us:.3g} µs)."
         )
 
 
 def repairs(responses: Responses) -> list[Repair]:
-    """Return the repairs that were measured of a launch, the largest gain first."""
-    made = []
-    for mutation in MUTATIONS:
-        answer = responses.by_condition.get(mutation)
-        if answer is None:
-            continue
-        control = responses.by_condition.get(f"{mutation}.{OFF}")
-        made.append(
-            Repair(
-                mutation,
-                WORDS[mutation],
-                answer.ratio,
-                answer.low,
-                answer.high,
-                max(0.0, responses.time_us * (1 - answer.ratio)),
-                1.0 if control is None else control.ratio,
-            )
-        )
-    return sorted(made, key=lambda each: each.factor)
+    """Return the repairs that were measured of a launch, the largest gain first.
+
+    Those that no change of the kernel amounts to (`UNREACHED`) stand behind the others.
+    """
+    made = [
+        _repair(responses, mutation) for mutation in MUTATIONS if mutation in responses.by_condition
+    ]
+    return sorted(made, key=lambda each: (each.mutation in UNREACHED, each.factor))
+
+
+def _repair(responses: Responses, mutation: str) -> Repair:
+    answer = responses.by_condition[mutation]
+    control = responses.by_condition.get(f"{mutation}.{OFF}")
+    overhead = 1.0 if control is None else control.ratio
+    high = answer.high if overhead <= HEAVY else max(answer.high, answer.ratio * overhead)
+    gains = [
+        max(0.0, responses.time_us * (1 - each)) for each in (answer.ratio, high, answer.low)
+    ]
+    return Repair(mutation, WORDS[mutation], answer.ratio, answer.low, high, *gains, overhead)
+
+
+def habit_of(responses: Responses, cause: str) -> Repair | None:
+    """Return the repair that takes away the habit that a cause is; None where none was measured."""
+    return _of(responses, mutations_of()["habits"].get(cause, ()))
 
 
 def repair_of(responses: Responses, cause: str) -> Repair | None:
@@ -93,8 +107,12 @@ def repair_of(responses: Responses, cause: str) -> Repair | None:
     cause
         Id of a cause.
     """
-    chosen = mutations_of().get(cause, ())
-    return next((each for each in repairs(responses) if each.mutation in chosen), None)
+    bound = _of(responses, mutations_of()["bounds"].get(cause, ()))
+    return habit_of(responses, cause) or bound
+
+
+def _of(responses: Responses, mutations: tuple[str, ...]) -> Repair | None:
+    return next((each for each in repairs(responses) if each.mutation in mutations), None)
 
 
 def recompiled(responses: Responses) -> float:

@@ -82,7 +82,10 @@ def mutants(ptx: str, name: str) -> list[Mutant]:
 
 
 @cache
-def mutations_of() -> dict[str, tuple[str, ...]]:
-    """Return the ids of the mutations that bound the repair of each cause (``mutations.toml``)."""
+def mutations_of() -> dict[str, dict[str, tuple[str, ...]]]:
+    """Return ``habits`` and ``bounds``: the mutations of each cause (``mutations.toml``)."""
     text = files("perfml.experiments.mutation").joinpath("mutations.toml").read_text("utf-8")
-    return {cause: tuple(names) for cause, names in tomllib.loads(text)["causes"].items()}
+    return {
+        kind: {cause: tuple(names) for cause, names in causes.items()}
+        for kind, causes in tomllib.loads(text).items()
+    }
