@@ -58,6 +58,7 @@ def advise(
     out = Output(as_json, quiet, verbose)
     from perfml.explain import advise as check
     from perfml.explain.brief import brief_advice
+    from perfml.explain.experiments import with_experiments
     from perfml.explain.lines import advice_with_lines
     from perfml.explain.reports import reports_behind
     from perfml.explain.speed_of_light import is_ordinary, kernel_levels
@@ -77,6 +78,7 @@ def advise(
         sources=found.sources,
     )
     advice = advice_with_lines(advice, launches, reports_behind(found, launches))
+    advice = with_experiments(advice, dataset)
     for warning in advice.warnings:
         out.warn(warning)
     if brief:

@@ -107,6 +107,7 @@ def explain(
     out = Output(as_json, quiet, verbose)
     from perfml.explain import explain as explain_sides
     from perfml.explain.brief import brief_explanation
+    from perfml.explain.experiments import with_experiments
     from perfml.explain.lines import with_lines
     from perfml.report.sections.explanation import explanation_document, explanation_summary
 
@@ -133,7 +134,7 @@ def explain(
             alignment=sides.alignment,
             progress=progress,
         )
-    explanation = with_lines(explanation, *sides.reports)
+    explanation = with_experiments(with_lines(explanation, *sides.reports), dataset, other)
     for warning in explanation.warnings:
         out.warn(warning)
     named = [dataset] if other is None else [dataset, other]

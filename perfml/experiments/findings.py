@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 from perfml.errors import InputError
 from perfml.experiments.responses import Responses
-from perfml.experiments.verdicts import Verdict, of_layer, verdict
+from perfml.experiments.verdicts import OPEN, Verdict, of_layer, verdict
 
 
 @dataclass(frozen=True)
@@ -25,12 +26,21 @@ class Finding:
         Its id and its words.
     certainty
         Before the experiment.
+    kernel
+        Its label (`perfml.kernel_names.kernel_label`); empty where it is not known.
+    claimed
+        Share of the time that the cause is said to make: what the other side takes less.
+    second
+        The id of the next cause; empty where there is none.
     """
 
     layer: str
     cause: str
     label: str
     certainty: str
+    kernel: str = ""
+    claimed: float = 1.0
+    second: str = ""
 
 
 @dataclass(frozen=True)
@@ -50,6 +60,19 @@ class Examination:
     finding: Finding
     responses: Responses | None
     verdict: Verdict | None
+
+    @property
+    def gains_us(self) -> tuple[float, float, float] | None:
+        """What the launch saves without the cause, and its interval; None where not measured."""
+        repair = None if self.verdict is None else self.verdict.repair
+        return repair and (repair.gain_us, repair.gain_low_us, repair.gain_high_us)
+
+    @property
+    def tells(self) -> bool:
+        """Whether it was decided, or a gain was measured."""
+        return self.verdict is not None and (
+            self.verdict.verdict != OPEN or self.verdict.repair is not None
+        )
 
     @property
     def said(self) -> str:
@@ -80,14 +103,27 @@ def examine(findings: Sequence[Finding], launches: Sequence[Responses]) -> list[
     """Return what experiments on the slower side say of each finding."""
     made = []
     for finding in findings:
-        launch = of_layer(launches, finding.layer)
-        said = None if launch is None else verdict(launch, finding.cause)
+        launch = of_layer(launches, finding.layer, finding.kernel)
+        said = None if launch is None else verdict(launch, finding.cause, finding.claimed)
         made.append(Examination(finding, launch, said))
     return made
 
 
 def _finding(row: dict[str, Any]) -> Finding:
-    causes = row["causes"]
-    first = causes["terms"][0]
+    causes, fix = row["causes"], row.get("fix") or {}
+    first, *others = causes["terms"]
     slower = row["target_layer"] if causes["log_ratio"] >= 0 else row["layer"]
-    return Finding(str(slower), str(first["term"]), str(first["label"]), str(causes["certainty"]))
+    return Finding(
+        str(slower),
+        str(first["term"]),
+        str(first["label"]),
+        str(causes["certainty"]),
+        str(fix.get("kernel", "")),
+        claimed_of(causes["log_ratio"]) or 1.0,
+        str(others[0]["term"]) if others else "",
+    )
+
+
+def claimed_of(log_ratio: float) -> float:
+    """Return the share of the slower side's time that the faster one does not take."""
+    return 1 - math.exp(-abs(log_ratio))

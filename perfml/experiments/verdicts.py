@@ -16,6 +16,7 @@ import numpy as np
 from perfml.experiments.limits import LIMITS, breakdown
 from perfml.experiments.repairs import Repair, habit_of, repair_of
 from perfml.experiments.responses import Responses, resampled
+from perfml.kernel_names import kernel_label
 
 PROVEN, REFUTED, OPEN = "proven", "refuted", "not decided"
 
@@ -180,9 +181,25 @@ def _by_limits(responses: Responses, cause: str) -> Verdict:
     return Verdict(cause, _judged(low, high), share, low, high, likely)
 
 
-def of_layer(launches: Sequence[Responses], layer: str) -> Responses | None:
-    """Return the longest launch in a layer; None where none was examined there."""
-    inside = [each for each in launches if layer in each.launch.ranges]
+def of_layer(launches: Sequence[Responses], layer: str, kernel: str = "") -> Responses | None:
+    """Return the longest launch in a layer; None where none was examined there.
+
+    Parameters
+    ----------
+    launches
+        Of the slower side.
+    layer
+        Name of a range.
+    kernel
+        Label of a kernel, of which the launch has to be (its middle may be left out); empty, or
+        "whole layer", for any.
+    """
+    head, _, tail = kernel.replace("whole layer", "").partition("…")
+    inside = []
+    for each in launches:
+        label = kernel_label(each.launch.kernel, 1000) if head or tail else ""
+        if layer in each.launch.ranges and label.startswith(head) and label.endswith(tail):
+            inside.append(each)
     return max(inside, key=lambda each: each.time_us, default=None)
 
 

@@ -32,7 +32,9 @@ def test_the_first_cause_is_asked_of_the_slower_side(tmp_path):
     ]
     path.write_text(json.dumps({"details": rows}))
     findings = read_findings(path)
-    assert findings[0] == Finding("stream", "dram_bytes", "dram bytes", "firm")
+    claimed = pytest.approx(0.5034, abs=1e-4)  # 1 - exp(-0.7)
+    expected = ("stream", "dram_bytes", "dram bytes", "firm", "", claimed, "instructions")
+    assert findings[0] == Finding(*expected)
     assert [each.layer for each in findings] == ["stream", "fma", "nowhere"]
     proven, refuted, unknown = examine(findings, responses(read_experiments(PROBE)))
     assert proven.verdict.verdict == "proven"
