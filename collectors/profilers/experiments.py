@@ -21,6 +21,8 @@ from collectors.profilers.mutants import Settings, with_mutants
 from collectors.profilers.process import ProfilerError, last_lines
 from collectors.profilers.program_code import kernels_of
 from collectors.profilers.timing import check_ended
+from perfml.experiments.findings import Finding
+from perfml.experiments.plan import plan
 from perfml.experiments.record import Experiments
 
 MOST_HUNG = 4
@@ -38,6 +40,7 @@ def examine(
     launcher: Sequence[str] = (),
     env: dict[str, str] | None = None,
     repairs: bool = False,
+    findings: Sequence[Finding] = (),
 ) -> Experiments:
     """Run a program once, and each of its launches under every condition that applies.
 
@@ -63,6 +66,8 @@ def examine(
         Variables for the program.
     repairs
         Run the program once more, each kernel with PTX as its mutants.
+    findings
+        First causes of layers: only these are examined, by what tells about these causes first.
 
     Raises
     ------
@@ -77,10 +82,14 @@ def examine(
         with TemporaryDirectory(prefix="perfml-experiments-") as folder:
             kernels = Path(folder) / "leave.txt"
             kernels.write_text("".join(f"{name}\n" for name in leave), encoding="utf-8")
+            planned = Path(folder) / "plan.txt"
+            lines = ["\t".join([name, *order]) for name, order in plan(findings).items()]
+            planned.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
             variables = {
                 **(env or {}),
                 "PERFML_EXPERIMENTS_DIR": folder,
                 "PERFML_EXPERIMENTS_LEAVE": str(kernels),
+                "PERFML_EXPERIMENTS_PLAN": str(planned),
                 "PERFML_EXPERIMENTS_SECONDS": str(math.ceil(seconds)),
                 "PERFML_EXPERIMENTS_ROUNDS": str(rounds),
                 "PERFML_EXPERIMENTS_UNIT": "nvtx" if iterations else "",
@@ -100,7 +109,8 @@ def examine(
         record = replace(record, seconds=ended.seconds, command=tuple(command))
         if not repairs:
             return record
-        settings = Settings(tuple(command), log, end - time.monotonic(), seconds, rounds, variables)
+        left_s = end - time.monotonic()
+        settings = Settings(tuple(command), log, left_s, seconds, rounds, variables, findings)
         return with_mutants(record, modules, settings)
 
 

@@ -17,7 +17,9 @@ from tempfile import TemporaryDirectory
 
 from collectors.profilers.experiment_record import hung, launches_of, rows_of
 from collectors.profilers.inject import EXPERIMENTS, library, run_injected
+from perfml.experiments.findings import Finding
 from perfml.experiments.mutation.catalog import OFF, Mutant, mutants
+from perfml.experiments.plan import ANY, mutations
 from perfml.experiments.record import Examined, Experiments
 
 MOST_RUNS = 8
@@ -44,6 +46,8 @@ class Settings:
         Times a launch and mutant.
     env
         Variables for it, those of the library among them.
+    findings
+        Whose causes alone are asked; of none every mutation.
     """
 
     command: tuple[str, ...]
@@ -52,6 +56,7 @@ class Settings:
     seconds: float
     rounds: int
     env: Mapping[str, str]
+    findings: Sequence[Finding] = ()
 
 
 def with_mutants(
@@ -70,7 +75,13 @@ def with_mutants(
     """
     symbols = dict.fromkeys(each.symbol for each in experiments.launches)
     names = [name for name in symbols if name in modules]
-    left = [mutant for name in names for mutant in mutants(modules[name], name)]
+    chosen = mutations(settings.findings)
+    left = [
+        mutant
+        for name in names
+        for mutant in mutants(modules[name], name)
+        if chosen is None or mutant.mutation in chosen
+    ]
     without = {each.kernel for each in experiments.launches if each.symbol not in modules}
     skipped = [(kernel, _NO_PTX) for kernel in sorted(without)]
     measured: dict[tuple[object, ...], Examined] = {}
@@ -123,6 +134,9 @@ def _run(left: Sequence[Mutant], settings: Settings) -> list[list[str]]:
             switched = "1" if mutant.switched else "0"
             fields = [mutant.kernel, mutant.mutation, str(path), switched, *mutant.variables]
             lines.append("\t".join(fields))
+        plan = folder / "plan.txt"
+        ranges = [each.layer for each in settings.findings] or [ANY]
+        plan.write_text("".join(f"{name}\n" for name in ranges), encoding="utf-8")
         listed = folder / "mutants.tsv"
         listed.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
         variables = {
@@ -130,6 +144,7 @@ def _run(left: Sequence[Mutant], settings: Settings) -> list[list[str]]:
             "PERFML_EXPERIMENTS_PATIENCE": str(_PATIENCE_S),
             "PERFML_EXPERIMENTS_DIR": str(records),
             "PERFML_EXPERIMENTS_MUTANTS": str(listed),
+            "PERFML_EXPERIMENTS_PLAN": str(plan),
             "PERFML_EXPERIMENTS_SECONDS": str(math.ceil(settings.seconds)),
             "PERFML_EXPERIMENTS_ROUNDS": str(settings.rounds),
         }

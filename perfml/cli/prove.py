@@ -14,6 +14,7 @@ from perfml.cli.output import Json, Output, Quiet, Verbose
 from perfml.errors import PerfmlError
 
 if TYPE_CHECKING:
+    from perfml.experiments.findings import Finding
     from perfml.experiments.proof import LaunchProof
     from perfml.experiments.record import Experiments
     from perfml.experiments.verdicts import Verdict
@@ -86,14 +87,14 @@ def prove(
     from perfml.experiments.proof import proof
     from perfml.experiments.record import FILE, read_experiments
 
+    findings = [] if explained is None else read_findings(explained)
     folder = Path(what[0])
     if len(what) == 1 and (folder / FILE).is_file():
         experiments = read_experiments(folder / FILE)
     else:
         options = (backend, precision, batch)
         limits = (seconds, rounds, timeout)
-        experiments = _measured(out_, what, options, limits, repairs, out)
-    findings = [] if explained is None else read_findings(explained)
+        experiments = _measured(out_, what, options, limits, repairs, out, findings)
     made = proof(experiments, layer=layer, cause=cause, findings=findings)
     if as_json:
         out_.result(made.to_dict())
@@ -140,6 +141,7 @@ def _measured(
     limits: tuple[float, int, float],
     repairs: bool,
     out: Path,
+    findings: list[Finding],
 ) -> Experiments:
     """Run the experiments, and keep them in a folder."""
     from collectors.profilers.experiments import examine
@@ -164,6 +166,7 @@ def _measured(
                 rounds=rounds,
                 iterations=built_in,
                 repairs=repairs,
+                findings=findings,
             )
     write_text(out / FILE, experiments_csv(experiments))
     return experiments

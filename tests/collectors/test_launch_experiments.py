@@ -10,6 +10,7 @@ import pytest
 
 from collectors.profilers import experiments, inject
 from collectors.profilers.process import ProfilerError
+from perfml.experiments.findings import Finding
 from perfml.experiments.limits import breakdown
 from perfml.experiments.responses import responses
 from perfml.experiments.verdicts import OPEN, verdict
@@ -133,6 +134,13 @@ def test_a_launch_of_seconds_is_skipped_and_one_without_time_left_is_counted(exa
     with pytest.raises(ProfilerError) as caught:
         examine("units dram", seconds=0)
     assert "2 launches left open" in str(caught.value)
+
+
+def test_with_findings_only_launches_in_their_layers_are_examined(examine):
+    found, _ = examine("units iterations", findings=[Finding("iter_1", "dram_bytes", "", "open")])
+    assert [each.ranges for each in found.launches] == [("iter_1",)]
+    with pytest.raises(ProfilerError, match="no kernel launch"):
+        examine("units iterations", findings=[Finding("conv_1", "dram_bytes", "", "open")])
 
 
 def test_a_record_without_its_end_is_an_error(tmp_path):

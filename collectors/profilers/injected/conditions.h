@@ -19,6 +19,8 @@ struct Subject {
 // What the other multiprocessors do meanwhile.
 enum class Flow { none, dram, l2, atomics };
 
+using Order = std::vector<std::string>;  // names of conditions, those that tell most first
+
 struct Condition {
   std::string name;
   std::string control;        // the condition that it is compared with
@@ -30,7 +32,6 @@ struct Condition {
   bool single = false;        // launches one at a time
   bool cold = false;          // L2 is filled with something else before each launch
   Flow traffic = Flow::none;
-  bool main = true;           // kept where there is no time for all
   CUfunction instead = nullptr;  // runs in place of the program's kernel
   CUdeviceptr toggle = 0;        // its switch, and whether it is on
   bool on = false;

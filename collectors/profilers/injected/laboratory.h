@@ -61,8 +61,6 @@ class Laboratory {
     if (failed(all.load(&module, kPtx), "traffic kernel", why)) return false;
     if (failed(all.function(&traffic_, module, "perfml_traffic"), "traffic kernel", why))
       return false;
-    if (failed(all.function(&atomics_, module, "perfml_atomics"), "traffic kernel", why))
-      return false;
     if (failed(all.function(&empty_, module, "perfml_empty"), "empty kernel", why)) return false;
     return make_partitions(device, why) && make_buffers(why);
   }
@@ -105,9 +103,10 @@ class Laboratory {
   }
 
   // Runs a launch under every condition that applies to it, within a time limit: with fewer
-  // rounds, then fewer conditions where it takes long. With mutants these are its conditions.
+  // rounds, then without the last conditions of `wanted` where it takes long. With mutants these
+  // are its conditions.
   Examination examine(const Subject& subject, int rounds, double seconds, std::string& why,
-                      const std::vector<Mutant>& mutants = {}) {
+                      const Order& wanted = {}, const std::vector<Mutant>& mutants = {}) {
     const Driver& all = driver();
     CUfunction function = subject.function;
     int value = 0;
@@ -144,15 +143,17 @@ class Laboratory {
       --rounds;
       made.shortened = true;
     }
+    const auto turn = [&](const Condition& each) {
+      return std::find(wanted.begin(), wanted.end(), each.name);
+    };
+    std::stable_sort(chosen.begin() + 1, chosen.end(), [&](const Condition& a, const Condition& b) {
+      return turn(a) < turn(b);
+    });
+    while (chosen.size() > kFewestConditions && !fits(rounds)) chosen.pop_back();
     if (!fits(rounds)) {
-      chosen.erase(std::remove_if(chosen.begin(), chosen.end(),
-                                  [](const Condition& each) { return !each.main; }),
-                   chosen.end());
-      if (!fits(rounds)) {
-        why = "it takes " + std::to_string(std::lround(1e-3 * first)) +
-              " ms a launch with its memory put back: too long for the time limit";
-        return {};
-      }
+      why = "it takes " + std::to_string(std::lround(1e-3 * first)) +
+            " ms a launch with its memory put back: too long for the time limit";
+      return {};
     }
     std::vector<Outcome> outcomes;
     for (const Condition& condition : chosen) outcomes.push_back({condition, {}, false});
@@ -181,6 +182,7 @@ class Laboratory {
  private:
   static constexpr double kBatchUs = 100;    // a batch is at least as long: events tell 0.5 us
   static constexpr int kFewestRounds = 3;    // the median of fewer is not robust
+  static constexpr size_t kFewestConditions = 3;
   static constexpr double kUnlimited = 1e9;
   static constexpr size_t kOverDram = size_t{256} << 20;  // five times the largest L2
   static constexpr size_t kOverL2 = size_t{8} << 20;
@@ -190,11 +192,12 @@ class Laboratory {
   struct Traffic {
     // `flag`: a word in the device's memory that ends it when it is set
     Traffic(Laboratory& laboratory, Flow flow, unsigned blocks, int most_turns, CUdeviceptr flag)
-        : count((flow == Flow::dram ? kOverDram : kOverL2) / 16), turns(most_turns), stop(flag) {
+        : count((flow == Flow::dram ? kOverDram : kOverL2) / 16), turns(most_turns),
+          atomics(flow == Flow::atomics), stop(flag) {
       given[0] = &laboratory.written_;
       given[1] = &laboratory.read_;
       given[3] = &stop;
-      subject.function = flow == Flow::atomics ? laboratory.atomics_ : laboratory.traffic_;
+      subject.function = laboratory.traffic_;
       subject.config.gridDimX = blocks;
       subject.config.blockDimX = 512;
       subject.config.gridDimY = subject.config.gridDimZ = 1;
@@ -204,9 +207,9 @@ class Laboratory {
     Traffic(const Traffic&) = delete;
     Traffic& operator=(const Traffic&) = delete;
     unsigned long long count;
-    int turns;
+    int turns, atomics;
     CUdeviceptr stop;
-    void* given[5] = {nullptr, nullptr, &count, nullptr, &turns};
+    void* given[6] = {nullptr, nullptr, &count, nullptr, &turns, &atomics};
     Subject subject;
   };
 
@@ -325,11 +328,6 @@ class Laboratory {
       chosen.back().traffic = Flow::l2;
       chosen.push_back({"atomic_traffic", "sm_most", most_.stream});
       chosen.back().traffic = Flow::atomics;
-    }
-    for (Condition& condition : chosen) {
-      const std::string name = condition.name;
-      condition.main = name == "all" || name == "sm_half" || name == "sm_most" ||
-                       name == "dram_traffic" || name == "warps_half" || name == "l1_small";
     }
     return chosen;
   }
@@ -469,7 +467,7 @@ class Laboratory {
   CUstream all_ = nullptr;
   Partition most_, half_, quarter_;
   CUevent from_ = nullptr, to_ = nullptr;
-  CUfunction traffic_ = nullptr, atomics_ = nullptr, empty_ = nullptr;
+  CUfunction traffic_ = nullptr, empty_ = nullptr;
   CUdeviceptr read_ = 0, written_ = 0, stop_ = 0;
   Image image_;
   std::mt19937 random_{1};

@@ -13,6 +13,9 @@
 // or for another process) ends the process, after its name was written down: the collector runs the
 // program again with PERFML_EXPERIMENTS_LEAVE, a file of kernels to leave alone.
 //
+// PERFML_EXPERIMENTS_PLAN is a file with a line a range ("*" for any) and the conditions that come
+// first there, between tabs; launches in no such range are left alone.
+//
 // With PERFML_EXPERIMENTS_MUTANTS (mutants.h) a launch is run again as its kernel's mutants instead.
 // Code that the program loads is kept beside the record where it is PTX (program_code.h).
 //
@@ -64,10 +67,28 @@ struct Request {
   int rounds = static_cast<int>(record::number_from("PERFML_EXPERIMENTS_ROUNDS", 7));
   std::set<std::string> leave;  // kernels, as the compiler mangled them
   std::string mutants = record::text_from("PERFML_EXPERIMENTS_MUTANTS");
+  std::map<std::string, experiments::Order> plan;
 
   Request() {
     std::ifstream names(record::text_from("PERFML_EXPERIMENTS_LEAVE"));
     for (std::string name; std::getline(names, name);) leave.insert(name);
+    std::ifstream lines(record::text_from("PERFML_EXPERIMENTS_PLAN"));
+    for (std::string line; std::getline(lines, line);) {
+      std::istringstream fields(line);
+      std::string range;
+      std::getline(fields, range, '\t');
+      experiments::Order& order = plan[range];
+      for (std::string name; std::getline(fields, name, '\t');) order.push_back(name);
+    }
+  }
+
+  // What is planned for a launch in a path of ranges; null if nothing is.
+  const experiments::Order* order_in(const std::string& path) const {
+    std::istringstream names(path);
+    for (std::string name; std::getline(names, name, nvtx::kSeparator);) {
+      if (plan.count(name)) return &plan.at(name);
+    }
+    return plan.count("*") ? &plan.at("*") : nullptr;
   }
 };
 
@@ -160,14 +181,15 @@ class Examiner {
   bool due(const Launch& launch) {
     const nvtx::Range* range = nvtx::innermost();
     path_ = range ? range->path : "";
+    const bool planned = request_.order_in(path_) != nullptr;
     const std::string iteration = iteration_in(path_);
     if (!iteration.empty()) {
       if (iteration != iteration_) ++iterations_;
       iteration_ = iteration;
-      return iterations_ == 2;
+      return planned && iterations_ == 2;
     }
     // before and between iterations: not what repeats
-    if (iterations_ > 0 || request_.unit == "nvtx") return false;
+    if (!planned || iterations_ > 0 || request_.unit == "nvtx") return false;
     std::ostringstream key;
     key << launch.kernel << launches::shape(launch.grid) << launches::shape(launch.block)
         << launch.dynamic_shared << path_;
@@ -249,7 +271,7 @@ class Examiner {
     const double seconds = std::min(kLaunchSeconds, request_.seconds - spent_);
     const auto mutants = mutants_.find(launch.kernel);
     const Examination made = laboratory_.examine(
-        subject, request_.rounds, seconds, why,
+        subject, request_.rounds, seconds, why, *request_.order_in(path_),
         mutants == mutants_.end() ? std::vector<experiments::Mutant>{} : mutants->second);
     if (!laboratory_.fatal().empty() || laboratory_.hangs()) end_process(launch);
     std::string lost;
