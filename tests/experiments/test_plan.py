@@ -20,7 +20,7 @@ CAUSES = (
 )
 
 
-@pytest.mark.parametrize(("first", "second"), itertools.permutations(CAUSES, 2))
+@pytest.mark.parametrize(("first", "second"), list(itertools.permutations(CAUSES, 2)))
 def test_a_control_comes_before_its_condition_and_nothing_is_asked_twice(first, second):
     made = order(first, second)
     assert len(set(made)) == len(made)
