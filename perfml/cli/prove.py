@@ -100,7 +100,9 @@ def prove(
         out_.result(made.to_dict())
         return
     if explained is not None:
-        rows = [[each.layer, each.label, each.certainty, each.sentence] for each in made.findings]
+        rows = [
+            [e.finding.layer, e.finding.label, e.finding.certainty, e.said] for e in made.findings
+        ]
         out_.table(["layer", "first cause", "by counters", "by experiment"], rows)
         return
     head = ["range", "kernel", "µs", "limit", "share", "answers"]
@@ -116,10 +118,10 @@ def prove(
     out_.table(head, rows)
     for skipped in made.skipped[:5]:
         out_.warn(f"{skipped.kernel}: not examined ({skipped.reason})")
-    if made.left:
-        out_.warn(f"{made.left} launches were left open; raise --seconds")
-    if made.shortened:
-        out_.warn(f"{made.shortened} long launches have fewer rounds or conditions")
+    if experiments.left:
+        out_.warn(f"{experiments.left} launches were left open; raise --seconds")
+    if experiments.shortened:
+        out_.warn(f"{experiments.shortened} long launches have fewer rounds or conditions")
 
 
 def _briefly(said: Verdict | None) -> str:
@@ -130,8 +132,13 @@ def _briefly(said: Verdict | None) -> str:
 
 def _best(launch: LaunchProof) -> str:
     """Say the repair that gains most, where it surely gains something."""
+    from perfml.util.words import number
+
     best = next((each for each in launch.repairs if each.high < 1), None)
-    return "-" if best is None else f"{best.words}: ×{best.factor:.2f}, {best.gain_us:.3g} µs less"
+    if best is None:
+        return "-"
+    gains = [number(each) for each in (best.gain_us, best.gain_low_us, best.gain_high_us)]
+    return f"{best.words}: ×{best.factor:.2f}, {gains[0]} µs less ({gains[1]} to {gains[2]})"
 
 
 def _measured(
@@ -181,20 +188,20 @@ def _workload(name: str, options: tuple[str | None, str, int], scratch: Path) ->
     return [*command, "--batch", str(batch), *_ITERATIONS, "--out", str(scratch)]
 
 
-def _row(launch: LaunchProof) -> list[Any]:
+def _row(proven: LaunchProof) -> list[Any]:
     from perfml.experiments.limits import LIMITS
-    from perfml.experiments.proof import largest
     from perfml.kernel_names import short_kernel
 
+    answer, divided = proven.answer, proven.breakdown
     answers = ", ".join(
-        f"{each.condition} ×{each.ratio:.2f}"
-        for each in launch.responses
-        if each.condition in ("sm_half", "warps_half", "dram_traffic")
+        f"{name} ×{answer.ratio(name):.2f}"
+        for name in ("sm_half", "warps_half", "dram_traffic")
+        if name in answer.by_condition
     )
-    name = largest(launch).largest
-    share = f"{100 * launch.shares[name]:.0f} %"
-    limit = LIMITS[name] + ("" if launch.limit else " (among others)")
-    if math.isnan(launch.shares["fixed"]):
+    share = f"{100 * divided.shares[divided.largest]:.0f} %"
+    limit = LIMITS[divided.largest] + ("" if divided.limit else " (among others)")
+    if math.isnan(divided.shares["fixed"]):
         limit, share = "not known", "-"
+    launch = answer.launch
     inner = launch.ranges[-1] if launch.ranges else "-"
-    return [inner, short_kernel(launch.kernel), launch.time_us, limit, share, answers]
+    return [inner, short_kernel(launch.kernel), answer.time_us, limit, share, answers]

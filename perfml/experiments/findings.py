@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from perfml.errors import InputError
 from perfml.experiments.responses import Responses
@@ -60,6 +60,11 @@ class Examination:
     finding: Finding
     responses: Responses | None
     verdict: Verdict | None
+
+    JSON: ClassVar = (
+        *((name, f"finding.{name}") for name in ("layer", "cause", "label", "certainty")),
+        *("verdict", ("sentence", "said")),
+    )
 
     @property
     def gains_us(self) -> tuple[float, float, float] | None:

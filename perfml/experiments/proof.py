@@ -2,36 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Annotated, Any
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, ClassVar
 
 from perfml.errors import PerfmlError
-from perfml.experiments.findings import Finding, examine
+from perfml.experiments.findings import Examination, Finding, examine
 from perfml.experiments.limits import Breakdown, breakdown
 from perfml.experiments.record import Experiments
-from perfml.experiments.repairs import Repair, recompiled, repair_of, repairs
+from perfml.experiments.repairs import Repair, recompiled, repairs
 from perfml.experiments.responses import LEVEL, Responses, responses
 from perfml.experiments.verdicts import LIMITS_OF, Verdict, verdict
 from perfml.util.json_values import json_object
-
-
-@dataclass(frozen=True)
-class Device:
-    """The device of the experiments."""
-
-    multiprocessors: int
-    l2_bytes: int
-    empty_us: Annotated[float, "microseconds that a launch of an empty kernel takes in a batch"]
-
-
-@dataclass(frozen=True)
-class IntervalOf:
-    """What the intervals are over."""
-
-    level: float
-    over: str
 
 
 @dataclass(frozen=True)
@@ -43,41 +26,15 @@ class SkippedLaunch:
 
 
 @dataclass(frozen=True)
-class ConditionResponse:
-    """How the time answers to one condition.
-
-    Attributes
-    ----------
-    condition
-        Its name.
-    ratio, low, high
-        Time over that of its control, and the interval.
-    amount
-        Of the resource that is left; null where it is not known.
-    elasticity
-        Logarithm of the ratio over that of 1 / amount.
-    """
-
-    condition: str
-    ratio: float
-    low: float
-    high: float
-    amount: float
-    elasticity: float
-
-
-@dataclass(frozen=True)
 class LaunchProof:
     """A launch, what limits it, how it answered and what repairs would gain.
 
     Attributes
     ----------
-    ranges
-        NVTX ranges around it, outermost first.
-    kernel, grid, block
-        What was launched.
-    time_us
-        Microseconds.
+    answer
+        To the conditions of the experiments, and to the mutants.
+    cause
+        That was asked for.
     limit
         That makes half of the time; null where none does.
     shares
@@ -89,50 +46,37 @@ class LaunchProof:
         Measured with its mutants, the largest gain first.
     recompiled
         Time of its unchanged PTX, compiled by the driver, over its own; null without PTX.
-    responses
-        To the conditions of the experiments and to the mutants.
     """
 
-    ranges: tuple[str, ...]
-    kernel: str
-    grid: str
-    block: str
-    time_us: float
-    limit: str | None
-    shares: dict[str, float]
-    verdict: Verdict | None
-    repairs: tuple[Repair, ...]
-    recompiled: float
-    responses: tuple[ConditionResponse, ...]
+    answer: Responses
+    cause: str | None
 
+    @cached_property
+    def breakdown(self) -> Breakdown:
+        """The shares of its time."""
+        return breakdown(self.answer)
 
-@dataclass(frozen=True)
-class FindingProof:
-    """The first cause of an explanation, and what the experiment says of it.
+    @cached_property
+    def verdict(self) -> Verdict | None:
+        """On the cause; None where none was asked for."""
+        return None if self.cause is None else verdict(self.answer, self.cause)
 
-    Attributes
-    ----------
-    layer
-        Of the slower side.
-    cause, label
-        Its id and its words.
-    certainty
-        By counters.
-    verdict
-        Null where the layer was not examined.
-    repair
-        Of this cause, where one was measured.
-    sentence
-        The verdict and the gain.
-    """
+    @cached_property
+    def repairs(self) -> list[Repair]:
+        """Those that were measured."""
+        return repairs(self.answer)
 
-    layer: str
-    cause: str
-    label: str
-    certainty: str
-    verdict: Verdict | None
-    repair: Repair | None
-    sentence: str
+    @property
+    def recompiled(self) -> float:
+        """Time of its PTX, compiled by the driver, over its own."""
+        return recompiled(self.answer)
+
+    JSON: ClassVar = (
+        *((name, f"answer.launch.{name}") for name in ("ranges", "kernel", "grid", "block")),
+        *(("time_us", "answer.time_us"), ("limit", "breakdown.limit")),
+        *(("shares", "breakdown.shares"), "verdict", "repairs", "recompiled"),
+        ("responses", "answer.by_condition"),
+    )
 
 
 @dataclass(frozen=True)
@@ -141,10 +85,10 @@ class Proof:
 
     Attributes
     ----------
-    device
-        On which they ran.
+    empty_us
+        Microseconds that a launch of an empty kernel takes in a batch.
     interval
-        What the intervals are over.
+        Level of all intervals: over the rounds of one launch in one process.
     left
         Launches that the time limit left open.
     shortened
@@ -157,13 +101,21 @@ class Proof:
         Those that were examined.
     """
 
-    device: Device
-    interval: IntervalOf
-    left: int
-    shortened: int
-    skipped: tuple[SkippedLaunch, ...]
-    findings: tuple[FindingProof, ...]
+    experiments: Experiments
+    findings: tuple[Examination, ...]
     launches: tuple[LaunchProof, ...]
+    interval: float = field(default=LEVEL)
+
+    @property
+    def skipped(self) -> tuple[SkippedLaunch, ...]:
+        """What was not measured."""
+        return tuple(SkippedLaunch(*each) for each in self.experiments.skipped)
+
+    FACTS: ClassVar = ("multiprocessors", "l2_bytes", "empty_us", "left", "shortened")
+    JSON: ClassVar = (
+        *((name, f"experiments.{name}") for name in FACTS),
+        *("interval", "skipped", "findings", "launches"),
+    )
 
     def to_dict(self) -> dict[str, Any]:
         """Return the document."""
@@ -201,15 +153,8 @@ def proof(
     answers = sorted(responses(experiments), key=lambda each: -each.time_us)
     if layer is not None:
         answers = _inside(answers, layer)
-    return Proof(
-        Device(experiments.multiprocessors, experiments.l2_bytes, experiments.empty_us),
-        IntervalOf(LEVEL, "rounds of one launch in one process"),
-        experiments.left,
-        experiments.shortened,
-        tuple(SkippedLaunch(*each) for each in experiments.skipped),
-        tuple(_finding(each, answers) for each in findings),
-        tuple(_launch(each, cause) for each in answers),
-    )
+    launches = tuple(LaunchProof(each, cause) for each in answers)
+    return Proof(experiments, tuple(examine(findings, answers)), launches)
 
 
 def _inside(answers: Sequence[Responses], layer: str) -> list[Responses]:
@@ -219,45 +164,3 @@ def _inside(answers: Sequence[Responses], layer: str) -> list[Responses]:
         msg = "no examined launch lies in this range"
         raise PerfmlError(msg, found=layer, cure=f"There are: {', '.join(names[:10])}.")
     return chosen
-
-
-def _launch(answer: Responses, cause: str | None) -> LaunchProof:
-    launch, divided = answer.launch, breakdown(answer)
-    return LaunchProof(
-        launch.ranges,
-        launch.kernel,
-        launch.grid,
-        launch.block,
-        answer.time_us,
-        divided.limit,
-        divided.shares,
-        None if cause is None else verdict(answer, cause),
-        tuple(repairs(answer)),
-        recompiled(answer),
-        tuple(
-            ConditionResponse(name, each.ratio, each.low, each.high, each.amount, each.elasticity)
-            for name, each in answer.by_condition.items()
-        ),
-    )
-
-
-def _finding(finding: Finding, answers: Sequence[Responses]) -> FindingProof:
-    (examined,) = examine([finding], answers)
-    answer = examined.responses
-    repair = None if answer is None else repair_of(answer, finding.cause)
-    said = examined.said if repair is None else f"{examined.said} {repair.sentence}"
-    return FindingProof(
-        finding.layer,
-        finding.cause,
-        finding.label,
-        finding.certainty,
-        examined.verdict,
-        repair,
-        said,
-    )
-
-
-def largest(launch: LaunchProof) -> Breakdown:
-    """Return the shares of a launch's time as a breakdown."""
-    known = {name: each for name, each in launch.shares.items() if not math.isnan(each)}
-    return Breakdown(known or launch.shares, launch.limit)
