@@ -64,7 +64,7 @@ class Repair:
     def sentence(self) -> str:
         """Say the gain."""
         return (
-            f"Measured: with {self.words} it takes {100 * self.factor:.0f} % of the time"
+            f"Measured ({self.words}): {100 * self.factor:.0f} % of the time"
             f" ({100 * self.low:.0f} to {100 * self.high:.0f} %), {self.gain_us:.3g} µs less"
             f" ({self.gain_low_us:.3g} to {self.gain_high_us:.3g} µs)."
         )

@@ -1,6 +1,7 @@
 """How often limits found by experiment are right, what verdicts prove, and another GPU's times.
 
-Run: ``python -m studies.experiments.measure``; a minute, no GPU. Writes ``results.json`` here.
+Run: ``python -m studies.experiments.measure``; a minute, no GPU. Writes ``results.json`` and
+``responses.svg`` here.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import numpy as np
 from perfml.experiments.limits import FITTED, QUEUES, Thresholds, breakdown
 from perfml.experiments.verdicts import LIMITS_OF, OPEN, PROVEN, REFUTED, verdict
 from studies.data import load
+from studies.experiments import picture, repaired
 from studies.experiments.recorded import RIGHT, Case, network, planted
 
 GRID = tuple(
@@ -176,7 +178,11 @@ def main() -> None:
         "verdicts": {level: verdicts(cases, level) for level in ("level_1", "level_2", "level_3")},
         "likelihood": likelihoods([*cases, *others]),
         "H200 from H100": other_gpu(cases),
+        "repairs of pairs": repaired.gains(repaired.pairs()),
+        "repairs of planted kernels": repaired.gains(repaired.planted()),
     }
+    drawn = Path(__file__).with_name("responses.svg")
+    drawn.write_text(picture.svg(picture.rows()), encoding="utf-8")
     path = Path(__file__).with_name("results.json")
     path.write_text(json.dumps(made, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 

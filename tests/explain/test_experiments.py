@@ -41,7 +41,7 @@ def test_a_first_cause_is_proven_and_its_gain_is_the_measured_one(runs):
     # 174.2 us with, 19.3 us without its atomics, of 166.6 us in the profile
     assert detail["fix"]["after_us"] == pytest.approx(166.6 - 174.2 + 19.3, abs=1)
     assert detail["fix"]["after_low_us"] <= detail["fix"]["after_us"]
-    assert detail["reasons"][0].startswith("Proven by experiment. Measured: with no atomics")
+    assert detail["reasons"][0].startswith("Proven by experiment. Measured (no atomics")
 
 
 def test_without_experiments_an_explanation_stays(runs, tmp_path):
