@@ -86,8 +86,11 @@ def _repair(responses: Responses, mutation: str) -> Repair:
     control = responses.by_condition.get(f"{mutation}.{OFF}")
     overhead = 1.0 if control is None else control.ratio
     high = answer.high if overhead <= HEAVY else max(answer.high, answer.ratio * overhead)
-    gains = [max(0.0, responses.time_us * (1 - each)) for each in (answer.ratio, high, answer.low)]
-    return Repair(mutation, WORDS[mutation], answer.ratio, answer.low, high, *gains, overhead)
+    gain, least, most = (
+        max(0.0, responses.time_us * (1 - each)) for each in (answer.ratio, high, answer.low)
+    )
+    words, ratios = WORDS[mutation], (answer.ratio, answer.low, high)
+    return Repair(mutation, words, *ratios, gain, least, most, overhead)
 
 
 def habit_of(responses: Responses, cause: str) -> Repair | None:

@@ -177,8 +177,12 @@ def _by_limits(responses: Responses, cause: str) -> Verdict:
     share, low, high = share_at(responses, limits)
     if math.isnan(share):
         return Verdict(cause, OPEN)
+    said = _judged(low, high)
+    if said == REFUTED and limits == _IDLE:
+        # blocks that wait for memory may be few at the end, too: shares do not tell
+        said = _judged(low, share_at(responses, limits | {"memory_latency"})[2])
     likely = next((right for end, right in LIKELIHOOD if share < end), LIKELIHOOD[-1][1])
-    return Verdict(cause, _judged(low, high), share, low, high, likely)
+    return Verdict(cause, said, share, low, high, likely)
 
 
 def of_layer(launches: Sequence[Responses], layer: str, kernel: str = "") -> Responses | None:

@@ -131,9 +131,8 @@ def _single(statement: Statement, scratch: Scratch) -> list[str] | None:
     if "f64" not in parts or parts[0] in ("ld", "st", "atom", "red", "selp", "call", "mma", "wmma"):
         return None
     guard = f"@{statement.guard} " if statement.guard else ""
-    operands = list(statement.operands)
+    operands, lines = list(statement.operands), list[str]()
     types = [part for part in parts if re.fullmatch(r"[usbf]f?\d+", part)]
-    lines = []
     result_is_double = types[0] == "f64" and parts[0] not in ("setp", "testp", "set")
     input_is_double = types[-1] == "f64"
     for i in range(1, len(operands)):
