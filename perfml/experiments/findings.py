@@ -70,7 +70,9 @@ class Examination:
     def gains_us(self) -> tuple[float, float, float] | None:
         """What the launch saves without the cause, and its interval; None where not measured."""
         repair = None if self.verdict is None else self.verdict.repair
-        return repair and (repair.gain_us, repair.gain_low_us, repair.gain_high_us)
+        if repair is None:
+            return None
+        return repair.gain_us, repair.gain_low_us, repair.gain_high_us
 
     @property
     def tells(self) -> bool:

@@ -15,6 +15,7 @@
 #include <numeric>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "conditions.h"
@@ -286,48 +287,41 @@ class Laboratory {
   std::vector<Condition> conditions(const Subject& subject, CUfunction function, int threads,
                                     int blocks, const Kept& kept) const {
     std::vector<Condition> chosen = {{"all", "all", all_}};
+    const auto add = [&](const char* name, const char* control, CUstream stream) -> Condition& {
+      return chosen.emplace_back(Condition{name, control, stream});
+    };
     // as much L1 as leaves the blocks their shared memory, and as little as there can be
     const unsigned used = subject.config.sharedMemBytes + static_cast<unsigned>(kept.shared);
     const unsigned needed = static_cast<unsigned>(blocks) * (used + reserved_shared_);
     const unsigned least = std::min(100u, 1 + 100 * needed / shared_of_multiprocessor_);
-    if (least < 60) {
-      chosen.push_back({"l1_large", "l1_large", all_});
-      chosen.back().carveout = static_cast<int>(least);
-    }
-    chosen.push_back({"l1_small", least < 60 ? "l1_large" : "all", all_});
-    chosen.back().carveout = 100;
+    if (least < 60) add("l1_large", "l1_large", all_).carveout = static_cast<int>(least);
+    add("l1_small", least < 60 ? "l1_large" : "all", all_).carveout = 100;
     for (int part : {2, 4}) {
-      if (blocks < part) continue;
       Condition fewer{part == 2 ? "warps_half" : "warps_quarter", "l1_small", all_};
       fewer.carveout = 100;
-      if (!fill_shared(subject, function, threads, blocks / part, kept, fewer, blocks)) continue;
-      chosen.push_back(fewer);
+      if (blocks >= part &&
+          fill_shared(subject, function, threads, blocks / part, kept, fewer, blocks))
+        chosen.push_back(fewer);
     }
     if (persisting_ > 0) {
-      chosen.push_back({"l2_less", "all", all_});
-      chosen.back().less_l2 = true;
-      chosen.back().amount = 1 - static_cast<double>(persisting_) / static_cast<double>(l2_bytes_);
+      Condition& less = add("l2_less", "all", all_);
+      less.less_l2 = true;
+      less.amount = 1 - static_cast<double>(persisting_) / static_cast<double>(l2_bytes_);
     }
-    chosen.push_back({"single", "single", all_});
-    chosen.back().single = true;
-    chosen.push_back({"l2_cold", "single", all_});
-    chosen.back().single = chosen.back().cold = true;
-    const auto with = [&](const char* name, const Partition& partition) {
-      if (!partition.stream || partition.multiprocessors >= multiprocessors()) return;
-      chosen.push_back({name, "all", partition.stream});
-      chosen.back().amount =
-          static_cast<double>(partition.multiprocessors) / static_cast<double>(multiprocessors());
-    };
-    with("sm_most", most_);
-    with("sm_half", half_);
-    with("sm_quarter", quarter_);
+    add("single", "single", all_).single = true;
+    Condition& cold = add("l2_cold", "single", all_);
+    cold.single = cold.cold = true;
+    const std::pair<const char*, const Partition&> parts[] = {
+        {"sm_most", most_}, {"sm_half", half_}, {"sm_quarter", quarter_}};
+    for (const auto& [name, part] : parts) {
+      if (part.stream && part.multiprocessors < multiprocessors())
+        add(name, "all", part.stream).amount =
+            static_cast<double>(part.multiprocessors) / static_cast<double>(multiprocessors());
+    }
     if (most_.stream && most_.others) {
-      chosen.push_back({"dram_traffic", "sm_most", most_.stream});
-      chosen.back().traffic = Flow::dram;
-      chosen.push_back({"l2_traffic", "sm_most", most_.stream});
-      chosen.back().traffic = Flow::l2;
-      chosen.push_back({"atomic_traffic", "sm_most", most_.stream});
-      chosen.back().traffic = Flow::atomics;
+      add("dram_traffic", "sm_most", most_.stream).traffic = Flow::dram;
+      add("l2_traffic", "sm_most", most_.stream).traffic = Flow::l2;
+      add("atomic_traffic", "sm_most", most_.stream).traffic = Flow::atomics;
     }
     return chosen;
   }
