@@ -1,12 +1,78 @@
-"""What the library of the launch experiments writes for a process (``launch_experiments.cpp``)."""
+"""The library of the launch experiments: how a program runs with it, and what it writes.
+
+``injected/launch_experiments.cpp`` says what its variables mean.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from collectors.profilers.process import ProfilerError
+from collectors.profilers.inject import EXPERIMENTS, library, run_injected
+from collectors.profilers.process import Finished, ProfilerError
+from perfml.experiments.findings import Finding
 from perfml.experiments.record import Condition, Examined, Experiments
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a program is run.
+
+    Attributes
+    ----------
+    command
+        Argument list, with what starts it.
+    log
+        File for its output.
+    seconds
+        Of experiments, in all.
+    rounds
+        Times a launch and condition.
+    env
+        Variables for it.
+    findings
+        First causes of layers, if only these are asked.
+    """
+
+    command: tuple[str, ...]
+    log: Path
+    seconds: float
+    rounds: int
+    env: Mapping[str, str]
+    findings: Sequence[Finding] = ()
+
+    def run(
+        self, folder: Path, timeout_s: float, lists: Mapping[str, Iterable[Sequence[str]]]
+    ) -> Finished:
+        """Run it with the library, which writes ``*.tsv`` into a folder.
+
+        Parameters
+        ----------
+        folder
+            Empty.
+        timeout_s
+            Seconds until it is killed.
+        lists
+            What the library reads: end of a variable's name to the fields of each line.
+        """
+        variables = {
+            **self.env,
+            "PERFML_EXPERIMENTS_DIR": str(folder),
+            "PERFML_EXPERIMENTS_SECONDS": str(math.ceil(self.seconds)),
+            "PERFML_EXPERIMENTS_ROUNDS": str(self.rounds),
+        }
+        for name, rows in lists.items():
+            path = folder / f"{name}.txt"
+            text = "".join("\t".join(fields) + "\n" for fields in rows)
+            path.write_text(text, encoding="utf-8")
+            variables[f"PERFML_EXPERIMENTS_{name}"] = str(path)
+        injected = library(EXPERIMENTS)
+        return run_injected(
+            injected, self.command, log=self.log, timeout_s=max(1.0, timeout_s), env=variables
+        )
+
 
 _SEPARATOR = "\x1f"
 _FORMAT = "# perfml-experiments 1"

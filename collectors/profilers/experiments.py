@@ -7,7 +7,6 @@ puts back what the experiments write.
 
 from __future__ import annotations
 
-import math
 import shutil
 import time
 from collections.abc import Sequence
@@ -15,9 +14,8 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from collectors.profilers.experiment_record import hung, read_record, rows_of
-from collectors.profilers.inject import EXPERIMENTS, library, run_injected
-from collectors.profilers.mutants import Settings, with_mutants
+from collectors.profilers.experiment_record import Settings, hung, read_record, rows_of
+from collectors.profilers.mutants import with_mutants
 from collectors.profilers.process import ProfilerError, last_lines
 from collectors.profilers.program_code import kernels_of
 from collectors.profilers.timing import check_ended
@@ -74,29 +72,18 @@ def examine(
     ProfilerError
         If the library cannot be built, the program fails, or no launch could be examined.
     """
-    injected = library(EXPERIMENTS)
-    command = [*launcher, *program]
+    command = (*launcher, *program)
+    variables = {**(env or {}), "PERFML_EXPERIMENTS_UNIT": "nvtx" if iterations else ""}
+    settings = Settings(command, log, seconds, rounds, variables, findings)
+    planned = [[name, *order] for name, order in plan(findings).items()]
     leave: list[str] = []
     end = time.monotonic() + timeout_s
     while True:
-        with TemporaryDirectory(prefix="perfml-experiments-") as folder:
-            kernels = Path(folder) / "leave.txt"
-            kernels.write_text("".join(f"{name}\n" for name in leave), encoding="utf-8")
-            planned = Path(folder) / "plan.txt"
-            lines = ["\t".join([name, *order]) for name, order in plan(findings).items()]
-            planned.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-            variables = {
-                **(env or {}),
-                "PERFML_EXPERIMENTS_DIR": folder,
-                "PERFML_EXPERIMENTS_LEAVE": str(kernels),
-                "PERFML_EXPERIMENTS_PLAN": str(planned),
-                "PERFML_EXPERIMENTS_SECONDS": str(math.ceil(seconds)),
-                "PERFML_EXPERIMENTS_ROUNDS": str(rounds),
-                "PERFML_EXPERIMENTS_UNIT": "nvtx" if iterations else "",
-            }
-            left_s = max(1.0, end - time.monotonic())
-            ended = run_injected(injected, command, log=log, timeout_s=left_s, env=variables)
-            files = sorted(Path(folder).glob("*.tsv"))
+        with TemporaryDirectory(prefix="perfml-experiments-") as name:
+            folder = Path(name)
+            lists = {"LEAVE": [[kernel] for kernel in leave], "PLAN": planned}
+            ended = settings.run(folder, end - time.monotonic(), lists)
+            files = sorted(folder.glob("*.tsv"))
             stopped = [kernel for path in files for kernel, _ in [hung(rows_of(path)) or ("", "")]]
             stopped = [kernel for kernel in stopped if kernel and kernel not in leave]
             if stopped and len(leave) < MOST_HUNG:
@@ -106,12 +93,10 @@ def examine(
             records = [read_record(path) for path in files]
             modules = kernels_of(_loaded(files, program)) if repairs else {}
         record = _only(records, program, ended.output)
-        record = replace(record, seconds=ended.seconds, command=tuple(command))
+        record = replace(record, seconds=ended.seconds, command=command)
         if not repairs:
             return record
-        left_s = end - time.monotonic()
-        settings = Settings(tuple(command), log, left_s, seconds, rounds, variables, findings)
-        return with_mutants(record, modules, settings)
+        return with_mutants(record, modules, settings, end - time.monotonic())
 
 
 def _only(records: Sequence[Experiments], program: Sequence[str], output: str) -> Experiments:

@@ -8,59 +8,26 @@ any more, ends the process: the program is run again without that mutant.
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from collectors.profilers.experiment_record import hung, launches_of, rows_of
-from collectors.profilers.inject import EXPERIMENTS, library, run_injected
-from perfml.experiments.findings import Finding
+from collectors.profilers.experiment_record import Settings, hung, launches_of, rows_of
 from perfml.experiments.mutation.catalog import OFF, Mutant, mutants
 from perfml.experiments.plan import ANY, mutations
 from perfml.experiments.record import Examined, Experiments
 
 MOST_RUNS = 8
 """Of the program: after so many mutants that end it, the kernels that are left have none."""
-_PATIENCE_S = 3
+_PATIENCE = {"PERFML_EXPERIMENTS_PATIENCE": "3"}
+"""Seconds until a mutant is said not to end."""
 _NO_PTX = "no repair is measured: its PTX is not in the program (vendors' libraries have none)"
 
 
-@dataclass(frozen=True)
-class Settings:
-    """How a program is run.
-
-    Attributes
-    ----------
-    command
-        Argument list, with what starts it.
-    log
-        File for its output.
-    timeout_s
-        Seconds until it is killed.
-    seconds
-        Of experiments, in all.
-    rounds
-        Times a launch and mutant.
-    env
-        Variables for it, those of the library among them.
-    findings
-        Whose causes alone are asked; of none every mutation.
-    """
-
-    command: tuple[str, ...]
-    log: Path
-    timeout_s: float
-    seconds: float
-    rounds: int
-    env: Mapping[str, str]
-    findings: Sequence[Finding] = ()
-
-
 def with_mutants(
-    experiments: Experiments, modules: Mapping[str, str], settings: Settings
+    experiments: Experiments, modules: Mapping[str, str], settings: Settings, timeout_s: float
 ) -> Experiments:
     """Run a program's kernels as their mutants; return the experiments with these conditions.
 
@@ -72,6 +39,8 @@ def with_mutants(
         Mangled name of a kernel to the PTX module that holds it.
     settings
         How the program is run.
+    timeout_s
+        Seconds for all runs of it.
     """
     symbols = dict.fromkeys(each.symbol for each in experiments.launches)
     names = [name for name in symbols if name in modules]
@@ -85,11 +54,11 @@ def with_mutants(
     without = {each.kernel for each in experiments.launches if each.symbol not in modules}
     skipped = [(kernel, _NO_PTX) for kernel in sorted(without)]
     measured: dict[tuple[object, ...], Examined] = {}
-    end = time.monotonic() + settings.timeout_s
+    end = time.monotonic() + timeout_s
     for _ in range(MOST_RUNS):
         if not left or time.monotonic() >= end:
             break
-        rows = _run(left, replace(settings, timeout_s=end - time.monotonic()))
+        rows = _run(left, settings, end - time.monotonic())
         done = launches_of(rows)
         measured |= {_identity(each): each for each in done}
         skipped += [(row[2], row[3]) for row in rows if row[0] == "S"]
@@ -122,37 +91,16 @@ def _identity(launch: Examined) -> tuple[object, ...]:
     return (launch.ranges, launch.symbol, launch.grid, launch.block, launch.dynamic_shared)
 
 
-def _run(left: Sequence[Mutant], settings: Settings) -> list[list[str]]:
+def _run(left: Sequence[Mutant], settings: Settings, timeout_s: float) -> list[list[str]]:
     """Run the program once; return what the library wrote, as far as it came."""
     with TemporaryDirectory(prefix="perfml-mutants-") as name:
-        folder, records = Path(name), Path(name) / "records"
-        records.mkdir()
-        lines = []
+        folder, lines = Path(name), []
         for number, mutant in enumerate(left):
             path = folder / f"{number}.ptx"
             path.write_text(mutant.ptx, encoding="utf-8")
             switched = "1" if mutant.switched else "0"
-            fields = [mutant.kernel, mutant.mutation, str(path), switched, *mutant.variables]
-            lines.append("\t".join(fields))
-        plan = folder / "plan.txt"
-        ranges = [each.layer for each in settings.findings] or [ANY]
-        plan.write_text("".join(f"{name}\n" for name in ranges), encoding="utf-8")
-        listed = folder / "mutants.tsv"
-        listed.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-        variables = {
-            **settings.env,
-            "PERFML_EXPERIMENTS_PATIENCE": str(_PATIENCE_S),
-            "PERFML_EXPERIMENTS_DIR": str(records),
-            "PERFML_EXPERIMENTS_MUTANTS": str(listed),
-            "PERFML_EXPERIMENTS_PLAN": str(plan),
-            "PERFML_EXPERIMENTS_SECONDS": str(math.ceil(settings.seconds)),
-            "PERFML_EXPERIMENTS_ROUNDS": str(settings.rounds),
-        }
-        run_injected(
-            library(EXPERIMENTS),
-            settings.command,
-            log=settings.log,
-            timeout_s=settings.timeout_s,
-            env=variables,
-        )
-        return [row for path in sorted(records.glob("*.tsv")) for row in rows_of(path)]
+            lines.append([mutant.kernel, mutant.mutation, str(path), switched, *mutant.variables])
+        ranges = [[each.layer] for each in settings.findings] or [[ANY]]
+        impatient = replace(settings, env={**settings.env, **_PATIENCE})
+        impatient.run(folder, timeout_s, {"MUTANTS": lines, "PLAN": ranges})
+        return [row for path in sorted(folder.glob("*.tsv")) for row in rows_of(path)]

@@ -5,7 +5,7 @@ There a kernel of PTX takes 10 us, and 4 us while its switch is on.
 
 import pytest
 
-from collectors.profilers import experiments, mutants
+from collectors.profilers import experiment_record, experiments
 from perfml.experiments.repairs import repair_of, repairs
 from perfml.experiments.responses import responses
 from tests.support import cupti_on_cpu
@@ -43,8 +43,7 @@ def built(tmp_path_factory):
 def examine(built, tmp_path, monkeypatch):
     """Return a function that measures repairs of the program under words that say what it does."""
     library, program = built
-    for module in (experiments, mutants):
-        monkeypatch.setattr(module, "library", lambda name: library)
+    monkeypatch.setattr(experiment_record, "library", lambda name: library)
 
     def examined(words, more=""):
         env = {"FAKE_PTX": KERNEL.replace("MORE", more), "PERFML_EXPERIMENTS_PATIENCE": "1"}
