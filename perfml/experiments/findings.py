@@ -90,7 +90,7 @@ class Examination:
 
 
 def read_findings(path: Path) -> list[Finding]:
-    """Read the first findings of what ``perfml explain --json`` printed.
+    """Read the first findings of what ``perfml explain --json`` printed, of layers that differ.
 
     Raises
     ------
@@ -99,7 +99,11 @@ def read_findings(path: Path) -> list[Finding]:
     """
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
-        return [_finding(row) for row in document["details"] if row["causes"]["terms"]]
+        return [
+            _finding(row)
+            for row in document["details"]
+            if row["causes"]["terms"] and row["time"]["verdict"] in ("slower", "faster")
+        ]
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         msg = "this is no explanation"
         cure = "Write one with: perfml explain ... --json > explain.json"
