@@ -6,6 +6,7 @@ import statistics
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from perfml.experiments.mutation.catalog import mutations_of
@@ -13,7 +14,7 @@ from perfml.experiments.record import read_experiments
 from perfml.experiments.repairs import habit_of, repair_of
 from perfml.experiments.responses import Responses, responses
 from perfml.experiments.verdicts import verdict
-from studies.experiments.recorded import FOLDER
+from studies.experiments.recorded import DATA, FOLDER
 
 PAIRS = {
     "hist": ("v1", "shared_atomics"), "lnorm": ("v1", "stall_sync"),
@@ -60,9 +61,9 @@ class Case:
         return self.fast.time_us / self.slow.time_us
 
 
-def recorded(name: str) -> Mapping[str, Responses]:
+def recorded(name: str, folder: Path = FOLDER) -> Mapping[str, Responses]:
     """Return the launches of a recording by the names of their layers."""
-    launches = responses(read_experiments(FOLDER / f"{name}.csv.xz"))
+    launches = responses(read_experiments(folder / f"{name}.csv.xz"))
     return {each.launch.ranges[-1]: each for each in launches}
 
 
@@ -76,9 +77,11 @@ def pairs() -> list[Case]:
     ]
 
 
-def planted() -> list[Case]:
+def planted(gpu: str = "h100") -> list[Case]:
     """Return the planted kernels of the highest level beside those of none."""
-    slow, fast = recorded("repairs-level_3"), recorded("repairs-base")
+    folder = DATA / f"{gpu}-experiments"
+    base = "repairs-base" if gpu == "h100" else "planted-base"
+    slow, fast = recorded("repairs-level_3", folder), recorded(base, folder)
     layers = {name: f"{name}_s0" for name in FAMILIES}
     return [Case(n, FAMILIES[n], slow[layer], fast[layer]) for n, layer in layers.items()]
 

@@ -11,11 +11,11 @@ from perfml.experiments.responses import Response, responses
 from perfml.experiments.verdicts import verdict
 from tests.support.paths import ROOT
 
-RECORDED = ROOT / "studies" / "data" / "h100-experiments"
+RECORDED = ROOT / "studies" / "data"
 
 
-def launches(name):
-    found = responses(read_experiments(RECORDED / f"{name}.csv.xz"))
+def launches(name, gpu="h100"):
+    found = responses(read_experiments(RECORDED / f"{gpu}-experiments" / f"{name}.csv.xz"))
     return {each.launch.ranges[-1]: each for each in found}
 
 
@@ -45,6 +45,13 @@ def test_a_measured_gain_is_near_that_of_the_real_repair(sides, pair, slow, caus
     assert habit_of(sides[1 - slow][pair], cause) is None or (
         verdict(sides[1 - slow][pair], cause).verdict != "proven"
     )
+
+
+def test_without_barriers_the_compiler_moves_loads_ahead_and_the_cause_is_proven():
+    slow, fast = (launches(f"pair-fir-{side}", "h200")["fir"] for side in ("v2", "v1"))
+    real = fast.time_us / slow.time_us
+    assert repair_of(slow, "stall_sync").factor == pytest.approx(real, rel=0.1)
+    assert verdict(slow, "stall_sync", 1 - real).verdict == "proven"
 
 
 def test_a_habit_that_costs_nothing_is_refuted_however_the_launch_is_limited(sides):
