@@ -29,7 +29,6 @@
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
-#include <fstream>
 #include <map>
 #include <mutex>
 #include <set>
@@ -45,6 +44,7 @@
 #include "nvtx_ranges.h"
 #include "program_code.h"
 #include "record.h"
+#include "request.h"
 
 namespace {
 
@@ -52,6 +52,7 @@ using experiments::Examination;
 using experiments::Flow;
 using experiments::Laboratory;
 using experiments::Outcome;
+using experiments::Request;
 using experiments::Subject;
 using launches::Launch;
 using experiments::Clock;
@@ -60,37 +61,6 @@ constexpr double kLaunchSeconds = 5;  // of experiments on one launch
 constexpr int kHung = 86;             // exit status, beside the name in the record
 
 thread_local bool g_experimenting = false;  // our own launches come by here, too
-
-struct Request {
-  double seconds = static_cast<double>(record::number_from("PERFML_EXPERIMENTS_SECONDS", 60));
-  std::string unit = record::text_from("PERFML_EXPERIMENTS_UNIT");
-  int rounds = static_cast<int>(record::number_from("PERFML_EXPERIMENTS_ROUNDS", 7));
-  std::set<std::string> leave;  // kernels, as the compiler mangled them
-  std::string mutants = record::text_from("PERFML_EXPERIMENTS_MUTANTS");
-  std::map<std::string, experiments::Order> plan;
-
-  Request() {
-    std::ifstream names(record::text_from("PERFML_EXPERIMENTS_LEAVE"));
-    for (std::string name; std::getline(names, name);) leave.insert(name);
-    std::ifstream lines(record::text_from("PERFML_EXPERIMENTS_PLAN"));
-    for (std::string line; std::getline(lines, line);) {
-      std::istringstream fields(line);
-      std::string range;
-      std::getline(fields, range, '\t');
-      experiments::Order& order = plan[range];
-      for (std::string name; std::getline(fields, name, '\t');) order.push_back(name);
-    }
-  }
-
-  // What is planned for a launch in a path of ranges; null if nothing is.
-  const experiments::Order* order_in(const std::string& path) const {
-    std::istringstream names(path);
-    for (std::string name; std::getline(names, name, nvtx::kSeparator);) {
-      if (plan.count(name)) return &plan.at(name);
-    }
-    return plan.count("*") ? &plan.at("*") : nullptr;
-  }
-};
 
 // The name of the first iteration in a path of ranges; empty where there is none.
 std::string iteration_in(const std::string& path) {
@@ -151,7 +121,7 @@ class Examiner {
       return;
     }
     Subject subject;
-    if (!subject_of(id, call, subject, why)) {
+    if (!experiments::subject_of(id, call, subject, why)) {
       skip(launch, why);
       return;
     }
@@ -194,66 +164,6 @@ class Examiner {
     key << launch.kernel << launches::shape(launch.grid) << launches::shape(launch.block)
         << launch.dynamic_shared << path_;
     return known_.insert(key.str()).second;
-  }
-
-  // Reads the call; false, and why, if the launch cannot be run under other conditions.
-  static bool subject_of(CUpti_CallbackId id, const CUpti_CallbackData& call, Subject& subject,
-                         std::string& why) {
-    switch (id) {
-      case CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel:
-      case CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel_ptsz: {
-        const auto* given = static_cast<const cuLaunchKernel_params*>(call.functionParams);
-        CUlaunchConfig& config = subject.config;
-        config.gridDimX = given->gridDimX;
-        config.gridDimY = given->gridDimY;
-        config.gridDimZ = given->gridDimZ;
-        config.blockDimX = given->blockDimX;
-        config.blockDimY = given->blockDimY;
-        config.blockDimZ = given->blockDimZ;
-        config.sharedMemBytes = given->sharedMemBytes;
-        subject.function = given->f;
-        subject.parameters = given->kernelParams;
-        subject.extra = given->extra;
-        return true;
-      }
-      case CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx:
-      case CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx_ptsz: {
-        const auto* given = static_cast<const cuLaunchKernelEx_params*>(call.functionParams);
-        subject.config = *given->config;
-        subject.function = given->f;
-        subject.parameters = given->kernelParams;
-        subject.extra = given->extra;
-        return alone(subject, why);
-      }
-      case CUPTI_DRIVER_TRACE_CBID_cuLaunchCooperativeKernel:
-      case CUPTI_DRIVER_TRACE_CBID_cuLaunchCooperativeKernel_ptsz:
-        why = "cooperative launch: its blocks wait for each other";
-        return false;
-      case CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch:
-      case CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch_ptsz: why = "CUDA graph"; return false;
-      default: why = "old launch call"; return false;
-    }
-  }
-
-  // Leaves out what ties a launch to others; false if it cannot run on fewer multiprocessors.
-  static bool alone(Subject& subject, std::string& why) {
-    static thread_local std::vector<CUlaunchAttribute> kept;
-    kept.clear();
-    for (unsigned i = 0; i < subject.config.numAttrs; ++i) {
-      const CUlaunchAttribute& attribute = subject.config.attrs[i];
-      if (attribute.id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE && attribute.value.cooperative) {
-        why = "cooperative launch: its blocks wait for each other";
-        return false;
-      }
-      const bool ties = attribute.id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION ||
-                        attribute.id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT ||
-                        attribute.id == CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT ||
-                        attribute.id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
-      if (!ties) kept.push_back(attribute);
-    }
-    subject.config.attrs = kept.data();
-    subject.config.numAttrs = static_cast<unsigned>(kept.size());
-    return true;
   }
 
   // Runs the experiments on a launch, with the program's memory put back after each.
