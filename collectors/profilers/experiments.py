@@ -7,20 +7,22 @@ puts back what the experiments write.
 
 from __future__ import annotations
 
-import math
+import shutil
 import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from collectors.profilers.inject import EXPERIMENTS, library, run_injected
+from collectors.profilers.experiment_record import Settings, hung, read_record, rows_of
+from collectors.profilers.mutants import with_mutants
 from collectors.profilers.process import ProfilerError, last_lines
+from collectors.profilers.program_code import kernels_of
 from collectors.profilers.timing import check_ended
-from perfml.experiments.record import Condition, Examined, Experiments
+from perfml.experiments.findings import Finding
+from perfml.experiments.plan import plan
+from perfml.experiments.record import Experiments
 
-_SEPARATOR = "\x1f"
-_FORMAT = "# perfml-experiments 1"
 MOST_HUNG = 4
 """Kernels that do not end under an experiment, until the program is given up: one run each."""
 
@@ -35,6 +37,8 @@ def examine(
     iterations: bool = False,
     launcher: Sequence[str] = (),
     env: dict[str, str] | None = None,
+    repairs: bool = False,
+    findings: Sequence[Finding] = (),
 ) -> Experiments:
     """Run a program once, and each of its launches under every condition that applies.
 
@@ -58,39 +62,41 @@ def examine(
         Put before the program, such as ``srun``.
     env
         Variables for the program.
+    repairs
+        Run the program once more, each kernel with PTX as its mutants.
+    findings
+        First causes of layers: only these are examined, by what tells about these causes first.
 
     Raises
     ------
     ProfilerError
         If the library cannot be built, the program fails, or no launch could be examined.
     """
-    injected = library(EXPERIMENTS)
-    command = [*launcher, *program]
+    command = (*launcher, *program)
+    variables = {**(env or {}), "PERFML_EXPERIMENTS_UNIT": "nvtx" if iterations else ""}
+    settings = Settings(command, log, seconds, rounds, variables, findings)
+    planned = [[name, *order] for name, order in plan(findings).items()]
     leave: list[str] = []
     end = time.monotonic() + timeout_s
     while True:
-        with TemporaryDirectory(prefix="perfml-experiments-") as folder:
-            kernels = Path(folder) / "leave.txt"
-            kernels.write_text("".join(f"{name}\n" for name in leave), encoding="utf-8")
-            variables = {
-                **(env or {}),
-                "PERFML_EXPERIMENTS_DIR": folder,
-                "PERFML_EXPERIMENTS_LEAVE": str(kernels),
-                "PERFML_EXPERIMENTS_SECONDS": str(math.ceil(seconds)),
-                "PERFML_EXPERIMENTS_ROUNDS": str(rounds),
-                "PERFML_EXPERIMENTS_UNIT": "nvtx" if iterations else "",
-            }
-            left_s = max(1.0, end - time.monotonic())
-            ended = run_injected(injected, command, log=log, timeout_s=left_s, env=variables)
-            files = sorted(Path(folder).glob("*.tsv"))
-            hung = [name for path in files if (name := hung_kernel(path)) and name not in leave]
-            if hung and len(leave) < MOST_HUNG:
-                leave += hung
+        with TemporaryDirectory(prefix="perfml-experiments-") as name:
+            folder = Path(name)
+            lists = {"LEAVE": [[kernel] for kernel in leave], "PLAN": planned}
+            ended = settings.run(folder, end - time.monotonic(), lists)
+            files = sorted(folder.glob("*.tsv"))
+            stopped = [kernel for path in files for kernel, _ in [hung(rows_of(path)) or ("", "")]]
+            stopped = [kernel for kernel in stopped if kernel and kernel not in leave]
+            if stopped and len(leave) < MOST_HUNG:
+                leave += stopped
                 continue
             check_ended(ended, timeout_s)
             records = [read_record(path) for path in files]
+            modules = kernels_of(_loaded(files, program)) if repairs else {}
         record = _only(records, program, ended.output)
-        return replace(record, seconds=ended.seconds, command=tuple(command))
+        record = replace(record, seconds=ended.seconds, command=command)
+        if not repairs:
+            return record
+        return with_mutants(record, modules, settings, end - time.monotonic())
 
 
 def _only(records: Sequence[Experiments], program: Sequence[str], output: str) -> Experiments:
@@ -114,73 +120,9 @@ def _only(records: Sequence[Experiments], program: Sequence[str], output: str) -
     return made[0]
 
 
-def hung_kernel(path: Path) -> str | None:
-    """Return the kernel that did not end under an experiment, as the compiler mangled its name."""
-    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-    hung = [line.removeprefix("# hung ") for line in lines if line.startswith("# hung ")]
-    return hung[0] if hung else None
-
-
-def read_record(path: Path) -> Experiments:
-    """Read what the injected library wrote for one process.
-
-    Raises
-    ------
-    ProfilerError
-        If the library says that something failed, or the process died before it was done.
-    """
-    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-    errors = [line for line in lines if line.startswith("# error ")]
-    if errors:
-        msg = "experiments cannot be run on this program"
-        found = errors[0].removeprefix("# error ")
-        cure = "They need CUDA 12.4 or newer, and no other profiler attached."
-        raise ProfilerError(msg, found=found, cure=cure)
-    if not lines or lines[0] != _FORMAT or lines[-1] != "# end":
-        msg = "the examined process ended without finishing its record"
-        cure = "It was killed, or left by _exit; let it end normally."
-        raise ProfilerError(msg, found=f"{len(lines)} lines", cure=cure)
-    return _record([line.split("\t") for line in lines])
-
-
-def _record(rows: Sequence[Sequence[str]]) -> Experiments:
-    device = next((row for row in rows if row[0] == "D"), ("D", "0", "0", "nan"))
-    responses: dict[tuple[str, str], list[Condition]] = {}
-    for row in rows:
-        if row[0] in ("E", "C"):
-            times = tuple(float(each) for each in row[5].split(",") if each)
-            condition = Condition(row[2], row[3], float(row[4]), times)
-            responses.setdefault((row[0], row[1]), []).append(condition)
-    launches = [
-        Examined(
-            tuple(row[7].split(_SEPARATOR)) if row[7] else (),
-            kernel=row[8],
-            grid=row[2],
-            block=row[3],
-            dynamic_shared=int(row[4]),
-            blocks_per_multiprocessor=int(row[5]),
-            batch=int(row[6]),
-            conditions=tuple(responses.get(("E", row[1]), ())),
-        )
-        for row in rows
-        if row[0] == "K"
-    ]
-    calibrations = [
-        Examined((), name, conditions=tuple(conditions))
-        for (kind, name), conditions in responses.items()
-        if kind == "C"
-    ]
-    return Experiments(
-        int(device[1]),
-        int(device[2]),
-        float(device[3]),
-        tuple(calibrations),
-        tuple(launches),
-        tuple((row[2], row[3]) for row in rows if row[0] == "S"),
-        _noted(rows, "left"),
-        _noted(rows, "shortened"),
-    )
-
-
-def _noted(rows: Sequence[Sequence[str]], name: str) -> int:
-    return next((int(row[0].split()[-1]) for row in rows if row[0].startswith(f"# {name} ")), 0)
+def _loaded(files: Sequence[Path], program: Sequence[str]) -> list[Path]:
+    """Return the files of code that the program loaded, and its own."""
+    noted = [row[0].removeprefix("# code ") for path in files for row in rows_of(path)
+             if row[0].startswith("# code /")]  # fmt: skip
+    own = shutil.which(program[0])
+    return [*([Path(own)] if own else []), *map(Path, noted)]

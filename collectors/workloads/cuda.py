@@ -116,13 +116,15 @@ def find_nvcc() -> str | None:
 
 
 def nvcc_command(nvcc: str, source: Source, architecture: str, out: Path) -> list[str]:
-    """Return the command that compiles a source to machine code.
+    """Return the command that compiles a source to machine code, its PTX beside it.
 
-    With an architecture like ``90a``, wgmma and other instructions of this one chip are allowed.
+    ``perfml prove`` changes the PTX. With an architecture like ``90a``, wgmma and other
+    instructions of this one chip are allowed.
     """
-    target = f"-gencode=arch=compute_{architecture},code=sm_{architecture}"
+    target = f"compute_{architecture}"
+    target = f"-gencode=arch={target},code=[sm_{architecture},{target}]"
     return [
-        nvcc, "-cubin", "-O3", target, "-lineinfo", "-Xptxas=-v", *source.options(),
+        nvcc, "-fatbin", "-O3", target, "-lineinfo", "-Xptxas=-v", *source.options(),
         "-o", str(out), str(source.path),
     ]  # fmt: skip
 

@@ -42,6 +42,7 @@ def advise(
     from perfml.datasets.choosing import layers_named
     from perfml.explain import advise as check
     from perfml.explain.brief import brief_advice
+    from perfml.explain.experiments import with_experiments
     from perfml.explain.lines import advice_with_lines
     from perfml.explain.reports import reports_behind
     from perfml.explain.speed_of_light import is_ordinary, kernel_levels
@@ -60,6 +61,7 @@ def advise(
         sources=found.sources,
     )
     advice = advice_with_lines(advice, given.kernels, reports_behind(found, given.kernels))
+    advice = with_experiments(advice, found.name)
     for warning in advice.warnings:
         output.warn(warning)
     rows = given.kernels if found.ranged else found.timed

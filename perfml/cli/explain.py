@@ -44,6 +44,7 @@ def explain(
     from perfml.datasets.choosing import layers_named
     from perfml.explain import explain as explain_sides
     from perfml.explain.brief import brief_explanation
+    from perfml.explain.experiments import with_experiments
     from perfml.explain.lines import with_lines
     from perfml.explain.load import load_sides
     from perfml.report.sections.explanation import explanation_document, explanation_summary
@@ -65,7 +66,7 @@ def explain(
             alignment=sides.alignment,
             progress=progress,
         )
-    explanation = with_lines(explanation, *sides.reports)
+    explanation = with_experiments(with_lines(explanation, *sides.reports), dataset, other)
     for warning in explanation.warnings:
         output.warn(warning)
     if brief:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 import sys
 import tempfile
-from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,10 +16,9 @@ from perfml.cli.verb import verb
 from perfml.errors import PerfmlError
 
 if TYPE_CHECKING:
-    from perfml.experiments.findings import Examination
-    from perfml.experiments.limits import Breakdown
+    from perfml.experiments.findings import Finding
+    from perfml.experiments.proof import LaunchProof
     from perfml.experiments.record import Experiments
-    from perfml.experiments.responses import Responses
     from perfml.experiments.verdicts import Verdict
 
 _ITERATIONS = ("--iterations", "2", "--warmup", "2")
@@ -54,6 +51,10 @@ def prove(
         Path | None,
         typer.Option(help="What perfml explain --json printed: are its first causes proven?"),
     ] = None,
+    repairs: Annotated[
+        bool,
+        typer.Option(help="Run kernels with PTX once more without each of their habits."),
+    ] = True,
     layer: shared.Layers = None,
     top: shared.Top = 20,
     timeout: shared.Timeout = 600,
@@ -62,7 +63,8 @@ def prove(
     """Find what limits each kernel launch by experiment, on the GPU.
 
     Each launch is run again with fewer multiprocessors, fewer resident warps, less cache, and
-    traffic on memory. The program's memory is put back, so its results do not change.
+    traffic on memory. The program's memory is put back, so its results do not change. Kernels with
+    PTX then run as mutants, without one habit each: their times bound what a repair gains.
 
     Example: perfml prove yolov4-tiny --backend cudnn
 
@@ -72,11 +74,11 @@ def prove(
 
     Example: perfml prove slow/ --explained explain.json
     """
-    out_ = output
-    from perfml.experiments.limits import breakdown
+    from perfml.experiments.findings import read_findings
+    from perfml.experiments.proof import proof
     from perfml.experiments.record import FILE, read_experiments
-    from perfml.experiments.responses import responses
 
+    findings = [] if explained is None else read_findings(explained)
     folder = Path(what[0])
     if len(what) == 1 and (folder / FILE).is_file():
         experiments = read_experiments(folder / FILE)
@@ -86,47 +88,37 @@ def prove(
             shared.only_one("--precision", precision, "fp32"),
             shared.only_one("--batch", batch, 1),
         )
-        experiments = _measured(out_, what, options, seconds, rounds, timeout, out)
-    found = [(each, breakdown(each)) for each in responses(experiments)]
-    found.sort(key=lambda pair: -pair[0].time_us)
-    if layer:
-        found = _inside(found, layer)
-    verdicts = [_verdict(each, cause) for each, _ in found]
-    examined = _findings(explained, [each for each, _ in found])
-    out_.result(_document(experiments, found, verdicts, examined))
+        limits = (seconds, rounds, timeout)
+        experiments = _measured(output, what, options, limits, repairs, out, findings)
+    made = proof(
+        experiments, layer=shared.only_one("--layer", layer), cause=cause, findings=findings
+    )
+    if output.as_json:
+        output.result(made.to_dict())
+        return
     if explained is not None:
         rows = [
-            [each.finding.layer, each.finding.label, each.finding.certainty, each.said]
-            for each in examined
+            [e.finding.layer, e.finding.label, e.finding.certainty, e.said] for e in made.findings
         ]
-        out_.table(["layer", "first cause", "by counters", "by experiment"], rows)
+        output.table(["layer", "first cause", "by counters", "by experiment"], rows)
         return
     head = ["range", "kernel", "µs", "limit", "share", "answers"]
-    rows = [_row(*pair) for pair in found[:top]]
+    rows = [_row(each) for each in made.launches[:top]]
     if cause is not None:
-        head = [*head[:3], cause, *head[3:]]
-        for row, said in zip(rows, verdicts, strict=False):
-            row.insert(3, _briefly(said))
-    out_.table(head, rows)
-    if output.as_json:
-        return
-    for kernel, reason in experiments.skipped[:5]:
-        out_.warn(f"{kernel}: not examined ({reason})")
+        head.insert(3, cause)
+        for row, each in zip(rows, made.launches, strict=False):
+            row.insert(3, _briefly(each.verdict))
+    if any(each.repairs for each in made.launches):
+        head.append("best repair")
+        for row, each in zip(rows, made.launches, strict=False):
+            row.append(_best(each))
+    output.table(head, rows)
+    for skipped in made.skipped[:5]:
+        output.warn(f"{skipped.kernel}: not examined ({skipped.reason})")
     if experiments.left:
-        out_.warn(f"{experiments.left} launches were left open; raise --seconds")
+        output.warn(f"{experiments.left} launches were left open; raise --seconds")
     if experiments.shortened:
-        out_.warn(f"{experiments.shortened} long launches have fewer rounds or conditions")
-
-
-def _inside(
-    found: list[tuple[Responses, Breakdown]], layers: Sequence[str]
-) -> list[tuple[Responses, Breakdown]]:
-    """Return the launches in some ranges."""
-    from perfml.datasets.choosing import layer_names
-
-    known = sorted({name for each, _ in found for name in each.launch.ranges})
-    wanted = set(layer_names(known, layers))
-    return [pair for pair in found if wanted & set(pair[0].launch.ranges)]
+        output.warn(f"{experiments.shortened} long launches have fewer rounds or conditions")
 
 
 def _briefly(said: Verdict | None) -> str:
@@ -135,25 +127,25 @@ def _briefly(said: Verdict | None) -> str:
     return f"{said.verdict} ({100 * said.share:.0f} %)"
 
 
-def _verdict(responses: Responses, cause: str | None) -> Verdict | None:
-    from perfml.experiments.verdicts import LIMITS_OF, verdict
+def _best(launch: LaunchProof) -> str:
+    """Say the repair that gains most, where it surely gains something."""
+    from perfml.util.words import number
 
-    if cause is None:
-        return None
-    if cause not in LIMITS_OF:
-        msg = "no experiment on one launch can tell this cause"
-        raise PerfmlError(msg, found=cause, cure=f"It can tell: {', '.join(sorted(LIMITS_OF))}.")
-    return verdict(responses, cause)
+    best = next((each for each in launch.repairs if each.high < 1), None)
+    if best is None:
+        return "-"
+    gains = [number(each) for each in (best.gain_us, best.gain_low_us, best.gain_high_us)]
+    return f"{best.words}: ×{best.factor:.2f}, {gains[0]} µs less ({gains[1]} to {gains[2]})"
 
 
 def _measured(
-    out_: Output,
+    output: Output,
     what: list[str],
     options: tuple[str | None, str, int],
-    seconds: float,
-    rounds: int,
-    timeout: float,
+    limits: tuple[float, int, float],
+    repairs: bool,
     out: Path,
+    findings: list[Finding],
 ) -> Experiments:
     """Run the experiments, and keep them in a folder."""
     from collectors.profilers.experiments import examine
@@ -161,6 +153,7 @@ def _measured(
     from perfml.experiments.record import FILE, experiments_csv
     from perfml.util.files import write_text
 
+    seconds, rounds, timeout = limits
     built_in = len(what) == 1 and is_workload(what[0])
     if options[0] and not built_in:
         msg = "--backend is for built-in workloads"
@@ -168,7 +161,7 @@ def _measured(
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="perfml-prove-") as scratch:
         program = _workload(what[0], options, Path(scratch)) if built_in else what
-        with out_.progress("experimenting"):
+        with output.progress("experimenting"):
             experiments = examine(
                 program,
                 log=out / "log.txt",
@@ -176,6 +169,8 @@ def _measured(
                 seconds=seconds,
                 rounds=rounds,
                 iterations=built_in,
+                repairs=repairs,
+                findings=findings,
             )
     write_text(out / FILE, experiments_csv(experiments))
     return experiments
@@ -190,80 +185,20 @@ def _workload(name: str, options: tuple[str | None, str, int], scratch: Path) ->
     return [*command, "--batch", str(batch), *_ITERATIONS, "--out", str(scratch)]
 
 
-def _findings(explained: Path | None, launches: Sequence[Responses]) -> Sequence[Examination]:
-    from perfml.experiments.findings import examine, read_findings
-
-    return [] if explained is None else examine(read_findings(explained), launches)
-
-
-def _row(responses: Responses, breakdown: Breakdown) -> list[Any]:
+def _row(proven: LaunchProof) -> list[Any]:
     from perfml.experiments.limits import LIMITS
     from perfml.kernel_names import short_kernel
 
-    launch = responses.launch
+    answer, divided = proven.answer, proven.breakdown
     answers = ", ".join(
-        f"{name} ×{response.ratio:.2f}"
-        for name, response in responses.by_condition.items()
-        if name in ("sm_half", "warps_half", "dram_traffic")
+        f"{name} ×{answer.ratio(name):.2f}"
+        for name in ("sm_half", "warps_half", "dram_traffic")
+        if name in answer.by_condition
     )
-    share = f"{100 * breakdown.shares[breakdown.largest]:.0f} %"
-    limit = LIMITS[breakdown.largest] + ("" if breakdown.limit else " (among others)")
-    if math.isnan(breakdown.shares["fixed"]):
+    share = f"{100 * divided.shares[divided.largest]:.0f} %"
+    limit = LIMITS[divided.largest] + ("" if divided.limit else " (among others)")
+    if math.isnan(divided.shares["fixed"]):
         limit, share = "not known", "-"
+    launch = answer.launch
     inner = launch.ranges[-1] if launch.ranges else "-"
-    return [inner, short_kernel(launch.kernel), responses.time_us, limit, share, answers]
-
-
-def _document(
-    experiments: Experiments,
-    found: list[tuple[Responses, Breakdown]],
-    verdicts: Sequence[Verdict | None],
-    examined: Sequence[Examination],
-) -> dict[str, Any]:
-    from perfml.experiments.responses import LEVEL
-
-    return {
-        "device": {
-            "multiprocessors": experiments.multiprocessors,
-            "l2_bytes": experiments.l2_bytes,
-            "empty_us": experiments.empty_us,
-        },
-        "interval": {"level": LEVEL, "over": "rounds of one launch in one process"},
-        "left": experiments.left,
-        "shortened": experiments.shortened,
-        "skipped": [{"kernel": kernel, "reason": why} for kernel, why in experiments.skipped],
-        "findings": [
-            {
-                "layer": each.finding.layer,
-                "cause": each.finding.cause,
-                "certainty": each.finding.certainty,
-                "verdict": None if each.verdict is None else asdict(each.verdict),
-                "sentence": each.said,
-            }
-            for each in examined
-        ],
-        "launches": [
-            {
-                "ranges": list(responses.launch.ranges),
-                "kernel": responses.launch.kernel,
-                "grid": responses.launch.grid,
-                "block": responses.launch.block,
-                "time_us": responses.time_us,
-                "limit": breakdown.limit,
-                "shares": breakdown.shares,
-                "verdict": None if said is None else asdict(said),
-                "responses": [
-                    {
-                        "condition": name,
-                        "ratio": each.ratio,
-                        "low": each.low,
-                        "high": each.high,
-                        "amount": each.amount,
-                        "elasticity": each.elasticity,
-                    }
-                    for name, each in responses.by_condition.items()
-                ],
-            }
-            for (responses, breakdown), said in zip(found, verdicts, strict=True)
-        ],
-    }
+    return [inner, short_kernel(launch.kernel), answer.time_us, limit, share, answers]

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from perfml.errors import InputError
 from perfml.experiments.responses import Responses
-from perfml.experiments.verdicts import Verdict, of_layer, verdict
+from perfml.experiments.verdicts import OPEN, Verdict, of_layer, verdict
 
 
 @dataclass(frozen=True)
@@ -25,12 +26,21 @@ class Finding:
         Its id and its words.
     certainty
         Before the experiment.
+    kernel
+        Its label (`perfml.kernel_names.kernel_label`); empty where it is not known.
+    claimed
+        Share of the time that the cause is said to make: what the other side takes less.
+    second
+        The id of the next cause; empty where there is none.
     """
 
     layer: str
     cause: str
     label: str
     certainty: str
+    kernel: str = ""
+    claimed: float = 1.0
+    second: str = ""
 
 
 @dataclass(frozen=True)
@@ -51,6 +61,26 @@ class Examination:
     responses: Responses | None
     verdict: Verdict | None
 
+    JSON: ClassVar = (
+        *((name, f"finding.{name}") for name in ("layer", "cause", "label", "certainty")),
+        *("verdict", ("sentence", "said")),
+    )
+
+    @property
+    def gains_us(self) -> tuple[float, float, float] | None:
+        """What the launch saves without the cause, and its interval; None where not measured."""
+        repair = None if self.verdict is None else self.verdict.repair
+        if repair is None:
+            return None
+        return repair.gain_us, repair.gain_low_us, repair.gain_high_us
+
+    @property
+    def tells(self) -> bool:
+        """Whether it was decided, or a gain was measured."""
+        return self.verdict is not None and (
+            self.verdict.verdict != OPEN or self.verdict.repair is not None
+        )
+
     @property
     def said(self) -> str:
         """The verdict and why, in a sentence."""
@@ -60,7 +90,7 @@ class Examination:
 
 
 def read_findings(path: Path) -> list[Finding]:
-    """Read the first findings of what ``perfml explain --json`` printed.
+    """Read the first findings of what ``perfml explain --json`` printed, of layers that differ.
 
     Raises
     ------
@@ -69,7 +99,11 @@ def read_findings(path: Path) -> list[Finding]:
     """
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
-        return [_finding(row) for row in document["details"] if row["causes"]["terms"]]
+        return [
+            _finding(row)
+            for row in document["details"]
+            if row["causes"]["terms"] and row["time"]["verdict"] in ("slower", "faster")
+        ]
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         msg = "this is no explanation"
         cure = "Write one with: perfml explain ... --json > explain.json"
@@ -80,14 +114,27 @@ def examine(findings: Sequence[Finding], launches: Sequence[Responses]) -> list[
     """Return what experiments on the slower side say of each finding."""
     made = []
     for finding in findings:
-        launch = of_layer(launches, finding.layer)
-        said = None if launch is None else verdict(launch, finding.cause)
+        launch = of_layer(launches, finding.layer, finding.kernel)
+        said = None if launch is None else verdict(launch, finding.cause, finding.claimed)
         made.append(Examination(finding, launch, said))
     return made
 
 
 def _finding(row: dict[str, Any]) -> Finding:
-    causes = row["causes"]
-    first = causes["terms"][0]
+    causes, fix = row["causes"], row.get("fix") or {}
+    first, *others = causes["terms"]
     slower = row["target_layer"] if causes["log_ratio"] >= 0 else row["layer"]
-    return Finding(str(slower), str(first["term"]), str(first["label"]), str(causes["certainty"]))
+    return Finding(
+        str(slower),
+        str(first["term"]),
+        str(first["label"]),
+        str(causes["certainty"]),
+        str(fix.get("kernel", "")),
+        claimed_of(causes["log_ratio"]) or 1.0,
+        str(others[0]["term"]) if others else "",
+    )
+
+
+def claimed_of(log_ratio: float) -> float:
+    """Return the share of the slower side's time that the faster one does not take."""
+    return 1 - math.exp(-abs(log_ratio))

@@ -68,6 +68,8 @@ class Examined:
         Launches between two events.
     conditions
         In the order of the library.
+    symbol
+        The kernel's name as the compiler mangled it; the table does not keep it.
     """
 
     ranges: tuple[str, ...]
@@ -78,6 +80,7 @@ class Examined:
     blocks_per_multiprocessor: int = 0
     batch: int = 0
     conditions: tuple[Condition, ...] = ()
+    symbol: str = ""
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -46,6 +46,8 @@ class Response:
     low: float
     high: float
     amount: float
+
+    JSON: ClassVar = ("condition", "ratio", "low", "high", "amount", "elasticity")
 
     @property
     def elasticity(self) -> float:

@@ -1,19 +1,22 @@
-"""Whether a cause that counters name is proven: the launch stands at the limits that it predicts.
+"""Whether a cause that counters name is proven: the kernel without it, and the limits it predicts.
 
-A cause predicts at which limits a launch stands (`LIMITS_OF`). The shares of the time that the
-experiment finds there decide: proven, refuted or not decided.
+Where the kernel ran without the habit that the cause is (`perfml.experiments.repairs.habit_of`),
+the time that this saves decides. Else the limits do at which the cause predicts that a launch
+stands (`LIMITS_OF`): the shares of the time that experiments find there.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from perfml.experiments.limits import LIMITS, breakdown
+from perfml.experiments.repairs import Repair, habit_of, repair_of
 from perfml.experiments.responses import Responses, resampled
+from perfml.kernel_names import kernel_label
 
 PROVEN, REFUTED, OPEN = "proven", "refuted", "not decided"
 
@@ -67,9 +70,10 @@ A cause that is not in it lies between launches or outside them (gaps, copies, m
 experiment on one launch can tell.
 """
 PROVES = 0.5
-"""A cause is proven where its limits surely make at least half of the time."""
+"""A cause is proven where surely at least half of the time that it claims is saved without it, or
+its limits make half of the launch's time."""
 REFUTES = 0.25
-"""A cause is refuted where its limits surely make less than a quarter of the time.
+"""A cause is refuted where that is surely less than a quarter.
 
 Between the two it is not decided: there limits by counters are as often right as wrong.
 """
@@ -100,6 +104,12 @@ class Verdict:
     likelihood
         How often the cause's limit was the right one where the recorded kernels had such a share
         (`LIKELIHOOD`); NaN where none can tell.
+    claimed
+        Share of the launch's time that the cause is said to make.
+    repair
+        The measured bound of its repair; None where the kernel was not run without it.
+    decides
+        Whether the repair decided.
     """
 
     cause: str
@@ -108,22 +118,28 @@ class Verdict:
     low: float = math.nan
     high: float = math.nan
     likelihood: float = math.nan
+    claimed: float = 1.0
+    repair: Repair | None = None
+    decides: bool = False
 
     def sentence(self, responses: Responses) -> str:
-        """Say the verdict and why."""
+        """Say the verdict and why, and the measured gain."""
+        gain = "" if self.repair is None else f" {self.repair.sentence}"
+        if self.decides:
+            return f"{self.verdict.capitalize()} by experiment.{gain}"
         if self.cause not in LIMITS_OF:
-            return "Not decided: it lies outside the launch."
+            return f"Not decided: it lies outside the launch.{gain}"
         if math.isnan(self.share):
-            return "Not decided: the launch could not be run on fewer multiprocessors."
+            return f"Not decided: the launch could not be run on fewer multiprocessors.{gain}"
         limits = " or ".join(LIMITS[name] for name in LIMITS if name in LIMITS_OF[self.cause])
         words = (
             f"{self.verdict.capitalize()} by experiment: {100 * self.share:.0f} % of the time"
-            f" ({100 * self.low:.0f} to {100 * self.high:.0f} %) goes to {limits}."
+            f" ({100 * self.low:.0f} to {100 * self.high:.0f} %) goes to {limits}.{gain}"
         )
         return words if self.verdict == PROVEN else f"{words} {breakdown(responses).sentence()}"
 
 
-def verdict(responses: Responses, cause: str) -> Verdict:
+def verdict(responses: Responses, cause: str, claimed: float = 1.0) -> Verdict:
     """Say whether a cause can be the cause of a launch's time.
 
     Parameters
@@ -132,26 +148,62 @@ def verdict(responses: Responses, cause: str) -> Verdict:
         Of the launch.
     cause
         Id of a cause.
+    claimed
+        Share of the launch's time that the cause is said to make: what another side takes less, or
+        the gain that was forecast.
     """
+    habit = habit_of(responses, cause)
+    by_limits = _by_limits(responses, cause)
+    made = replace(by_limits, claimed=claimed, repair=habit or repair_of(responses, cause))
+    if habit is None:
+        return made
+    said = _judged(1 - habit.high, 1 - habit.low, claimed)
+    if said == OPEN and by_limits.verdict == REFUTED:
+        said = REFUTED
+    return replace(made, verdict=said, decides=True)
+
+
+def _judged(low: float, high: float, whole: float = 1.0) -> str:
+    """Return what an interval of a share says."""
+    if low >= PROVES * whole:
+        return PROVEN
+    return REFUTED if high < REFUTES * whole else OPEN
+
+
+def _by_limits(responses: Responses, cause: str) -> Verdict:
     limits = LIMITS_OF.get(cause)
     if limits is None:
         return Verdict(cause, OPEN)
     share, low, high = share_at(responses, limits)
     if math.isnan(share):
         return Verdict(cause, OPEN)
-    if low >= PROVES:
-        said = PROVEN
-    elif high < REFUTES:
-        said = REFUTED
-    else:
-        said = OPEN
+    said = _judged(low, high)
+    if said == REFUTED and limits == _IDLE:
+        # blocks that wait for memory may be few at the end, too: shares do not tell
+        said = _judged(low, share_at(responses, limits | {"memory_latency"})[2])
     likely = next((right for end, right in LIKELIHOOD if share < end), LIKELIHOOD[-1][1])
     return Verdict(cause, said, share, low, high, likely)
 
 
-def of_layer(launches: Sequence[Responses], layer: str) -> Responses | None:
-    """Return the longest launch in a layer; None where none was examined there."""
-    inside = [each for each in launches if layer in each.launch.ranges]
+def of_layer(launches: Sequence[Responses], layer: str, kernel: str = "") -> Responses | None:
+    """Return the longest launch in a layer; None where none was examined there.
+
+    Parameters
+    ----------
+    launches
+        Of the slower side.
+    layer
+        Name of a range.
+    kernel
+        Label of a kernel, of which the launch has to be (its middle may be left out); empty, or
+        "whole layer", for any.
+    """
+    head, _, tail = kernel.replace("whole layer", "").partition("…")
+    inside = []
+    for each in launches:
+        label = kernel_label(each.launch.kernel, 1000) if head or tail else ""
+        if layer in each.launch.ranges and label.startswith(head) and label.endswith(tail):
+            inside.append(each)
     return max(inside, key=lambda each: each.time_us, default=None)
 
 

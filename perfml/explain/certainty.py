@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from typing import Literal
 
-Certainty = Literal["firm", "likely", "open"]
+Certainty = Literal["proven", "firm", "likely", "open", "refuted"]
 """``firm``: nothing that was counted speaks against it. ``likely``: another answer may come first,
-and this one is worth doing all the same. ``open``: counters do not tell; doing it finds out."""
+and this one is worth doing all the same. ``open``: counters do not tell; doing it finds out.
+``proven`` and ``refuted``: experiments on the launch say so (`perfml.explain.experiments`)."""
 
 MOST = 0.5
 """What makes less than this part of the difference between two sides does not decide the answer:
@@ -22,9 +23,11 @@ TimeVerdict = Literal["slower", "faster", "no difference", "undecided"]
 """What is said of the target's time beside the baseline's."""
 
 IN_WORDS: dict[Certainty, str] = {
+    "proven": "proven by experiment",
     "firm": "firm",
     "likely": "likely",
     "open": "try this first to find out",
+    "refuted": "refuted by experiment",
 }
 """What people read; where an answer is firm, no word stands beside it."""
 

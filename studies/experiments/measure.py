@@ -1,6 +1,7 @@
 """How often limits found by experiment are right, what verdicts prove, and another GPU's times.
 
-Run: ``python -m studies.experiments.measure``; a minute, no GPU. Writes ``results.json`` here.
+Run: ``python -m studies.experiments.measure``; a minute, no GPU. Writes ``results.json`` and
+``responses.svg`` here.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ import numpy as np
 
 from perfml.experiments.limits import FITTED, QUEUES, Thresholds, breakdown
 from perfml.experiments.verdicts import LIMITS_OF, OPEN, PROVEN, REFUTED, verdict
-from studies.data import load
-from studies.experiments.recorded import RIGHT, Case, network, planted
+from studies.experiments import picture, repaired
+from studies.experiments.recorded import LEVELS, RIGHT, Case, network, planted, truth
 
 GRID = tuple(
     Thresholds(*values)
@@ -27,7 +28,6 @@ GRID = tuple(
 )
 BANDWIDTH = {"h100": 3350.0, "h200": 4800.0}
 """GB/s: data sheets of the SXM cards."""
-TRUTH = Path(__file__).parents[2] / "studies/data/h100-planted-causes" / "truth.json"
 BINS = (0.0, 0.1, 0.25, 0.5, 0.8, 1.0)
 RIVALS = (
     "fp32_pipe_time",
@@ -71,10 +71,7 @@ def limits(cases: Sequence[Case]) -> dict[str, Any]:
 
 def verdicts(cases: Sequence[Case], level: str) -> dict[str, Any]:
     """Ask for the planted cause of a level, and for a cause of every limit that it cannot have."""
-    terms = {
-        each["family"]: each["cause"]["terms"]
-        for each in json.loads(TRUTH.read_text(encoding="utf-8"))["families"]
-    }
+    terms = {each["family"]: each["cause"]["terms"] for each in truth()}
     said: dict[str, Counter[str]] = {"right": Counter(), "wrong": Counter()}
     misses = []
     for case in cases:
@@ -116,12 +113,7 @@ def other_gpu(cases: Sequence[Case]) -> dict[str, Any]:
     that of the data sheets; that of the latencies is fitted to the other families' kernels.
     """
     ratio = BANDWIDTH["h100"] / BANDWIDTH["h200"]
-    names = ("h100-planted-causes", "h200-planted-causes")
-    frames = [load(name, as_frame=True).frame for name in names]
-    here, there = (f.groupby(["backend", "layer"]).median(numeric_only=True) for f in frames)
-    keys = [(case.level, case.layer) for case in cases]
-    before = here.loc[keys]
-    change = there.loc[keys].time_us.to_numpy() / before.time_us.to_numpy()
+    change = np.array([case.on_h200_us / case.responses.time_us for case in cases])
     shares = [breakdown(case.responses).shares for case in cases]
     dram = np.array([each["dram"] for each in shares])
     latency = np.array([each["memory_latency"] for each in shares])
@@ -130,8 +122,7 @@ def other_gpu(cases: Sequence[Case]) -> dict[str, Any]:
     loaded = np.where(np.array(answers) < QUEUES, latency, 0.0)
     memory = dram + latency + np.array([each["l2"] for each in shares])
     families = np.array([case.family for case in cases])
-    pipes = before[["issue_slot_utilization", "alu_utilization", "single_precision_fu_utilization"]]
-    bound = (before.dram_utilization > pipes.max(axis=1)).to_numpy()
+    bound = np.array([case.dram_bound for case in cases])
     by_bandwidth = 1 - dram * (1 - ratio)
     forecasts = {
         "shares": np.array(
@@ -167,16 +158,23 @@ def _faster(change: Any, by_bandwidth: Any, latency: Any, chosen: Any) -> float:
 
 def main() -> None:
     """Write the results."""
-    cases, others = planted(), network()
+    cases, others, there = planted(), network(), planted("h200")
     long = [case for case in others if case.responses.launch_share < 0.5]
     made = {
         "planted": limits(cases) | {"right, families held out": held_out(cases)},
         "YOLOv4-Tiny on cuDNN": limits(others),
         "YOLOv4-Tiny, less than half of the time launch overhead": limits(long),
-        "verdicts": {level: verdicts(cases, level) for level in ("level_1", "level_2", "level_3")},
+        "verdicts": {level: verdicts(cases, level) for level in LEVELS[1:]},
+        "verdicts on an H200": {level: verdicts(there, level) for level in LEVELS[1:]},
+        "planted on an H200": limits(there),
         "likelihood": likelihoods([*cases, *others]),
-        "H200 from H100": other_gpu(cases),
+        "H200 from H100": other_gpu([*cases, *others]),
+        "repairs of pairs": repaired.gains(repaired.pairs()),
+        "repairs of planted kernels": repaired.gains(repaired.planted()),
+        "repairs of planted kernels on an H200": repaired.gains(repaired.planted("h200")),
     }
+    drawn = Path(__file__).with_name("responses.svg")
+    drawn.write_text(picture.svg(picture.rows()), encoding="utf-8")
     path = Path(__file__).with_name("results.json")
     path.write_text(json.dumps(made, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 

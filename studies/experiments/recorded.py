@@ -1,17 +1,21 @@
 """Recorded experiments, and the busiest unit by the counters of the same kernels.
 
-Counters of the planted kernels are those of ``h100-planted-causes``, recorded on another
-day and card; those of YOLOv4-Tiny were recorded on the same card, right after the experiments.
+Counters of the planted kernels are those of ``h100-planted-causes`` and ``h200-planted-causes``,
+recorded on another day and card; those of YOLOv4-Tiny were recorded on the same card, right after
+the experiments.
 """
 
 from __future__ import annotations
 
 import io
+import json
 import lzma
+import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -20,7 +24,8 @@ from perfml.experiments.record import read_experiments
 from perfml.experiments.responses import Responses, responses
 from studies.data import load
 
-FOLDER = Path(__file__).parents[1] / "data" / "h100-experiments"
+DATA = Path(__file__).parents[1] / "data"
+FOLDER = DATA / "h100-experiments"
 LEVELS = ("base", "level_1", "level_2", "level_3")
 BUSY = 0.6
 """A unit is the limit where it is busy for so much of the time; else latency is."""
@@ -58,6 +63,10 @@ class Case:
         By counters.
     busy
         Share of the time for which the busiest unit is busy.
+    dram_bound
+        Whether DRAM is busier than the pipes and the issue slots: the roofline's view.
+    on_h200_us
+        The time on an H200; NaN where it was not recorded.
     """
 
     family: str
@@ -66,6 +75,8 @@ class Case:
     responses: Responses
     limit: str
     busy: float
+    dram_bound: bool
+    on_h200_us: float = math.nan
 
 
 def by_counters(row: Mapping[str, float]) -> tuple[str, float]:
@@ -85,20 +96,40 @@ def by_counters(row: Mapping[str, float]) -> tuple[str, float]:
     return (name if busy[name] >= BUSY else "latency"), busy[name]
 
 
-def planted() -> list[Case]:
-    """Return the planted kernels that have counters of an H100."""
-    frame = load("h100-planted-causes", as_frame=True).frame
+def planted(gpu: str = "h100") -> list[Case]:
+    """Return the planted kernels that have counters, by the experiments on an H100 or H200."""
+    frame = load(f"{gpu}-planted-causes", as_frame=True).frame
     counted = frame.groupby(["backend", "layer"]).median(numeric_only=True)
+    known = {family["family"] for family in truth()}
     cases = []
-    for level in LEVELS:
-        for each in responses(read_experiments(FOLDER / f"planted-{level}.csv.xz")):
+    for level in LEVELS if gpu == "h100" else LEVELS[1:]:
+        name = f"planted-{level}.csv.xz"
+        there = {each.launch.ranges[-1]: each.time_us for each in _recorded("h200", name)}
+        for each in _recorded(gpu, name):
             layer = each.launch.ranges[-1]
-            if (level, layer) not in counted.index:
-                continue
-            limit, busy = by_counters(counted.loc[level, layer])
             family = re.sub(r"_s\d+$", "", layer)
-            cases.append(Case(family, level, layer, each, limit, busy))
+            if (level, layer) not in counted.index or family not in known:
+                continue
+            row = counted.loc[level, layer]
+            after = there.get(layer, math.nan)
+            cases.append(Case(family, level, layer, each, *by_counters(row), _bound(row), after))
     return cases
+
+
+def truth() -> list[dict[str, Any]]:
+    """Return the planted families, and what counts as naming their cause."""
+    text = (DATA / "h100-planted-causes" / "truth.json").read_text(encoding="utf-8")
+    families: list[dict[str, Any]] = json.loads(text)["families"]
+    return families
+
+
+def _recorded(gpu: str, name: str) -> list[Responses]:
+    return responses(read_experiments(DATA / f"{gpu}-experiments" / name))
+
+
+def _bound(row: Mapping[str, float]) -> bool:
+    pipes = ("issue_slot_utilization", "alu_utilization", "single_precision_fu_utilization")
+    return bool(row["dram_utilization"] > max(row[name] for name in pipes))
 
 
 def network() -> list[Case]:
@@ -110,11 +141,11 @@ def network() -> list[Case]:
 
 
 def _paired(rows: dict[str, Iterator[dict[str, float]]]) -> Iterator[Case]:
-    for each in responses(read_experiments(FOLDER / "yolov4-tiny-cudnn-fp32.csv.xz")):
-        layer = each.launch.ranges[-1]
+    here, there = (_recorded(gpu, "yolov4-tiny-cudnn-fp32.csv.xz") for gpu in ("h100", "h200"))
+    for each, other in zip(here, there, strict=True):
+        layer, kernel = each.launch.ranges[-1], each.launch.kernel
         row = next(rows[layer])
-        if str(row["kernel"]) != each.launch.kernel[:60]:
-            msg = f"{layer}: the counters are of another kernel"
+        if str(row["kernel"]) != kernel[:60] or other.launch.kernel != kernel:
+            msg = f"{layer}: the counters or the times are of another kernel"
             raise ValueError(msg)
-        limit, busy = by_counters(row)
-        yield Case(each.launch.kernel, "", layer, each, limit, busy)
+        yield Case(kernel, "", layer, each, *by_counters(row), _bound(row), other.time_us)

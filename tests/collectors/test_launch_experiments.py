@@ -8,8 +8,9 @@ import subprocess
 
 import pytest
 
-from collectors.profilers import experiments, inject
+from collectors.profilers import experiment_record, experiments, inject
 from collectors.profilers.process import ProfilerError
+from perfml.experiments.findings import Finding
 from perfml.experiments.limits import breakdown
 from perfml.experiments.responses import responses
 from perfml.experiments.verdicts import OPEN, verdict
@@ -28,7 +29,7 @@ def built(tmp_path_factory):
 def examine(built, tmp_path, monkeypatch):
     """Return a function that examines the program under words that say what it launches."""
     library, program = built
-    monkeypatch.setattr(experiments, "library", lambda name: library)
+    monkeypatch.setattr(experiment_record, "library", lambda name: library)
 
     def examined(words, *, env=None, **settings):
         command = [str(program), *words.split()]
@@ -135,11 +136,18 @@ def test_a_launch_of_seconds_is_skipped_and_one_without_time_left_is_counted(exa
     assert "2 launches left open" in str(caught.value)
 
 
+def test_with_findings_only_launches_in_their_layers_are_examined(examine):
+    found, _ = examine("units iterations", findings=[Finding("layer", "dram_bytes", "", "open")])
+    assert [each.ranges for each in found.launches] == [("iter_1", "layer")]
+    with pytest.raises(ProfilerError, match="no kernel launch"):
+        examine("units iterations", findings=[Finding("conv_1", "dram_bytes", "", "open")])
+
+
 def test_a_record_without_its_end_is_an_error(tmp_path):
     path = tmp_path / "1.tsv"
     path.write_text("# perfml-experiments 1\nD\t132\t52428800\t3.4\n")
     with pytest.raises(ProfilerError, match="without finishing"):
-        experiments.read_record(path)
+        experiment_record.read_record(path)
     path.write_text("# perfml-experiments 1\n# error no green contexts\n# end\n")
     with pytest.raises(ProfilerError, match="cannot be run"):
-        experiments.read_record(path)
+        experiment_record.read_record(path)

@@ -6,6 +6,7 @@
 // capture, captured                   a capture of a graph begins, and ends
 // cooperative                         a cooperative launch
 // away                                a launch in another context
+// loads                               PTX is given to the driver
 #include "fake_cupti.h"
 
 #include <nvtx3/nvToolsExt.h>
@@ -47,6 +48,10 @@ int main(int count, char** words) {
     if (word == "long") launch(5, "_Z4longPi");
     if (word == "cluster") launch(6, "_Z7clusterPi");
     if (word == "away") launch(1, "_Z4awayPf", 1);
+    if (word == "loads") {  // what FAKE_PTX holds
+      cuModuleLoadData_params given = {nullptr, std::getenv("FAKE_PTX")};
+      fake_call(0, CUPTI_DRIVER_TRACE_CBID_cuModuleLoadData, nullptr, &given);
+    }
     if (word == "cooperative") {
       cuLaunchCooperativeKernel_params given = {};
       fake_call(0, CUPTI_DRIVER_TRACE_CBID_cuLaunchCooperativeKernel, "_Z4gridPf", &given);

@@ -14,11 +14,22 @@ pytestmark = pytest.mark.gpu
 
 
 @pytest.fixture(scope="module")
-def program(tmp_path_factory):
-    made = tmp_path_factory.mktemp("build") / "accumulates"
-    source = ROOT / "tests" / "gpu" / "programs" / "accumulates.cu"
-    subprocess.run([shutil.which("nvcc"), "-O2", "-arch=native", "-o", made, source], check=True)
-    return str(made)
+def build(tmp_path_factory):
+    """Return a function that compiles one of the programs."""
+
+    def built(name):
+        made = tmp_path_factory.mktemp("build") / name
+        source = ROOT / "tests" / "gpu" / "programs" / f"{name}.cu"
+        options = ["-O2", "-arch=sm_90"]
+        subprocess.run([shutil.which("nvcc"), *options, "-o", made, source], check=True)
+        return str(made)
+
+    return built
+
+
+@pytest.fixture(scope="module")
+def program(build):
+    return build("accumulates")
 
 
 def run(*command):
@@ -43,3 +54,20 @@ def test_a_program_is_examined_and_its_results_stay(program, tmp_path):
         each["kernel"].split("(")[0]: each["verdict"]["verdict"] for each in again["launches"]
     }
     assert (verdicts["stream"], verdicts["multiply"]) == ("proven", "refuted")
+
+
+def test_a_measured_repair_is_near_the_real_one_and_results_stay(build, tmp_path):
+    program = build("repaired")
+    out = tmp_path / "prove"
+    undisturbed = run(program)
+    perfml = (sys.executable, "-m", "perfml", "prove", "--json", "--out", str(out), "--", program)
+    launches = {each["kernel"].split("(")[0]: each for each in json.loads(run(*perfml))["launches"]}
+    assert (out / "log.txt").read_text().splitlines()[-1] == undisturbed.splitlines()[-1]
+    habits = {"strided": "dense_loads", "doubles": "single_precision", "columns": "dense_stores"}
+    for kernel, mutation in habits.items():
+        slow = launches[kernel]
+        gained = {each["mutation"]: each["factor"] for each in slow["repairs"]}
+        real = launches[f"{kernel}_repaired"]["time_us"] / slow["time_us"]
+        assert gained[mutation] == pytest.approx(real, rel=0.35), kernel
+    gained = {each["mutation"]: each["factor"] for each in launches["crowd"]["repairs"]}
+    assert gained["no_global_atomics"] < 0.5

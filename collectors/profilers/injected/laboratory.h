@@ -15,59 +15,19 @@
 #include <numeric>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "conditions.h"
 #include "experiment_driver.h"
 #include "memory_image.h"
+#include "mutants.h"
+#include "partitions.h"
 #include "traffic_ptx.h"
 
 namespace experiments {
 
 using Clock = std::chrono::steady_clock;
-
-// A launch as the program asked for it; the arrays stay the caller's.
-struct Subject {
-  CUfunction function = nullptr;
-  CUlaunchConfig config{};
-  void** parameters = nullptr;
-  void** extra = nullptr;
-};
-
-// What the other multiprocessors do meanwhile.
-enum class Flow { none, dram, l2, atomics };
-
-struct Condition {
-  const char* name;
-  const char* control;        // the condition that it is compared with
-  CUstream stream = nullptr;
-  double amount = 1;          // of the resource, relative to the control
-  unsigned more_shared = 0;   // dynamic shared memory beyond what the launch asks for, bytes
-  int carveout = -2;          // share of shared memory in L1, per cent; -2: as the program has it
-  bool less_l2 = false;       // as much of L2 as the driver allows is set aside
-  bool single = false;        // launches one at a time
-  bool cold = false;          // L2 is filled with something else before each launch
-  Flow traffic = Flow::none;
-  bool main = true;           // kept where there is no time for all
-};
-
-struct Outcome {
-  Condition condition;
-  std::vector<double> us;  // of a launch, a number a round
-  bool fails = false;      // this launch cannot be made so
-};
-
-// What the experiments on a launch gave; no outcome if they failed.
-struct Examination {
-  std::vector<Outcome> outcomes;
-  int batch = 0, blocks = 0;
-  bool shortened = false;  // its time limit left rounds or conditions out
-};
-
-// Multiprocessors set apart from the others.
-struct Partition {
-  CUstream stream = nullptr, others = nullptr;
-  unsigned multiprocessors = 0;
-};
 
 class Laboratory {
  public:
@@ -96,8 +56,6 @@ class Laboratory {
     CUmodule module = nullptr;
     if (failed(all.load(&module, kPtx), "traffic kernel", why)) return false;
     if (failed(all.function(&traffic_, module, "perfml_traffic"), "traffic kernel", why))
-      return false;
-    if (failed(all.function(&atomics_, module, "perfml_atomics"), "traffic kernel", why))
       return false;
     if (failed(all.function(&empty_, module, "perfml_empty"), "empty kernel", why)) return false;
     return make_partitions(device, why) && make_buffers(why);
@@ -129,6 +87,9 @@ class Laboratory {
   // Whether a launch did not end: it waits for what the experiment has taken away.
   bool hangs() const { return hangs_; }
 
+  // The condition that did not end, or after which the GPU does nothing any more; empty if none.
+  const std::string& fatal() const { return fatal_; }
+
   // Runs a kernel of known limit under every condition.
   Examination calibrate(Flow flow, int rounds, std::string& why) {
     // its own flag, which nobody sets
@@ -138,8 +99,10 @@ class Laboratory {
   }
 
   // Runs a launch under every condition that applies to it, within a time limit: with fewer
-  // rounds, then fewer conditions where it takes long.
-  Examination examine(const Subject& subject, int rounds, double seconds, std::string& why) {
+  // rounds, then without the last conditions of `wanted` where it takes long. With mutants these
+  // are its conditions.
+  Examination examine(const Subject& subject, int rounds, double seconds, std::string& why,
+                      const Order& wanted = {}, const std::vector<Mutant>& mutants = {}) {
     const Driver& all = driver();
     CUfunction function = subject.function;
     int value = 0;
@@ -166,21 +129,27 @@ class Laboratory {
     // as long as the probe, which put memory back and ran it twice, and the rest of the batch
     const double probed = std::chrono::duration<double>(Clock::now() - begun).count();
     const double once = std::max(probed, 2e-6 * first) + 1e-6 * first * (made.batch - 1);
-    std::vector<Condition> chosen = conditions(subject, function, threads, made.blocks, kept);
+    LoadedMutants loaded(function, kept.most_shared, kept.carveout, all_);
+    std::vector<Condition> chosen = mutants.empty()
+                                        ? conditions(subject, function, threads, made.blocks, kept)
+                                        : loaded.conditions(mutants);
+    made.refused = loaded.refused;
     const auto fits = [&](int turns) { return once * turns * chosen.size() <= seconds; };
     while (rounds > kFewestRounds && !fits(rounds)) {
       --rounds;
       made.shortened = true;
     }
+    const auto turn = [&](const Condition& each) {
+      return std::find(wanted.begin(), wanted.end(), each.name);
+    };
+    std::stable_sort(chosen.begin() + 1, chosen.end(), [&](const Condition& a, const Condition& b) {
+      return turn(a) < turn(b);
+    });
+    while (chosen.size() > kFewestConditions && !fits(rounds)) chosen.pop_back();
     if (!fits(rounds)) {
-      chosen.erase(std::remove_if(chosen.begin(), chosen.end(),
-                                  [](const Condition& each) { return !each.main; }),
-                   chosen.end());
-      if (!fits(rounds)) {
-        why = "it takes " + std::to_string(std::lround(1e-3 * first)) +
-              " ms a launch with its memory put back: too long for the time limit";
-        return {};
-      }
+      why = "it takes " + std::to_string(std::lround(1e-3 * first)) +
+            " ms a launch with its memory put back: too long for the time limit";
+      return {};
     }
     std::vector<Outcome> outcomes;
     for (const Condition& condition : chosen) outcomes.push_back({condition, {}, false});
@@ -194,7 +163,9 @@ class Laboratory {
         const double us = run(subject, function, outcome.condition, made.batch, kept, why);
         // a cluster may be too large for a part of the GPU: that condition alone is left out
         outcome.fails = us < 0;
-        if (hangs_ || (outcome.fails && outcome.condition.name == std::string("all"))) return {};
+        if (hangs_ || (outcome.fails && all.wait_for_all() != CUDA_SUCCESS))
+          fatal_ = outcome.condition.name;
+        if (!fatal_.empty() || (outcome.fails && place == 0)) return {};
         outcome.us.push_back(us);
       }
     }
@@ -207,6 +178,7 @@ class Laboratory {
  private:
   static constexpr double kBatchUs = 100;    // a batch is at least as long: events tell 0.5 us
   static constexpr int kFewestRounds = 3;    // the median of fewer is not robust
+  static constexpr size_t kFewestConditions = 3;
   static constexpr double kUnlimited = 1e9;
   static constexpr size_t kOverDram = size_t{256} << 20;  // five times the largest L2
   static constexpr size_t kOverL2 = size_t{8} << 20;
@@ -216,11 +188,12 @@ class Laboratory {
   struct Traffic {
     // `flag`: a word in the device's memory that ends it when it is set
     Traffic(Laboratory& laboratory, Flow flow, unsigned blocks, int most_turns, CUdeviceptr flag)
-        : count((flow == Flow::dram ? kOverDram : kOverL2) / 16), turns(most_turns), stop(flag) {
+        : count((flow == Flow::dram ? kOverDram : kOverL2) / 16), turns(most_turns),
+          atomics(flow == Flow::atomics), stop(flag) {
       given[0] = &laboratory.written_;
       given[1] = &laboratory.read_;
       given[3] = &stop;
-      subject.function = flow == Flow::atomics ? laboratory.atomics_ : laboratory.traffic_;
+      subject.function = laboratory.traffic_;
       subject.config.gridDimX = blocks;
       subject.config.blockDimX = 512;
       subject.config.gridDimY = subject.config.gridDimZ = 1;
@@ -230,9 +203,9 @@ class Laboratory {
     Traffic(const Traffic&) = delete;
     Traffic& operator=(const Traffic&) = delete;
     unsigned long long count;
-    int turns;
+    int turns, atomics;
     CUdeviceptr stop;
-    void* given[5] = {nullptr, nullptr, &count, nullptr, &turns};
+    void* given[6] = {nullptr, nullptr, &count, nullptr, &turns, &atomics};
     Subject subject;
   };
 
@@ -263,32 +236,6 @@ class Laboratory {
            part(device, count / 2, half_, why) && part(device, count / 4, quarter_, why);
   }
 
-  // Reserves at least `wanted` multiprocessors; the driver rounds up to what it can split.
-  bool part(CUdevice device, unsigned wanted, Partition& partition, std::string& why) {
-    const Driver& all = driver();
-    CUdevResource whole{}, chosen{}, rest{};
-    if (failed(all.resource(device, &whole, CU_DEV_RESOURCE_TYPE_SM), "multiprocessors", why))
-      return false;
-    unsigned groups = 1;
-    if (all.split(&chosen, &groups, &whole, &rest, 0, wanted) != CUDA_SUCCESS || groups == 0)
-      return true;  // this GPU cannot be split so: its experiments are left out
-    if (!green_stream(device, chosen, partition.stream, why)) return false;
-    if (rest.sm.smCount > 0 && !green_stream(device, rest, partition.others, why)) return false;
-    partition.multiprocessors = chosen.sm.smCount;
-    return true;
-  }
-
-  bool green_stream(CUdevice device, CUdevResource& part, CUstream& stream, std::string& why) {
-    const Driver& all = driver();
-    CUdevResourceDesc description = nullptr;
-    CUgreenCtx context = nullptr;
-    return !failed(all.describe(&description, &part, 1), "green context", why) &&
-           !failed(all.green(&context, description, device, CU_GREEN_CTX_DEFAULT_STREAM),
-                   "green context", why) &&
-           !failed(all.green_stream(&stream, context, CU_STREAM_NON_BLOCKING, 0), "green context",
-                   why);
-  }
-
   bool make_buffers(std::string& why) {
     const Driver& all = driver();
     const size_t size = std::max(kOverDram, 2 * l2_bytes_);
@@ -309,53 +256,41 @@ class Laboratory {
   std::vector<Condition> conditions(const Subject& subject, CUfunction function, int threads,
                                     int blocks, const Kept& kept) const {
     std::vector<Condition> chosen = {{"all", "all", all_}};
+    const auto add = [&](const char* name, const char* control, CUstream stream) -> Condition& {
+      return chosen.emplace_back(Condition{name, control, stream});
+    };
     // as much L1 as leaves the blocks their shared memory, and as little as there can be
     const unsigned used = subject.config.sharedMemBytes + static_cast<unsigned>(kept.shared);
     const unsigned needed = static_cast<unsigned>(blocks) * (used + reserved_shared_);
     const unsigned least = std::min(100u, 1 + 100 * needed / shared_of_multiprocessor_);
-    if (least < 60) {
-      chosen.push_back({"l1_large", "l1_large", all_});
-      chosen.back().carveout = static_cast<int>(least);
-    }
-    chosen.push_back({"l1_small", least < 60 ? "l1_large" : "all", all_});
-    chosen.back().carveout = 100;
+    if (least < 60) add("l1_large", "l1_large", all_).carveout = static_cast<int>(least);
+    add("l1_small", least < 60 ? "l1_large" : "all", all_).carveout = 100;
     for (int part : {2, 4}) {
-      if (blocks < part) continue;
       Condition fewer{part == 2 ? "warps_half" : "warps_quarter", "l1_small", all_};
       fewer.carveout = 100;
-      if (!fill_shared(subject, function, threads, blocks / part, kept, fewer, blocks)) continue;
-      chosen.push_back(fewer);
+      if (blocks >= part &&
+          fill_shared(subject, function, threads, blocks / part, kept, fewer, blocks))
+        chosen.push_back(fewer);
     }
     if (persisting_ > 0) {
-      chosen.push_back({"l2_less", "all", all_});
-      chosen.back().less_l2 = true;
-      chosen.back().amount = 1 - static_cast<double>(persisting_) / static_cast<double>(l2_bytes_);
+      Condition& less = add("l2_less", "all", all_);
+      less.less_l2 = true;
+      less.amount = 1 - static_cast<double>(persisting_) / static_cast<double>(l2_bytes_);
     }
-    chosen.push_back({"single", "single", all_});
-    chosen.back().single = true;
-    chosen.push_back({"l2_cold", "single", all_});
-    chosen.back().single = chosen.back().cold = true;
-    const auto with = [&](const char* name, const Partition& partition) {
-      if (!partition.stream || partition.multiprocessors >= multiprocessors()) return;
-      chosen.push_back({name, "all", partition.stream});
-      chosen.back().amount =
-          static_cast<double>(partition.multiprocessors) / static_cast<double>(multiprocessors());
-    };
-    with("sm_most", most_);
-    with("sm_half", half_);
-    with("sm_quarter", quarter_);
+    add("single", "single", all_).single = true;
+    Condition& cold = add("l2_cold", "single", all_);
+    cold.single = cold.cold = true;
+    const std::pair<const char*, const Partition&> parts[] = {
+        {"sm_most", most_}, {"sm_half", half_}, {"sm_quarter", quarter_}};
+    for (const auto& [name, part] : parts) {
+      if (part.stream && part.multiprocessors < multiprocessors())
+        add(name, "all", part.stream).amount =
+            static_cast<double>(part.multiprocessors) / static_cast<double>(multiprocessors());
+    }
     if (most_.stream && most_.others) {
-      chosen.push_back({"dram_traffic", "sm_most", most_.stream});
-      chosen.back().traffic = Flow::dram;
-      chosen.push_back({"l2_traffic", "sm_most", most_.stream});
-      chosen.back().traffic = Flow::l2;
-      chosen.push_back({"atomic_traffic", "sm_most", most_.stream});
-      chosen.back().traffic = Flow::atomics;
-    }
-    for (Condition& condition : chosen) {
-      const std::string name = condition.name;
-      condition.main = name == "all" || name == "sm_half" || name == "sm_most" ||
-                       name == "dram_traffic" || name == "warps_half" || name == "l1_small";
+      add("dram_traffic", "sm_most", most_.stream).traffic = Flow::dram;
+      add("l2_traffic", "sm_most", most_.stream).traffic = Flow::l2;
+      add("atomic_traffic", "sm_most", most_.stream).traffic = Flow::atomics;
     }
     return chosen;
   }
@@ -399,6 +334,10 @@ class Laboratory {
     }
     if (condition.carveout != -2)
       all.set(function, CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, condition.carveout);
+    if (condition.instead) changed.function = condition.instead;
+    if (condition.toggle &&
+        failed(all.fill(condition.toggle, condition.on ? 0xff : 0, 4, all_), "switch", why))
+      return -1;
     size_t limit = 0;
     if (condition.less_l2) {
       all.limit_now(&limit, CU_LIMIT_PERSISTING_L2_CACHE_SIZE);
@@ -491,12 +430,13 @@ class Laboratory {
   CUstream all_ = nullptr;
   Partition most_, half_, quarter_;
   CUevent from_ = nullptr, to_ = nullptr;
-  CUfunction traffic_ = nullptr, atomics_ = nullptr, empty_ = nullptr;
+  CUfunction traffic_ = nullptr, empty_ = nullptr;
   CUdeviceptr read_ = 0, written_ = 0, stop_ = 0;
   Image image_;
   std::mt19937 random_{1};
   double patience_ = patience;
   bool hangs_ = false;
+  std::string fatal_;
 };
 
 }  // namespace experiments

@@ -13,6 +13,12 @@
 // or for another process) ends the process, after its name was written down: the collector runs the
 // program again with PERFML_EXPERIMENTS_LEAVE, a file of kernels to leave alone.
 //
+// PERFML_EXPERIMENTS_PLAN is a file with a line a range ("*" for any) and the conditions that come
+// first there, between tabs; launches in no such range are left alone.
+//
+// With PERFML_EXPERIMENTS_MUTANTS (mutants.h) a launch is run again as its kernel's mutants instead.
+// Code that the program loads is kept beside the record where it is PTX (program_code.h).
+//
 // Each process writes $PERFML_EXPERIMENTS_DIR/<pid>.tsv (`collectors.profilers.experiments` reads
 // it); its last line is "# end".
 
@@ -23,7 +29,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
-#include <fstream>
+#include <map>
 #include <mutex>
 #include <set>
 #include <sstream>
@@ -34,8 +40,11 @@
 #include "laboratory.h"
 #include "launches.h"
 #include "memory_image.h"
+#include "mutants.h"
 #include "nvtx_ranges.h"
+#include "program_code.h"
 #include "record.h"
+#include "request.h"
 
 namespace {
 
@@ -43,6 +52,7 @@ using experiments::Examination;
 using experiments::Flow;
 using experiments::Laboratory;
 using experiments::Outcome;
+using experiments::Request;
 using experiments::Subject;
 using launches::Launch;
 using experiments::Clock;
@@ -51,18 +61,6 @@ constexpr double kLaunchSeconds = 5;  // of experiments on one launch
 constexpr int kHung = 86;             // exit status, beside the name in the record
 
 thread_local bool g_experimenting = false;  // our own launches come by here, too
-
-struct Request {
-  double seconds = static_cast<double>(record::number_from("PERFML_EXPERIMENTS_SECONDS", 60));
-  std::string unit = record::text_from("PERFML_EXPERIMENTS_UNIT");
-  int rounds = static_cast<int>(record::number_from("PERFML_EXPERIMENTS_ROUNDS", 7));
-  std::set<std::string> leave;  // kernels, as the compiler mangled them
-
-  Request() {
-    std::ifstream names(record::text_from("PERFML_EXPERIMENTS_LEAVE"));
-    for (std::string name; std::getline(names, name);) leave.insert(name);
-  }
-};
 
 // The name of the first iteration in a path of ranges; empty where there is none.
 std::string iteration_in(const std::string& path) {
@@ -83,6 +81,8 @@ class Examiner {
 
   bool begin(const std::string& folder) {
     if (!file_.open(folder)) return false;
+    folder_ = folder;
+    mutants_ = experiments::read_mutants(request_.mutants);
     file_.note("perfml-experiments 1");
     laboratory_.patience = static_cast<double>(record::number_from("PERFML_EXPERIMENTS_PATIENCE", 20));
     return true;
@@ -90,6 +90,11 @@ class Examiner {
 
   record::File& file() { return file_; }
   experiments::Allocations& allocations() { return allocations_; }
+
+  // Keeps what the program loads, for who makes mutants of it.
+  void code_comes(CUpti_CallbackId id, const void* given) {
+    if (request_.mutants.empty()) file_.note(code::keep(id, given, folder_));
+  }
 
   // Other threads do nothing on the GPU while a launch is examined.
   void wait() { std::lock_guard<std::mutex> guard(lock_); }
@@ -105,7 +110,7 @@ class Examiner {
     Launch launch;
     if (!launches::read(id, call, 0, launch)) return;
     ++seen_;
-    if (!due(launch)) return;
+    if (!due(launch) || (!request_.mutants.empty() && !mutants_.count(launch.kernel))) return;
     std::string why;
     if (captures_ > 0) {
       skip(launch, "a graph is being captured meanwhile");
@@ -116,7 +121,7 @@ class Examiner {
       return;
     }
     Subject subject;
-    if (!subject_of(id, call, subject, why)) {
+    if (!experiments::subject_of(id, call, subject, why)) {
       skip(launch, why);
       return;
     }
@@ -146,78 +151,19 @@ class Examiner {
   bool due(const Launch& launch) {
     const nvtx::Range* range = nvtx::innermost();
     path_ = range ? range->path : "";
+    const bool planned = request_.order_in(path_) != nullptr;
     const std::string iteration = iteration_in(path_);
     if (!iteration.empty()) {
       if (iteration != iteration_) ++iterations_;
       iteration_ = iteration;
-      return iterations_ == 2;
+      return planned && iterations_ == 2;
     }
     // before and between iterations: not what repeats
-    if (iterations_ > 0 || request_.unit == "nvtx") return false;
+    if (!planned || iterations_ > 0 || request_.unit == "nvtx") return false;
     std::ostringstream key;
     key << launch.kernel << launches::shape(launch.grid) << launches::shape(launch.block)
         << launch.dynamic_shared << path_;
     return known_.insert(key.str()).second;
-  }
-
-  // Reads the call; false, and why, if the launch cannot be run under other conditions.
-  static bool subject_of(CUpti_CallbackId id, const CUpti_CallbackData& call, Subject& subject,
-                         std::string& why) {
-    switch (id) {
-      case CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel:
-      case CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel_ptsz: {
-        const auto* given = static_cast<const cuLaunchKernel_params*>(call.functionParams);
-        CUlaunchConfig& config = subject.config;
-        config.gridDimX = given->gridDimX;
-        config.gridDimY = given->gridDimY;
-        config.gridDimZ = given->gridDimZ;
-        config.blockDimX = given->blockDimX;
-        config.blockDimY = given->blockDimY;
-        config.blockDimZ = given->blockDimZ;
-        config.sharedMemBytes = given->sharedMemBytes;
-        subject.function = given->f;
-        subject.parameters = given->kernelParams;
-        subject.extra = given->extra;
-        return true;
-      }
-      case CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx:
-      case CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx_ptsz: {
-        const auto* given = static_cast<const cuLaunchKernelEx_params*>(call.functionParams);
-        subject.config = *given->config;
-        subject.function = given->f;
-        subject.parameters = given->kernelParams;
-        subject.extra = given->extra;
-        return alone(subject, why);
-      }
-      case CUPTI_DRIVER_TRACE_CBID_cuLaunchCooperativeKernel:
-      case CUPTI_DRIVER_TRACE_CBID_cuLaunchCooperativeKernel_ptsz:
-        why = "cooperative launch: its blocks wait for each other";
-        return false;
-      case CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch:
-      case CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch_ptsz: why = "CUDA graph"; return false;
-      default: why = "old launch call"; return false;
-    }
-  }
-
-  // Leaves out what ties a launch to others; false if it cannot run on fewer multiprocessors.
-  static bool alone(Subject& subject, std::string& why) {
-    static thread_local std::vector<CUlaunchAttribute> kept;
-    kept.clear();
-    for (unsigned i = 0; i < subject.config.numAttrs; ++i) {
-      const CUlaunchAttribute& attribute = subject.config.attrs[i];
-      if (attribute.id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE && attribute.value.cooperative) {
-        why = "cooperative launch: its blocks wait for each other";
-        return false;
-      }
-      const bool ties = attribute.id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION ||
-                        attribute.id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT ||
-                        attribute.id == CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT ||
-                        attribute.id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
-      if (!ties) kept.push_back(attribute);
-    }
-    subject.config.attrs = kept.data();
-    subject.config.numAttrs = static_cast<unsigned>(kept.size());
-    return true;
   }
 
   // Runs the experiments on a launch, with the program's memory put back after each.
@@ -233,8 +179,11 @@ class Examiner {
       return;
     }
     const double seconds = std::min(kLaunchSeconds, request_.seconds - spent_);
-    const Examination made = laboratory_.examine(subject, request_.rounds, seconds, why);
-    if (laboratory_.hangs()) end_process(launch);
+    const auto mutants = mutants_.find(launch.kernel);
+    const Examination made = laboratory_.examine(
+        subject, request_.rounds, seconds, why, *request_.order_in(path_),
+        mutants == mutants_.end() ? std::vector<experiments::Mutant>{} : mutants->second);
+    if (!laboratory_.fatal().empty() || laboratory_.hangs()) end_process(launch);
     std::string lost;
     if (!laboratory_.image().put_back(laboratory_.stream(), lost)) {
       file_.note("error " + lost);  // the program's memory is not what it was
@@ -248,9 +197,9 @@ class Examiner {
     write(launch, made);
   }
 
-  // Nothing but the end of its process ends a kernel.
+  // Nothing but the end of its process ends a kernel, or heals a context.
   [[noreturn]] void end_process(const Launch& launch) {
-    file_.note("hung " + launch.kernel);
+    file_.note("hung " + launch.kernel + ' ' + laboratory_.fatal());
     _exit(kHung);
   }
 
@@ -273,6 +222,7 @@ class Examiner {
     const std::pair<const char*, Flow> known[] = {
         {"C\tdram", Flow::dram}, {"C\tl2", Flow::l2}, {"C\tatomics", Flow::atomics}};
     for (const auto& [name, flow] : known) {
+      if (!request_.mutants.empty()) break;
       const Examination made = laboratory_.calibrate(flow, request_.rounds, why);
       for (const Outcome& outcome : made.outcomes) write(name, outcome);
     }
@@ -291,9 +241,12 @@ class Examiner {
     std::ostringstream text;
     text << "K\t" << examined_ << '\t' << launches::shape(launch.grid) << '\t'
          << launches::shape(launch.block) << '\t' << launch.dynamic_shared << '\t' << made.blocks
-         << '\t' << made.batch << '\t' << path_ << '\t' << launches::demangled(launch.kernel);
+         << '\t' << made.batch << '\t' << path_ << '\t' << launches::demangled(launch.kernel) << '\t'
+         << launch.kernel;
     file_.line(text.str());
     for (const Outcome& outcome : made.outcomes) write("E\t" + std::to_string(examined_), outcome);
+    for (const std::string& refused : made.refused)
+      file_.line("S\t" + path_ + '\t' + launches::demangled(launch.kernel) + '\t' + refused);
     ++examined_;
   }
 
@@ -303,6 +256,8 @@ class Examiner {
 
   Request request_;
   record::File file_;
+  std::string folder_;
+  std::map<std::string, std::vector<experiments::Mutant>> mutants_;
   experiments::Allocations allocations_;
   Laboratory laboratory_;
   std::mutex lock_;
@@ -315,7 +270,7 @@ class Examiner {
   bool given_up_ = false;
 };
 
-enum class Kind { other, launch, memory, capture_begins, capture_ends };
+enum class Kind { other, launch, memory, code, capture_begins, capture_ends };
 
 // What a driver call is to the experiments, by its name.
 Kind kind_of(CUpti_CallbackId id) {
@@ -329,6 +284,7 @@ Kind kind_of(CUpti_CallbackId id) {
   const auto begins = [&name](const char* with) { return name.rfind(with, 0) == 0; };
   if (begins("cuStreamBeginCapture")) return Kind::capture_begins;
   if (begins("cuStreamEndCapture")) return Kind::capture_ends;
+  if (begins("cuModuleLoad") || begins("cuLibraryLoad")) return Kind::code;
   for (const char* with : {"cuMemcpy", "cuMemset", "cuMemAlloc", "cuMemFree", "cuMemMap",
                            "cuMemUnmap", "cuModuleUnload", "cuLibraryUnload"}) {
     if (begins(with)) return Kind::memory;
@@ -357,6 +313,9 @@ void CUPTIAPI on_call(void*, CUpti_CallbackDomain, CUpti_CallbackId id, const vo
     case Kind::memory:
       if (enters) examiner.wait();
       examiner.allocations().heard(id, call);
+      return;
+    case Kind::code:
+      if (enters) examiner.code_comes(id, call.functionParams);
       return;
     case Kind::capture_begins:
       if (!enters && *static_cast<const CUresult*>(call.functionReturnValue) == CUDA_SUCCESS)

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 from typing import Any, NotRequired, TypedDict
 
-from perfml.cli.documents import answers, machines, proven, tables
+from perfml.cli.documents import answers, machines, tables
 from perfml.cli.versions import version_of
 from perfml.errors import Failed
+from perfml.experiments.proof import Proof
 from perfml.explain.advice.hazards import Advice
 from perfml.explain.brief import Brief
 from perfml.explain.results import Explanation
@@ -61,7 +62,7 @@ DOCUMENTS: dict[str, tuple[Any, ...]] = {
     "advise": (Extended("Advise", Advice, _ADVISE), Brief),
     "roofline": (answers.Roofline,),
     "predict": (Extended("Predict", Prediction, {"dataset": str}),),
-    "prove": (proven.Prove,),
+    "prove": (Proof,),
     "gate": (GateResult, answers.GateSaved),
     "report": (answers.Report,),
     "plot": (answers.Plot, answers.PlotList),

@@ -37,7 +37,7 @@ def test_the_report_of_ptxas_is_read_kernel_by_kernel():
 def test_a_variant_is_its_macros_and_flags(tmp_path):
     source = Source(tmp_path / "a.cu", {"TILE": 32, "TYPE": "float"}, ("-maxrregcount=64",))
     words = nvcc_command("nvcc", source, "90a", tmp_path / "out")
-    assert "-gencode=arch=compute_90a,code=sm_90a" in words
+    assert "-gencode=arch=compute_90a,code=[sm_90a,compute_90a]" in words
     assert [word for word in words if word.startswith("-D")] == ["-DTILE=32", "-DTYPE=float"]
     assert "-maxrregcount=64" in words
 

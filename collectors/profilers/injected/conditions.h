@@ -1,0 +1,54 @@
+// What is asked of a launch: under which conditions it runs, and what came of it.
+#pragma once
+
+#include <cuda.h>
+
+#include <string>
+#include <vector>
+
+namespace experiments {
+
+// A launch as the program asked for it; the arrays stay the caller's.
+struct Subject {
+  CUfunction function = nullptr;
+  CUlaunchConfig config{};
+  void** parameters = nullptr;
+  void** extra = nullptr;
+};
+
+// What the other multiprocessors do meanwhile.
+enum class Flow { none, dram, l2, atomics };
+
+using Order = std::vector<std::string>;  // names of conditions, those that tell most first
+
+struct Condition {
+  std::string name;
+  std::string control;        // the condition that it is compared with
+  CUstream stream = nullptr;
+  double amount = 1;          // of the resource, relative to the control
+  unsigned more_shared = 0;   // dynamic shared memory beyond what the launch asks for, bytes
+  int carveout = -2;          // share of shared memory in L1, per cent; -2: as the program has it
+  bool less_l2 = false;       // as much of L2 as the driver allows is set aside
+  bool single = false;        // launches one at a time
+  bool cold = false;          // L2 is filled with something else before each launch
+  Flow traffic = Flow::none;
+  CUfunction instead = nullptr;  // runs in place of the program's kernel
+  CUdeviceptr toggle = 0;        // its switch, and whether it is on
+  bool on = false;
+};
+
+struct Outcome {
+  Condition condition;
+  std::vector<double> us;  // of a launch, a number a round
+  bool fails = false;      // this launch cannot be made so
+};
+
+// What the experiments on a launch gave; no outcome if they failed.
+struct Examination {
+  std::vector<Outcome> outcomes;
+  int batch = 0, blocks = 0;
+  bool shortened = false;  // its time limit left rounds or conditions out
+  std::vector<std::string> refused;  // mutants that the driver does not compile, and why
+};
+
+}  // namespace experiments

@@ -1,0 +1,121 @@
+// Kernels in place of the program's: the same PTX without one of its habits.
+//
+// PERFML_EXPERIMENTS_MUTANTS names a file with a line a mutant: kernel (mangled), name, file of PTX,
+// "1" if it carries a switch, and names of variables, between tabs. The driver compiles the PTX;
+// variables take the values of the program's own. A mutant with a switch is its own control.
+#pragma once
+
+#include <cuda.h>
+
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "conditions.h"
+#include "experiment_driver.h"
+
+namespace experiments {
+
+struct Mutant {
+  std::string kernel, name, file;
+  bool switched = false;
+  std::vector<std::string> variables;
+};
+
+inline std::map<std::string, std::vector<Mutant>> read_mutants(const std::string& path) {
+  std::map<std::string, std::vector<Mutant>> known;
+  std::ifstream lines(path);
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream fields(line);
+    Mutant mutant;
+    std::string switched;
+    std::getline(fields, mutant.kernel, '\t');
+    std::getline(fields, mutant.name, '\t');
+    std::getline(fields, mutant.file, '\t');
+    std::getline(fields, switched, '\t');
+    mutant.switched = switched == "1";
+    for (std::string name; std::getline(fields, name, '\t');) mutant.variables.push_back(name);
+    known[mutant.kernel].push_back(mutant);
+  }
+  return known;
+}
+
+// The modules of a kernel's mutants, for as long as it lives.
+class LoadedMutants {
+ public:
+  LoadedMutants(CUfunction original, int most_shared, int carveout, CUstream stream)
+      : original_(original), most_shared_(most_shared), carveout_(carveout), stream_(stream) {}
+  ~LoadedMutants() {
+    for (CUmodule module : modules_) driver().unload(module);
+  }
+  LoadedMutants(const LoadedMutants&) = delete;
+  LoadedMutants& operator=(const LoadedMutants&) = delete;
+
+  std::vector<std::string> refused;  // what the driver does not take, and why
+
+  // The program's kernel first; the first mutant, which is unchanged, is compared with it, and the
+  // others with that one or with themselves, the switch being off.
+  std::vector<Condition> conditions(const std::vector<Mutant>& mutants) {
+    std::vector<Condition> made = {{"original", "original", stream_}};
+    std::string control = "original";
+    for (const Mutant& mutant : mutants) {
+      Condition condition{mutant.name, control, stream_};
+      std::string why;
+      if (!load(mutant, condition, why)) {
+        refused.push_back(mutant.name + ": " + why);
+        continue;
+      }
+      if (condition.toggle) {
+        made.push_back(condition);
+        made.back().name = condition.control = mutant.name + ".off";
+        condition.on = true;
+      }
+      made.push_back(condition);
+      if (control == "original") control = mutant.name;
+    }
+    return made;
+  }
+
+ private:
+  bool load(const Mutant& mutant, Condition& condition, std::string& why) {
+    const Driver& all = driver();
+    std::ifstream file(mutant.file);
+    const std::string ptx((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+    CUmodule module = nullptr;
+    if (!all.variable || !all.unload ||
+        failed(all.load(&module, ptx.c_str()), "compiling it", why))
+      return false;
+    modules_.push_back(module);
+    if (failed(all.function(&condition.instead, module, mutant.kernel.c_str()), "kernel", why))
+      return false;
+    if (most_shared_ > 0)
+      all.set(condition.instead, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, most_shared_);
+    all.set(condition.instead, CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, carveout_);
+    CUmodule own = nullptr;
+    if (all.module_of && all.module_of(&own, original_) == CUDA_SUCCESS) {
+      for (const std::string& name : mutant.variables) copy_variable(own, module, name);
+    }
+    size_t size = 0;
+    return !mutant.switched ||
+           !failed(all.variable(&condition.toggle, &size, module, "perfml_switch"), "switch", why);
+  }
+
+  void copy_variable(CUmodule from, CUmodule to, const std::string& name) {
+    CUdeviceptr here = 0, there = 0;
+    size_t size = 0, room = 0;
+    std::string ignored;
+    if (driver().variable(&here, &size, from, name.c_str()) == CUDA_SUCCESS &&
+        driver().variable(&there, &room, to, name.c_str()) == CUDA_SUCCESS && size == room)
+      failed(driver().copy(there, here, size, stream_), "variable", ignored);
+  }
+
+  CUfunction original_;
+  int most_shared_, carveout_;
+  CUstream stream_;
+  std::vector<CUmodule> modules_;
+};
+
+}  // namespace experiments

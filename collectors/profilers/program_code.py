@@ -1,0 +1,142 @@
+"""The PTX in a program: what it gave to the driver, what its file holds, what Triton keeps.
+
+A fat binary is a header and entries, of which some are PTX, mostly compressed (LZ4 until CUDA 12.7,
+zstd since). The layout was read from what ``nvcc -fatbin`` 13.0 writes.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import ctypes.util
+import mmap
+import os
+import re
+import struct
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from perfml.experiments.mutation.ptx import kernels_in
+
+_FAT_BINARY = b"\x50\xed\x55\xba"
+_ENTRY = struct.Struct("<HHIQI")
+_DECOMPRESSED = 56
+_PTX, _LZ4, _ZSTD = 1, 0x2000, 0x8000
+_TARGET = re.compile(r"\.target\s+sm_(\d+)")
+
+
+def kernels_of(paths: Iterable[Path]) -> dict[str, str]:
+    """Return the PTX module of each kernel that these files of code hold.
+
+    Parameters
+    ----------
+    paths
+        PTX, fat binaries, executables, libraries, or machine code of Triton. Others hold none.
+
+    Returns
+    -------
+    dict
+        Mangled name of a kernel to its module; that for the newest GPU where there are several.
+    """
+    modules = [module for path in paths for module in _modules(path)]
+    modules.sort(key=lambda text: int(found[1]) if (found := _TARGET.search(text)) else 0)
+    return {name: module for module in modules for name in kernels_in(module)}
+
+
+def _modules(path: Path) -> Iterator[str]:
+    try:
+        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            if b".version" in data[:4096] and data[:4] != b"\x7fELF":
+                yield data[:].decode("utf-8", "replace").rstrip("\0")
+                return
+            start = data.find(_FAT_BINARY)
+            if start < 0:
+                yield from _beside(data[:])
+            while start >= 0:
+                yield from _entries(data, start)
+                start = data.find(_FAT_BINARY, start + 4)
+    except (OSError, ValueError):  # it is gone, or empty
+        return
+
+
+def _entries(data: mmap.mmap, start: int) -> Iterator[str]:
+    """Return the PTX of a fat binary that begins at `start`."""
+    head, size = struct.unpack_from("<HQ", data, start + 6)
+    place, end = start + head, start + head + size
+    while head == 16 and place + _ENTRY.size <= min(end, len(data)):
+        kind, _, header, length, compressed = _ENTRY.unpack_from(data, place)
+        if header < 64 or length == 0:
+            return
+        if kind == _PTX:
+            flags = struct.unpack_from("<Q", data, place + 40)[0]
+            whole = struct.unpack_from("<Q", data, place + _DECOMPRESSED)[0]
+            packed = data[place + header : place + header + length]
+            text = _unpacked(packed[: compressed or length], flags, whole)
+            if text is not None:
+                yield text.decode("utf-8", "replace").rstrip("\0")
+        place += header + length
+
+
+def _unpacked(packed: bytes, flags: int, size: int) -> bytes | None:
+    if flags & _ZSTD:
+        return _zstd(packed, size)
+    return lz4_block(packed) if flags & _LZ4 else packed
+
+
+def _zstd(packed: bytes, size: int) -> bytes | None:
+    """Return what the system's libzstd makes of it; None where there is none, or it refuses."""
+    name = ctypes.util.find_library("zstd")
+    if name is None:
+        return None
+    library = ctypes.CDLL(name)
+    library.ZSTD_decompress.restype = ctypes.c_size_t
+    made = ctypes.create_string_buffer(size)
+    length = library.ZSTD_decompress(
+        made, ctypes.c_size_t(size), packed, ctypes.c_size_t(len(packed))
+    )
+    return made.raw[:length] if length <= size else None
+
+
+def lz4_block(packed: bytes) -> bytes:
+    """Return what a block of LZ4 stands for (github.com/lz4/lz4, doc/lz4_Block_format.md)."""
+    made, place = bytearray(), 0
+
+    def length(start: int) -> int:
+        nonlocal place
+        while start >= 15 and place < len(packed):
+            start += packed[place]
+            place += 1
+            if packed[place - 1] != 255:
+                break
+        return start
+
+    while place < len(packed):
+        token = packed[place]
+        place += 1
+        literals = length(token >> 4)
+        made += packed[place : place + literals]
+        place += literals
+        if place + 2 > len(packed):
+            break
+        back = int.from_bytes(packed[place : place + 2], "little")
+        place += 2
+        for _ in range(length(token & 15) + 4):
+            made.append(made[-back])
+    return bytes(made)
+
+
+def _beside(machine_code: bytes) -> Iterator[str]:
+    """Return the PTX that Triton keeps beside the same machine code."""
+    for folder in _triton_folders():
+        for path in folder.glob("*/*.cubin"):
+            ptx = path.with_suffix(".ptx")
+            same = path.stat().st_size == len(machine_code) and path.read_bytes() == machine_code
+            if same and ptx.is_file():
+                yield ptx.read_text(encoding="utf-8")
+                return
+
+
+def _triton_folders() -> list[Path]:
+    places = [Path(os.environ.get("TRITON_CACHE_DIR") or Path.home() / ".triton" / "cache")]
+    places += sorted(Path(tempfile.gettempdir()).glob("torchinductor_*/triton/*"))
+    return places

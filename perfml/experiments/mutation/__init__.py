@@ -1,0 +1,1 @@
+"""Kernels without one of their habits: rewrites of PTX whose time bounds what a repair gains."""

@@ -1,0 +1,238 @@
+"""Mutants that leave operations out, or do cheaper ones in their place."""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Callable
+
+from perfml.experiments.mutation.addresses import DECLARED, Scratch
+from perfml.experiments.mutation.ptx import Kernel, Statement
+from perfml.experiments.mutation.values import steering
+
+_HEX = re.compile(r"0[dD][0-9a-fA-F]{16}")
+_SLOW = frozenset({"div", "rcp", "sqrt", "rsqrt", "sin", "cos", "ex2", "lg2", "tanh"})
+_CONVERSION = re.compile(r"cvt\.r\w+\.(?:ftz\.|sat\.)*(?:f32\.[su]32|[su]32\.f32)")
+_WHOLE = re.compile(r"[us](?:32|64)")
+
+Rewrite = Callable[[Statement, Scratch], list[str] | None]
+"""Returns the lines in place of a statement, or None where it stays."""
+
+
+def _rewritten(kernel: Kernel, rewrite: Rewrite, *, switched: bool) -> str | None:
+    scratch = Scratch()
+    lines, count = [], 0
+    for statement in kernel.statements:
+        made = rewrite(statement, scratch) if statement.opcode else None
+        lines += [statement.text] if made is None else made
+        count += made is not None
+    if not count:
+        return None
+    return kernel.with_body(scratch.body(lines), declared=DECLARED if switched else "")
+
+
+class _Skipped:
+    """Operations that happen only while the switch is off."""
+
+    def __init__(self, chosen: Callable[[Statement], bool]) -> None:
+        self.chosen = chosen
+        self.off: str | None = None
+
+    def __call__(self, statement: Statement, scratch: Scratch) -> list[str] | None:
+        if not self.chosen(statement):
+            return None
+        self.off = self.off or scratch.off()
+        if not statement.guard:
+            made = [statement.with_operands(list(statement.operands), self.off)]
+        else:
+            guard = scratch.register("pred")
+            negated, name = statement.guard.startswith("!"), statement.guard.lstrip("!")
+            made = [f"not.pred {guard}, {name};"] if negated else []
+            made.append(f"and.pred {guard}, {guard if negated else name}, {self.off};")
+            made.append(statement.with_operands(list(statement.operands), guard))
+        return made + self._in_place(statement)
+
+    def _in_place(self, statement: Statement) -> list[str]:
+        """Give the destination a value, too: what is expected of a swap, else what is added."""
+        kind = statement.parts[0]
+        if kind == "ld":
+            names = statement.operands[0].strip("{} ").split(",")
+            return [f"@!{self.off} mov.{statement.type} {name.strip()}, 0;" for name in names
+                    if not statement.type.startswith("f")]  # fmt: skip
+        if kind != "atom" or statement.operands[0].startswith("{"):
+            return []
+        value = statement.operands[2]
+        type_ = {"f16x2": "b32", "bf16x2": "b32", "f16": "b16", "bf16": "b16"}.get(
+            statement.type, statement.type
+        )
+        return [f"@!{self.off} mov.{type_} {statement.operands[0]}, {value};"]
+
+
+def no_global_atomics(kernel: Kernel) -> str | None:
+    """Return the kernel without atomics on global memory."""
+
+    def chosen(statement: Statement) -> bool:
+        kind = statement.parts[0] in ("atom", "red")
+        return kind and "shared" not in statement.parts and statement.address is not None
+
+    return _rewritten(kernel, _Skipped(chosen), switched=True)
+
+
+def no_barriers(kernel: Kernel) -> str | None:
+    """Return the kernel whose warps do not wait for those of their block.
+
+    It has no switch: a barrier that may come keeps the compiler from moving loads past it, which
+    is a part of what barriers cost.
+    """
+
+    def rewrite(statement: Statement, _: Scratch) -> list[str] | None:
+        parts = statement.parts
+        waits = parts[0] in ("bar", "barrier") and "sync" in parts and "warp" not in parts
+        return [] if waits else None
+
+    return _rewritten(kernel, rewrite, switched=False)
+
+
+def no_fences(kernel: Kernel) -> str | None:
+    """Return the kernel that does not wait until others see what it wrote."""
+    return _rewritten(
+        kernel, _Skipped(lambda each: each.parts[0] in ("membar", "fence")), switched=True
+    )
+
+
+def no_local_arrays(kernel: Kernel) -> str | None:
+    """Return the kernel without accesses to local memory that its source makes."""
+
+    def chosen(statement: Statement) -> bool:
+        return statement.parts[0] in ("ld", "st") and "local" in statement.parts
+
+    return _rewritten(kernel, _Skipped(chosen), switched=True)
+
+
+def more_registers(kernel: Kernel) -> str | None:
+    """Return the kernel without the bounds that make the compiler spill registers."""
+    before = re.sub(r"\.(?:minnctapersm|maxnreg)\s+\d+", "", kernel.before)
+    if before == kernel.before:
+        return None
+    return kernel.with_body([each.text for each in kernel.statements], before=before)
+
+
+def single_precision(kernel: Kernel) -> str | None:
+    """Return the kernel whose arithmetic in double precision is done in single.
+
+    A register of a double holds the single in its lower half, so that neither copies nor
+    conversions cost anything. Memory still holds doubles.
+    """
+    return _rewritten(kernel, _single, switched=False)
+
+
+def _single(statement: Statement, scratch: Scratch) -> list[str] | None:
+    parts = statement.parts
+    if "f64" not in parts or parts[0] in ("ld", "st", "atom", "red", "selp", "call", "mma", "wmma"):
+        return None
+    guard = f"@{statement.guard} " if statement.guard else ""
+    operands, lines = list(statement.operands), list[str]()
+    types = [part for part in parts if re.fullmatch(r"[usbf]f?\d+", part)]
+    result_is_double = types[0] == "f64" and parts[0] not in ("setp", "testp", "set")
+    input_is_double = types[-1] == "f64"
+    for i in range(1, len(operands)):
+        if input_is_double:
+            operands[i] = _half(operands[i], scratch, lines)
+    destination = operands[0]
+    if result_is_double:
+        operands[0] = scratch.register("f32")
+    opcode = ".".join("f32" if part == "f64" else part for part in parts)
+    if parts[0] == "cvt":
+        opcode = _conversion(parts, types)
+    lines.append(f"{guard}{opcode} {', '.join(operands)};")
+    if result_is_double:
+        zero = scratch.once("f32", "mov.f32 {}, 0f00000000;")
+        lines.append(f"{guard}mov.b64 {destination}, {{{operands[0]}, {zero}}};")
+    return lines
+
+
+def _half(operand: str, scratch: Scratch, lines: list[str]) -> str:
+    """Return the single in an operand that is a double."""
+    if _HEX.fullmatch(operand):
+        value = struct.unpack(">d", bytes.fromhex(operand[2:]))[0]
+        try:
+            return f"0f{struct.pack('>f', value).hex().upper()}"
+        except OverflowError:
+            return "0f7F800000" if value > 0 else "0fFF800000"
+    if not operand.startswith("%"):
+        return operand
+    low, high = scratch.register("f32"), scratch.register("f32")
+    lines.append(f"mov.b64 {{{low}, {high}}}, {operand};")
+    return low
+
+
+def _conversion(parts: list[str], types: list[str]) -> str:
+    """Return the conversion with singles; between two of them a copy."""
+    to, from_ = ("f32" if each == "f64" else each for each in types)
+    how = [part for part in parts[1:] if part not in types]
+    if to == from_ == "f32":
+        return "mov.f32" if not {"rni", "rzi", "rmi", "rpi"} & set(how) else f"cvt.{how[0]}.f32.f32"
+    if to == "f32" and from_[0] in "us" and not how:
+        how = ["rn"]
+    if to == "f32" and from_ in ("f16", "bf16"):
+        how = []
+    return ".".join(["cvt", *how, to, from_])
+
+
+def cheap_functions(kernel: Kernel) -> str | None:
+    """Return the kernel with a product for each division, root, sine and exponential.
+
+    A conversion between a float and a whole number becomes a copy, unless an address or a branch
+    depends on it.
+    """
+    chosen = steering(kernel.statements)
+
+    def rewrite(statement: Statement, _: Scratch) -> list[str] | None:
+        if _CONVERSION.fullmatch(statement.opcode) and not chosen.intersection(statement.written):
+            guard = f"@{statement.guard} " if statement.guard else ""
+            return [f"{guard}mov.b32 {', '.join(statement.operands)};"]
+        if statement.parts[0] not in _SLOW or statement.type not in ("f32", "f64"):
+            return None
+        taken = list(statement.operands[1:])
+        guard = f"@{statement.guard} " if statement.guard else ""
+        numbers = ", ".join([statement.operands[0], taken[0], taken[-1]])
+        rounded = ".rn" if statement.type == "f64" else ""
+        return [f"{guard}mul{rounded}.{statement.type} {numbers};"]
+
+    return _rewritten(kernel, rewrite, switched=False)
+
+
+def cheap_division(kernel: Kernel) -> str | None:
+    """Return the kernel that divides whole numbers as if by the next power of two.
+
+    Quotients are not larger and remainders stay below the divisor, so indices stay in their arrays.
+    """
+    quotients: dict[str, tuple[str, str]] = {}  # or products of one with its divisor
+
+    def rewrite(statement: Statement, scratch: Scratch) -> list[str] | None:
+        kind, operands = statement.parts[0], statement.operands
+        if kind == "mul" and quotients.get(operands[1], ("", ""))[1] == operands[2]:
+            quotients[operands[0]] = quotients[operands[1]]
+        remains = kind == "sub" and quotients.get(operands[2], ("",))[0] == operands[1]
+        if not remains and (kind not in ("div", "rem") or not _WHOLE.fullmatch(statement.type)):
+            return None
+        destination, number, divisor = operands
+        if remains:
+            divisor = quotients[operands[2]][1]
+        elif kind == "div":
+            quotients[destination] = (number, divisor)
+        size = statement.type[1:]
+        guard = f"@{statement.guard} " if statement.guard else ""
+        less = scratch.register(f"b{size}")
+        lines = [f"mov.b{size} {less}, {divisor};", f"add.s{size} {less}, {less}, -1;"]
+        if kind != "div":
+            return [*lines, f"{guard}and.b{size} {destination}, {number}, {less};"]
+        bits = scratch.register()
+        return [
+            *lines,
+            f"bfind.u{size} {bits}, {less};",
+            f"add.s32 {bits}, {bits}, 1;",
+            f"{guard}shr.{statement.type} {destination}, {number}, {bits};",
+        ]
+
+    return _rewritten(kernel, rewrite, switched=False)

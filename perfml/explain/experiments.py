@@ -1,0 +1,124 @@
+"""Answers with what experiments in the runs' folders say of them: proven, refuted, and the gain.
+
+``perfml prove --out RUN_FOLDER`` puts ``experiments.csv`` beside what `perfml collect` recorded.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pandas as pd
+
+from perfml.experiments.findings import Examination, Finding, claimed_of, examine
+from perfml.experiments.record import FILE, read_experiments
+from perfml.experiments.responses import Responses, responses
+from perfml.experiments.verdicts import OPEN, PROVEN
+from perfml.explain.advice.after_fix import Estimate
+from perfml.explain.advice.fix import Fix
+from perfml.explain.advice.hazards import Advice
+from perfml.explain.certainty import Certainty
+from perfml.explain.results import Causes, Explanation, LayerDiff
+from perfml.util.words import micros_alike
+
+Answer = TypeVar("Answer", Advice, Explanation)
+
+
+@dataclass(frozen=True)
+class TestedCauses(Causes):
+    """Causes of which the first was asked by experiment."""
+
+    tested: Certainty = "open"
+
+    @property
+    def certainty(self) -> Certainty:
+        """What the experiment says."""
+        return self.tested
+
+
+@dataclass(frozen=True)
+class TestedFix(Fix):
+    """A fix whose gain was measured: `after` is over the rounds of the experiment."""
+
+    def saving(self) -> str:
+        """Say what was measured."""
+        if self.after is None:
+            return super().saving()
+        times = (self.after.low_us, self.after.high_us, self.now_us, self.after.time_us)
+        low, high, now, about = micros_alike(*times)
+        return f"measured without this cause: {about} instead of {now} ({low} to {high})"
+
+
+def with_experiments(answer: Answer, *tables: str | None) -> Answer:
+    """Return an answer with the verdicts of experiments beside its tables, where there are any.
+
+    Parameters
+    ----------
+    answer
+        Of ``perfml explain`` or ``perfml advise``.
+    tables
+        What was named: a run, or a file in its folder. Two sides in one table have no verdicts:
+        nothing tells of which side its experiments are.
+    """
+    sides = [_launches(name) for name in tables if name is not None]
+    if isinstance(answer, Advice):
+        return replace(answer, table=_advised(answer.table, sides[0])) if sides[0] else answer
+    if len(sides) != 2 or not any(sides):
+        return answer
+    return replace(answer, details=tuple(_explained(each, sides) for each in answer.details))
+
+
+def _launches(name: str) -> list[Responses]:
+    path = Path(name.partition("@")[0])
+    file = (path if path.is_dir() else path.parent) / FILE
+    return responses(read_experiments(file)) if path.exists() and file.is_file() else []
+
+
+def _explained(detail: LayerDiff, sides: list[list[Responses]]) -> LayerDiff:
+    fix, slow = detail.fix, detail.time.log_ratio > 0
+    if fix is None:
+        return detail
+    layer, claimed = (detail.layer, detail.target_layer)[slow], claimed_of(detail.time.log_ratio)
+    asked = Finding(layer, fix.term.id, fix.term.label, fix.certainty, fix.kernel, claimed)
+    (said,) = examine([asked], sides[slow])
+    if not said.tells:
+        return detail
+    certainty, gains = _certainty(said, fix.certainty), said.gains_us
+    if gains is not None:
+        after, high, low = (max(fix.now_us - each, 0.0) for each in gains)
+        fix = TestedFix(**{**_values(fix), "after": Estimate(after, low, high)})
+    causes = TestedCauses(**_values(detail.causes), tested=certainty)
+    fix = replace(fix, certainty=certainty, unsaid=None if gains else fix.unsaid)
+    return replace(detail, fix=fix, reasons=(said.said, *detail.reasons), causes=causes)
+
+
+def _advised(table: pd.DataFrame, launches: list[Responses]) -> pd.DataFrame:
+    """Return findings with their verdicts; those that are refuted stand last."""
+    rows = [_finding(row, launches) for row in table.to_dict("records")]
+    rows.sort(key=lambda row: str(row["certainty"]) == "refuted")
+    return pd.DataFrame(rows, columns=table.columns)
+
+
+def _finding(row: dict[Any, Any], launches: list[Responses]) -> dict[Any, Any]:
+    cause, sure, gain = row["rules"][0], row["certainty"], float(row["gain"])
+    claimed = gain if 0 < gain <= 1 else 1.0
+    asked = Finding(row["layer"], cause, cause, sure, row["kernel"], claimed)
+    (said,) = examine([asked], launches)
+    if not said.tells:
+        return row
+    row |= {"certainty": _certainty(said, sure), "evidence": f"{said.said} {row['evidence']}"}
+    time = float(row["time_us"])
+    if said.gains_us is not None and time > 0:
+        likely, _, high = (min(each / time, 1.0) for each in said.gains_us)
+        row |= {"gain": likely, "gain_high": high, "saved_us": high * time}
+    return row
+
+
+def _certainty(said: Examination, before: Certainty) -> Certainty:
+    verdict = OPEN if said.verdict is None else said.verdict.verdict
+    return before if verdict == OPEN else "proven" if verdict == PROVEN else "refuted"
+
+
+def _values(of: Any) -> dict[str, Any]:
+    return {each.name: getattr(of, each.name) for each in fields(of)}

@@ -1,0 +1,85 @@
+"""Kernels as their mutants: the real library over a stand-in for the driver.
+
+There a kernel of PTX takes 10 us, and 4 us while its switch is on.
+"""
+
+import pytest
+
+from collectors.profilers import experiment_record, experiments
+from perfml.experiments.repairs import repair_of, repairs
+from perfml.experiments.responses import responses
+from tests.support import cupti_on_cpu
+from tests.support.processes import PATIENCE_S
+
+pytestmark = pytest.mark.process
+
+KERNEL = """
+.version 8.0
+.target sm_75
+.address_size 64
+.visible .entry _Z5unitsPf(
+	.param .u64 units_param_0
+)
+{
+	.reg .b32 	%r<4>;
+	.reg .b64 	%rd<6>;
+	ld.param.u64 	%rd1, [units_param_0];
+	mov.u32 	%r1, %tid.x;
+	mul.wide.u32 	%rd2, %r1, 64;
+	add.s64 	%rd3, %rd1, %rd2;
+	ld.global.u32 	%r2, [%rd3];
+	MORE
+	ret;
+}
+"""
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory):
+    return cupti_on_cpu.compiled_experiments(tmp_path_factory.mktemp("mutants"))
+
+
+@pytest.fixture
+def examine(built, tmp_path, monkeypatch):
+    """Return a function that measures repairs of the program under words that say what it does."""
+    library, program = built
+    monkeypatch.setattr(experiment_record, "library", lambda name: library)
+
+    def examined(words, more=""):
+        env = {"FAKE_PTX": KERNEL.replace("MORE", more), "PERFML_EXPERIMENTS_PATIENCE": "1"}
+        command = [str(program), *words.split()]
+        log = tmp_path / "log.txt"
+        return experiments.examine(command, log=log, timeout_s=PATIENCE_S, env=env, repairs=True)
+
+    return examined
+
+
+def test_a_repair_gains_what_its_mutant_takes_less_than_the_same_code_switched_off(examine):
+    (launch,) = responses(examine("loads units"))
+    gained = {each.mutation: each for each in repairs(launch)}
+    assert gained["dense_loads"].factor == pytest.approx(0.4)
+    assert gained["dense_loads"].gain_us == pytest.approx(0.6 * launch.time_us)
+    assert gained["dense_loads"].overhead == 1
+    assert repair_of(launch, "uncoalesced_loads") == gained["dense_loads"]
+    assert repair_of(launch, "bank_conflicts") is None
+
+
+def test_a_kernel_without_ptx_is_left_alone_and_named(examine):
+    found = examine("loads dram")
+    assert repairs(*responses(found)) == []
+    ((kernel, why),) = found.skipped
+    assert kernel == "dram(float*)"
+    assert "its PTX is not in the program" in why
+
+
+def test_a_mutant_that_breaks_the_process_is_left_out_and_the_others_are_measured(examine):
+    found = examine("loads units", "atom.global.add.u32 %r3, [%rd1], 1;")
+    (launch,) = responses(found)
+    assert {each.mutation for each in repairs(launch)} == {"dense_loads", "cached_loads"}
+    assert ("_Z5unitsPf", "no_global_atomics does not end, or ends the process") in found.skipped
+
+
+def test_ptx_that_the_driver_refuses_is_said_with_its_reason(examine):
+    found = examine("loads units", "wgmma.fence.sync.aligned;")
+    assert repairs(*responses(found)) == []
+    assert any("recompiled: compiling it" in why for _, why in found.skipped)

@@ -1,0 +1,203 @@
+"""Mutants of kernels that nvcc compiled, run by a warp of 32 lanes that notes its accesses."""
+
+import math
+import shutil
+import subprocess
+
+import pytest
+
+from perfml.experiments.mutation.catalog import MUTATIONS, RECOMPILED, mutants, mutations_of
+from perfml.experiments.mutation.ptx import kernel, kernels_in
+from perfml.experiments.repairs import WORDS
+from perfml.experiments.verdicts import LIMITS_OF
+from tests.support.paths import DATA
+from tests.support.ptx_warp import ALL, Warp
+
+PTX = (DATA / "ptx" / "habits.ptx").read_text()
+FROM, TO = 1 << 34, 1 << 35
+
+
+def mutant(name, mutation):
+    """Return the PTX of a mutant."""
+    (made,) = [each.ptx for each in mutants(PTX, name) if each.mutation == mutation]
+    return made
+
+
+def addresses(ptx, parameters, kind, space="global", **settings):
+    """Return, for every such access of a warp, the addresses of its lanes."""
+    warp = Warp(ptx, parameters, **settings)
+    return [made for code, at, made in warp.accesses if at == space and code.startswith(kind)]
+
+
+def lines(made, size=128):
+    return {address // size for address in made}
+
+
+@pytest.mark.parametrize("name", kernels_in(PTX))
+def test_a_module_with_one_kernel_does_what_the_kernel_did(name):
+    alone = kernel(PTX, name).text
+    assert kernels_in(alone) == [name]
+    assert ".loc\t" not in alone
+
+
+@pytest.mark.parametrize(
+    ("name", "mutation", "parameters"),
+    [
+        ("records", "dense_loads", (FROM, TO)),
+        ("rows", "dense_loads", (FROM, TO, 32)),
+        ("scatters", "dense_stores", (FROM, TO)),
+        ("banks", "no_conflicts", (FROM, TO)),
+        ("bins", "no_conflicts", (FROM, TO)),
+        ("records", "cached_loads", (FROM, TO)),
+        ("constants", "alike_constants", (FROM, TO)),
+        ("bins", "no_global_atomics", (FROM, TO)),
+        ("fences", "no_fences", (TO,)),
+    ],
+)
+def test_with_its_switch_off_a_mutant_accesses_what_the_program_does(name, mutation, parameters):
+    settings = {"loads": lambda address: address // 4 % 61, "block": 3}
+    switched = Warp(mutant(name, mutation), parameters, switch=0, **settings)
+    program = Warp(mutant(name, RECOMPILED), parameters, **settings)
+    assert switched.accesses == program.accesses
+    assert switched.barriers == program.barriers
+
+
+def test_fields_of_records_are_read_as_if_each_were_an_array():
+    ptx, taken = mutant("records", "dense_loads"), (FROM, TO)
+    before = addresses(ptx, taken, "ld", switch=0)
+    after = addresses(ptx, taken, "ld", switch=ALL)
+    assert [len(lines(made)) for made in before] == [12, 12, 12, 12]
+    assert [len(lines(made)) for made in after] == [1, 1, 1, 1]
+    # no two fields share a line, and none lies outside of what the warp's records hold
+    touched = set().union(*map(lines, after))
+    assert len(touched) == 4
+    assert touched <= set().union(*map(lines, before)) | {FROM // 128}
+    assert all(sorted(a % 128 for a in made) == list(range(0, 128, 4)) for made in after)
+
+
+def test_a_walk_along_rows_reads_the_same_lines_one_whole_line_at_a_time():
+    ptx, taken = mutant("rows", "dense_loads"), (FROM, TO, 32)
+    before = addresses(ptx, taken, "ld", switch=0)
+    after = addresses(ptx, taken, "ld", switch=ALL)
+    assert [len(lines(made)) for made in before] == [32] * 32
+    assert [len(lines(made)) for made in after] == [1] * 32
+    assert set().union(*map(lines, after)) == set().union(*map(lines, before))
+
+
+def test_stores_become_dense_and_lanes_that_do_not_store_take_no_part():
+    ptx = mutant("scatters", "dense_stores")
+    for block, lanes in ((0, 32), (3, 32)):
+        (made,) = addresses(ptx, (FROM, TO), "st", switch=ALL, block=block)
+        assert len(made) == lanes
+        assert len(lines(made)) == 1
+
+
+def test_loads_whose_data_decides_where_stay_where_they_are():
+    assert "dense_loads" not in {each.mutation for each in mutants(PTX, "gathers")}
+
+
+def test_lanes_take_banks_of_their_own_in_the_rows_where_they_were():
+    ptx = mutant("banks", "no_conflicts")
+    before = addresses(ptx, (FROM, TO), "ld", "shared", switch=0)
+    after = addresses(ptx, (FROM, TO), "ld", "shared", switch=ALL)
+    assert [len({a // 4 % 32 for a in made}) for made in before] == [1, 32]
+    assert [len({a // 4 % 32 for a in made}) for made in after] == [32, 32]
+    assert [a // 128 for a in before[0]] == [a // 128 for a in after[0]]
+
+
+def test_atomics_in_shared_memory_meet_no_longer():
+    ptx = mutant("bins", "no_conflicts")
+    (made,) = addresses(ptx, (FROM, TO), "atom", "shared", switch=ALL)
+    assert len({a // 4 % 32 for a in made}) == 32
+
+
+def test_cached_loads_stay_in_a_window_of_their_array():
+    ptx = mutant("records", "cached_loads")
+    for block in (0, 10_000):
+        for made in addresses(ptx, (FROM, TO), "ld", switch=ALL, block=block):
+            assert all(FROM <= address < FROM + 16384 for address in made)
+
+
+def test_a_warp_reads_one_constant():
+    def loads(address):
+        return address // 4 % 61
+
+    ptx = mutant("constants", "alike_constants")
+    (made,) = addresses(ptx, (FROM, TO), "ld", "const", switch=ALL, loads=loads)
+    (own,) = addresses(ptx, (FROM, TO), "ld", "const", switch=0, loads=loads)
+    assert len(set(own)) > 20
+    assert set(made) == {own[0]}
+
+
+def test_atomics_barriers_and_fences_are_left_out_and_a_swap_loop_ends():
+    ptx = mutant("bins", "no_global_atomics")
+    assert addresses(ptx, (FROM, TO), "atom", switch=ALL) == []
+    assert len(addresses(ptx, (FROM, TO), "atom", switch=0)) == 1
+    swaps = mutant("swaps", "no_global_atomics")
+    assert addresses(swaps, (TO, 1), "atom", switch=ALL) == []
+    assert Warp(mutant("banks", "no_barriers"), (FROM, TO), switch=ALL).barriers == 0
+    fences = Warp(mutant("fences", "no_fences"), (TO,), switch=ALL)
+    assert [at for _, at, _ in fences.accesses] == ["global", "global"]
+
+
+@pytest.mark.parametrize("width", [1, 2, 3, 7, 32, 100, 128])
+def test_cheap_quotients_are_not_larger_and_remainders_stay_below_the_divisor(width):
+    ptx = mutant("divides", "cheap_division")
+    for block in (0, 3, 700):
+        (made,) = addresses(ptx, (FROM, TO, width, 1 << 40), "ld", block=block)
+        for lane, address in enumerate(made):
+            i = 256 * block + lane
+            most = i // width + width - 1
+            assert 0 <= (address - FROM) // 4 <= most
+            if math.log2(width).is_integer():
+                assert (address - FROM) // 4 == i // width + i % width
+
+
+def test_single_precision_has_no_operation_in_double_left():
+    text = mutant("doubles", "single_precision")
+    left = [line for line in text.splitlines() if ".f64" in line and ".reg" not in line]
+    assert all("ld.global" in line or "mov.f64" in line for line in left)
+    assert "rcp.rn.f32" in text
+    assert "sqrt.rn.f32" in text
+
+
+def test_bounds_on_registers_go_and_the_size_of_blocks_stays():
+    text = mutant("bounded", "more_registers")
+    assert ".minnctapersm" not in text
+    assert ".maxntid" in text
+
+
+def test_functions_become_products_and_conversions_that_steer_nothing_copies():
+    text = mutant("functions", "cheap_functions")
+    assert not [word for word in ("div.", "ex2.", "cvt.rzi", "rcp.") if word in text]
+
+
+def test_variables_that_a_mutant_takes_over_are_named():
+    assert mutants(PTX, "constants")[0].variables == ("table",)
+
+
+def test_what_cannot_be_read_has_no_mutants():
+    assert mutants(PTX, "unknown") == []
+    assert mutants(".version 8.0\n.entry a() { @ }", "a") == []
+
+
+def test_every_mutation_has_words_and_every_cause_with_one_can_be_judged():
+    assert set(WORDS) == set(MUTATIONS)
+    causes = {**mutations_of()["habits"], **mutations_of()["bounds"]}
+    assert {name for names in causes.values() for name in names} == set(MUTATIONS)
+    assert set(causes) <= set(LIMITS_OF) | {"stall_constant_memory_dependency"}
+
+
+@pytest.mark.process
+def test_the_assembler_takes_every_mutant(tmp_path):
+    assembler = shutil.which("ptxas")
+    if assembler is None:
+        pytest.skip("needs ptxas")
+    for name in kernels_in(PTX):
+        for each in mutants(PTX, name):
+            (tmp_path / "a.ptx").write_text(each.ptx)
+            command = [assembler, "-arch=sm_90", "a.ptx", "-o", "a.cubin"]
+            done = subprocess.run(
+                command, cwd=tmp_path, capture_output=True, text=True, check=False
+            )
+            assert done.returncode == 0, (name, each.mutation, done.stderr)

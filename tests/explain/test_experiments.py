@@ -1,0 +1,62 @@
+"""Answers beside whose tables experiments lie: verdicts and gains are those that were measured."""
+
+import json
+import lzma
+
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from perfml.cli import app
+from tests.support.paths import ROOT
+
+DATA = ROOT / "studies" / "data"
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Return the folders of two levels of the planted kernels, each with its experiments."""
+    table = pd.read_parquet(DATA / "h100-planted-causes" / "kernels.parquet")
+    folders = []
+    for level in ("base", "level_3"):
+        folder = tmp_path_factory.mktemp(level)
+        chosen = table["layer"].isin(["atomic_count_s0", "memory_fence_s0", "local_array_s0"])
+        table[chosen & (table["backend"] == level)].to_parquet(folder / "kernels.parquet")
+        recorded = (DATA / "h100-experiments" / f"repairs-{level}.csv.xz").read_bytes()
+        (folder / "experiments.csv").write_bytes(lzma.decompress(recorded))
+        folders.append(str(folder))
+    return folders
+
+
+def run(*words):
+    result = CliRunner().invoke(app, [*words, "--json"])
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def test_a_first_cause_is_proven_and_its_gain_is_the_measured_one(runs):
+    (detail,) = run("explain", *runs, "--layer", "atomic_count_s0", "--model", "none")["details"]
+    assert detail["causes"]["terms"][0]["term"] == "global_atomics"
+    assert detail["causes"]["certainty"] == detail["fix"]["certainty"] == "proven"
+    # 174.2 us with, 19.3 us without its atomics, of 166.6 us in the profile
+    assert detail["fix"]["after_us"] == pytest.approx(166.6 - 174.2 + 19.3, abs=1)
+    assert detail["fix"]["after_low_us"] <= detail["fix"]["after_us"]
+    assert detail["reasons"][0].startswith("Proven by experiment. Measured (no atomics")
+
+
+def test_without_experiments_an_explanation_stays(runs, tmp_path):
+    table = pd.read_parquet(f"{runs[1]}/kernels.parquet")
+    table.to_parquet(tmp_path / "kernels.parquet")
+    words = ("--layer", "atomic_count_s0", "--model", "none")
+    (detail,) = run("explain", runs[0], str(tmp_path), *words)["details"]
+    assert detail["fix"]["certainty"] in ("firm", "likely", "open")
+
+
+def test_advice_carries_verdicts_and_what_is_refuted_stands_last(runs):
+    found = run("advise", runs[1])["findings"]
+    sure = [each["certainty"] for each in found]
+    assert sorted(sure, key="refuted".__eq__) == sure
+    atomics = [each for each in found if "global_atomics" in each["rules"]]
+    assert atomics[0]["certainty"] == "proven"
+    assert atomics[0]["gain"] == pytest.approx(1 - 0.111, abs=0.05)
+    assert "by experiment" in atomics[0]["evidence"]
