@@ -66,7 +66,7 @@ def explain(
             alignment=sides.alignment,
             progress=progress,
         )
-    explanation = with_experiments(with_lines(explanation, *sides.reports), dataset, other)
+    explanation = with_experiments(with_lines(explanation, *sides.reports), *selection.names)
     for warning in explanation.warnings:
         output.warn(warning)
     if brief:

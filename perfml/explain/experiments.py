@@ -19,7 +19,8 @@ from perfml.explain.advice.after_fix import Estimate
 from perfml.explain.advice.fix import Fix
 from perfml.explain.advice.hazards import Advice
 from perfml.explain.certainty import Certainty
-from perfml.explain.results import Causes, Explanation, LayerDiff
+from perfml.explain.results import Explanation, LayerDiff
+from perfml.explain.tree.told import Causes
 from perfml.util.words import micros_alike
 
 Answer = TypeVar("Answer", Advice, Explanation)

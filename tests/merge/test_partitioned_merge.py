@@ -14,7 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+from perfml.cli import app
 from perfml.errors import InputError, TableError
+from perfml.ingest import ingest
 from perfml.merge import batches
 from perfml.merge.batches import merge_files
 from perfml.merge.rule import merge, unattributed_time
