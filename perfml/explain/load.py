@@ -101,10 +101,8 @@ def load_sides(inputs: Inputs) -> Sides:
     unranged = [name for name, each in named if not each.ranged]
     reports = (reports_behind(left), reports_behind(right))
     if not unranged or any(each.kernels is None for _, each in named):
-        sides = [
-            make_side(name, each.table, each.kernels if each.ranged else None)
-            for name, each in named
-        ]
+        layered = [(name, each.in_layers) for name, each in named]
+        sides = [make_side(name, each.layers, each.kernels) for name, each in layered]
         return _sides(sides[0], sides[1], (left, right), reports)
     one = len(unranged) == 1
     note = f"{unranged[0]} has no ranges, so kernels are compared." if one else ""

@@ -326,3 +326,11 @@ def test_there_is_one_way_from_a_name_to_tables():
     outside = {name for name in readers if not name.startswith(("perfml.ingest", "studies"))}
     verbs = {"perfml.cli.tables", "perfml.cli.partitioned"}
     assert outside == {"perfml.datasets.opening", *verbs}
+
+
+def test_launches_without_ranges_meet_merged_layers_by_kernel(tmp_path):
+    path = table(tmp_path, [{"kernel": name, "time_us": 2.0} for name in ("a", "b")])
+    write_table(read_input(path).layers, tmp_path / "l.parquet", kind="layers", provenance={})
+    sides = load_sides(read_inputs(Selection((str(path), str(tmp_path / "l.parquet")))))
+    assert sides.alignment is None
+    assert sides.baseline.names == sides.target.names == {"a", "b"}
