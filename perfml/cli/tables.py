@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections import Counter
 from collections.abc import Sequence
@@ -14,12 +13,10 @@ import typer
 
 from perfml.cli.output import Json, Output, Quiet, Verbose
 from perfml.cli.partitioned import SPARE, run_heads, run_rows
-from perfml.errors import InputError, PerfmlError
+from perfml.errors import PerfmlError
 from perfml.util.words import count
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from perfml.metrics import Catalogue
 
 
@@ -123,6 +120,8 @@ def ingest(
     out_.note_all(formulas(kernels.provenance["sources"]))
     frame = kernels.frame
     write_table(frame, out, kind="kernels", provenance=kernels.provenance)
+    from perfml.datasets.inspected import run_summary
+
     runs, notes = run_summary(frame), time_notes(("", frame))
     names = metric_columns(frame)
     document = {
@@ -289,33 +288,6 @@ def datasets_fetch(
 
     path = fetch(name)
     out_.result({"name": name, "path": str(path)}, [str(path)])
-
-
-def run_summary(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """Summarise a table by run: identity, rows, layers, iterations, time of one iteration."""
-    if frame.empty:
-        msg = "the table is empty"
-        raise InputError(msg, cure="Ingest the profile again.")
-    from perfml.account.device_time import on_busiest_device
-
-    keys = ["run_id", "workload", "backend", "precision", "batch", "device"]
-    if "launches" in frame.columns:
-        frame = frame.assign(time_us=frame["time_us"] * frame["launches"].fillna(1), launches=1)
-    rows = []
-    for key, part in frame.groupby(keys, dropna=False, sort=False):
-        # devices work side by side: their times are no sum
-        total = on_busiest_device(part)["time_us"].sum(min_count=1)
-        total /= max(part["iteration"].nunique(), 1)
-        rows.append(
-            {
-                **dict(zip(keys, key, strict=True)),
-                "rows": len(part),
-                "layers": int(part["layer"].nunique()),
-                "iterations": int(part["iteration"].nunique()),
-                "us_per_iteration": None if math.isnan(total) else round(float(total), 2),
-            }
-        )
-    return rows
 
 
 def show_runs(

@@ -57,7 +57,7 @@ def test_a_circle_is_found():
 
 def test_the_layers_of_a_report_enter_a_file_at_most_25_times():
     way = stays("perfml.report.build:build_report", "layers")
-    assert {"perfml.report.conditions", "perfml.modeling.features"} <= set(way)
+    assert {"perfml.report.conditions", "perfml.explain.advice.settings"} <= set(way)
     assert len(way) <= 25, way
 
 
