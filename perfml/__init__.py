@@ -2,7 +2,8 @@
 
 What people need has a name here, and is loaded when it is first used:
 
-- `read` and `load_dataset` give tables, `merge` makes layers of kernels;
+- `read` and `load_dataset` give tables, `merge` makes layers of kernels, `inspect` says what a
+  table holds;
 - `rank` and `evaluate` say which metrics explain a time, and how well;
 - `explain` says why one side is slower, `advise` what a layer suffers from;
 - `gate` says whether a new version does more work, `predict` which layers are slower than layers
@@ -20,6 +21,7 @@ _HOMES = {
     "advise": "perfml.explain.advice.hazards",
     "evaluate": "perfml.datasets.asked",
     "iteration": "collectors.layers",
+    "inspect": "perfml.datasets.inspected",
     "layers": "collectors.layers",
     "load_dataset": "perfml.datasets.frames",
     "plot": "perfml.report.figures.registry",
@@ -37,6 +39,7 @@ __all__ = [
     "evaluate",
     "explain",
     "gate",
+    "inspect",
     "iteration",
     "layers",
     "load_dataset",

@@ -5,6 +5,7 @@ from perfml.datasets.asked import evaluate as evaluate
 from perfml.datasets.asked import rank as rank
 from perfml.datasets.frames import load_dataset as load_dataset
 from perfml.datasets.frames import read as read
+from perfml.datasets.inspected import inspect as inspect
 from perfml.explain.advice.hazards import advise as advise
 from perfml.explain.compare import explain as explain
 from perfml.explain.roofs.asked import roofline as roofline
@@ -19,6 +20,7 @@ __all__ = [
     "evaluate",
     "explain",
     "gate",
+    "inspect",
     "iteration",
     "layers",
     "load_dataset",

@@ -12,15 +12,13 @@ from perfml.cli import options
 from perfml.cli.output import Output
 from perfml.cli.partitioned import show_runs
 from perfml.cli.reading import show_step
-from perfml.cli.tables import run_summary
 from perfml.cli.verb import verb
 from perfml.datasets import Selection
+from perfml.datasets.inspected import kernel_times, metric_ranges, run_summary
 from perfml.errors import PerfmlError
 from perfml.util.words import count
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from perfml.tables import Table
 
 KERNELS = 20
@@ -75,7 +73,7 @@ def inspect(
         found, launches = given.as_read(), given.kernels
     frame, runs = found.frame, run_summary(found.frame)
     notes = time_notes(("", frame))
-    columns = _metric_ranges(frame)
+    columns = metric_ranges(frame)
     launches = frame if found.kind == "kernels" else launches
     clock = timeline(frame) if found.kind == "kernels" else None
     kernels = [] if launches is None else kernel_times(launches)
@@ -121,43 +119,6 @@ def inspect(
     output.warn_all(said if output.verbose else StudyNote.without(said))
 
 
-def kernel_times(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return how often each kernel was launched and how long it took, the longest in all first.
-
-    Parameters
-    ----------
-    frame
-        A Kernels table. A row that stands for several launches has their mean time: their least
-        and largest are not known then.
-
-    Returns
-    -------
-    list
-        Of each kernel its ``kernel``, ``calls``, ``share`` of all kernels' time, and ``total_us``,
-        ``mean_us``, ``least_us`` and ``largest_us``; NaN where times are missing.
-    """
-    import pandas as pd
-
-    calls = pd.Series(1.0, index=frame.index)
-    if "launches" in frame.columns:
-        calls = frame["launches"].astype("Float64").fillna(1.0).astype(float)
-    times = frame["time_us"].astype("Float64").astype(float)
-    rows = pd.DataFrame({"calls": calls, "total_us": times * calls, "us": times})
-    groups = rows.groupby(frame["kernel"].astype(str), sort=False)
-    found = groups[["calls", "total_us"]].sum(min_count=1)
-    # a sum of which a part is not known is not known
-    found["total_us"] = found["total_us"].mask(groups["us"].count() < groups.size())
-    found["mean_us"] = found["total_us"] / found["calls"]
-    alone = groups["calls"].max() == 1
-    found["least_us"] = groups["us"].min().where(alone)
-    found["largest_us"] = groups["us"].max().where(alone)
-    found["share"] = found["total_us"] / found["total_us"].sum()
-    found = found.sort_values("total_us", ascending=False, kind="stable").reset_index()
-    found["calls"] = found["calls"].round().astype(int)
-    found = found.rename(columns={found.columns[0]: "kernel"})
-    return [{str(key): value for key, value in row.items()} for row in found.to_dict("records")]
-
-
 def _show_kernels(output: Output, kernels: list[dict[str, Any]]) -> None:
     """Print the list of kernels with their calls and times."""
     from perfml.kernel_names import kernel_label
@@ -180,20 +141,6 @@ def _show_kernels(output: Output, kernels: list[dict[str, Any]]) -> None:
     more = f"; {left} more with -v or --json" if left else ""
     title = f"Kernels, the longest in all first{more}"
     output.table(["time", "calls", "total, µs", "mean", "min", "max", "kernel"], rows, title)
-
-
-def _metric_ranges(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    from perfml.tables import metric_columns
-
-    return [
-        {
-            "metric": name,
-            "rows": int(frame[name].notna().sum()),
-            "low": float(frame[name].min()),
-            "high": float(frame[name].max()),
-        }
-        for name in metric_columns(frame)
-    ]
 
 
 def _redact_table(found: Table, out: Path | None, hide: list[str], output: Output) -> Table:

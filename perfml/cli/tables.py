@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections import Counter
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,12 +14,9 @@ from perfml.cli import options
 from perfml.cli.output import Output
 from perfml.cli.partitioned import show_runs
 from perfml.cli.verb import verb
-from perfml.errors import InputError
 from perfml.util.words import count
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from perfml.metrics import Catalogue
 
 
@@ -108,6 +104,8 @@ def ingest(
     output.note_all(formulas(sources))
     frame = kernels.frame
     write_table(frame, out, kind="kernels", provenance=kernels.provenance)
+    from perfml.datasets.inspected import run_summary
+
     runs, notes = run_summary(frame), time_notes(("", frame))
     names = metric_columns(frame)
     document = {
@@ -233,30 +231,3 @@ def datasets(
     if shared and not output.as_json:
         here = str(shared).removeprefix(f"{Path.cwd()}{os.sep}")
         output.result({}, [f"here: in {here}"], whole=True)
-
-
-def run_summary(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """Summarise a table by run: identity, rows, layers, iterations, time of one iteration."""
-    if frame.empty:
-        msg = "the table is empty"
-        raise InputError(msg, cure="Ingest the profile again.")
-    from perfml.account.device_time import on_busiest_device
-
-    keys = ["run_id", "workload", "backend", "precision", "batch", "device"]
-    if "launches" in frame.columns:
-        frame = frame.assign(time_us=frame["time_us"] * frame["launches"].fillna(1), launches=1)
-    rows = []
-    for key, part in frame.groupby(keys, dropna=False, sort=False):
-        # devices work side by side: their times are no sum
-        total = on_busiest_device(part)["time_us"].sum(min_count=1)
-        total /= max(part["iteration"].nunique(), 1)
-        rows.append(
-            {
-                **dict(zip(keys, key, strict=True)),
-                "rows": len(part),
-                "layers": int(part["layer"].nunique()),
-                "iterations": int(part["iteration"].nunique()),
-                "us_per_iteration": None if math.isnan(total) else round(float(total), 2),
-            }
-        )
-    return rows

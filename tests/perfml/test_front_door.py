@@ -113,6 +113,23 @@ def test_what_the_verbs_answer_python_answers_too():
     assert found["bound"].tolist() == [row["bound"] for row in rows]
 
 
+def test_inspect_holds_what_the_verb_prints():
+    from typer.testing import CliRunner
+
+    from perfml.cli import app
+
+    path = DATA / "conv_03_cublas.csv"
+    said = json.loads(CliRunner().invoke(app, ["inspect", str(path), "--json"]).stdout)
+    found = perfml.inspect(path)
+    assert (found.kind, found.rows) == (said["kind"], said["rows"])
+    assert found.kernels["kernel"].tolist() == [row["kernel"] for row in said["kernels"]]
+    assert found.kernels["total_us"].tolist() == [row["total_us"] for row in said["kernels"]]
+    assert found.metrics.to_dict("records") == said["metrics"]
+    assert found.runs["us_per_iteration"].tolist() == [
+        row["us_per_iteration"] for row in said["runs"]
+    ]
+
+
 def test_results_draw_themselves():
     layers = perfml.load_dataset("h200-yolov4-tiny", where=["batch=1", "precision=fp32"])
     sides = [layers[layers["backend"] == name] for name in ("cublas", "cudnn")]
@@ -130,6 +147,7 @@ def test_results_draw_themselves():
     "module",
     [
         "perfml.datasets.frames",
+        "perfml.datasets.inspected",
         "perfml.gate.asked",
         "perfml.modeling.ranking.rank",
         "perfml.modeling.scoring.evaluate",
