@@ -69,9 +69,9 @@ def inspect(data: str | Path) -> Inspection:
     """
     import pandas as pd
 
-    from perfml.datasets.loading import read_given
+    from perfml.datasets.opening import read_input
 
-    given = read_given(data)
+    given = read_input(data)
     found = given.as_read()
     launches = found.frame if found.kind == "kernels" else given.kernels
     return Inspection(
