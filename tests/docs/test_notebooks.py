@@ -104,7 +104,7 @@ def alternatives(notebook):
 def test_there_are_notebooks_in_reading_order():
     numbers = [path.name[:2] for path in NOTEBOOKS]
     assert numbers == sorted(set(numbers))
-    assert {"01", "02", "03", "04", "06", "07"} <= set(numbers)
+    assert {"01", "02", "03", "04", "06", "07", "08"} <= set(numbers)
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
@@ -247,6 +247,19 @@ def test_your_own_program_prints_the_commands_and_ingests_a_recorded_run(run):
     assert re.search(r"^ncu .*--nvtx.* python train.py --steps 3$", shown(notebook), re.M)
     assert len(pictures(notebook)) == 2
     assert not (FOLDER / "runs").exists()
+
+
+def test_proof_by_experiment_shows_responses_and_verdicts_with_measured_gains(run):
+    notebook = run(
+        "08_proof_by_experiment",
+        "assert set(verdicts['verdict']) == {'proven'}\n"
+        "assert (abs(verdicts['saved'] - verdicts['real']) < 0.16).all()\n"
+        "assert list(ratios.loc['barriers'].dropna().nsmallest(1).index) == ['no_barriers']\n"
+        "assert abs(shares.sum(axis=1) - 1).max() < 0.05",
+    )
+    assert shown(notebook).count("Refuted by experiment") == 3
+    assert len(pictures(notebook)) == 3
+    assert all(alternatives(notebook))
 
 
 def test_a_figure_shows_itself_at_twice_its_size_in_points():

@@ -41,6 +41,28 @@ def test_experiments_prove_what_the_page_says():
     assert true["refuted"] == other["proven"] == 0
     assert f"Of {true.total()} planted causes {true['proven']} were proven" in TEXT
     assert f"Of {other.total()} other causes none was proven" in TEXT
+    there = found["planted on an H200"]
+    proven = sum(each["right"]["proven"] for each in found["verdicts on an H200"].values())
+    assert f"On an H200 {there['right']} of {there['kernels']} limits are right" in TEXT
+    assert f"and {proven} of {true.total()} planted causes are proven, none refuted" in TEXT
+    pairs, planted = found["repairs of pairs"], found["repairs of planted kernels"]
+    assert f"for {pairs['with a measured gain']} of {pairs['cases']} pairs" in TEXT
+    assert f"error of the time is {100 * pairs['median error of the time']:.1f} %" in TEXT
+    proven, refuted, left = (pairs["verdicts"][k] for k in ("proven", "refuted", "not decided"))
+    assert f"causes {proven} are proven, {refuted} refuted, {left} not decided" in TEXT
+    others = [each["habits of other causes"] for each in (pairs, planted)]
+    assert f"{sum(each['refuted'] for each in others)} causes that a kernel does not have" in TEXT
+    assert all(set(each) == {"refuted"} for each in others)
+    forecast = found["H200 from H100"]["all"]
+    for name, words in (("median error", "{} %, a roofline has {} %"),
+                        ("90 % below", "{} %, with a roofline {} %")):  # fmt: skip
+        numbers = (f"{100 * forecast[name][each]:.1f}" for each in ("shares", "roofline"))
+        assert words.format(*numbers) in TEXT
+
+
+def test_the_picture_of_the_experiments_is_that_of_the_study():
+    picture = (ROOT / "docs" / "howto" / "prove.svg").read_bytes()
+    assert picture == (ROOT / "studies" / "experiments" / "responses.svg").read_bytes()
 
 
 def test_attention_is_as_fast_as_the_page_says():
