@@ -64,7 +64,7 @@ class Settings:
     iterations: int = _option(10, "Timed iterations.", least=1)
     metric_iterations: int = _option(3, "Profiled iterations.", least=1)
     processes: int = _option(
-        1, "Time the run in so many fresh processes; intervals are then taken over them.", least=1
+        1, "Time the run in this number of fresh processes, and take intervals over them.", least=1
     )
     warmup: int = _option(5, "Iterations before the measured ones.", least=0)
     seed: int = _option(0, "Seed of all random choices.", least=0)

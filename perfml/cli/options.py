@@ -106,7 +106,7 @@ OUTPUT: dict[str, tuple[Any, Any]] = {
 """Types and defaults of how an answer is printed."""
 
 OUT = typer.Option("--out", help="Where to write: a file, or a folder.")
-TOP = typer.Option("--top", min=0, help="So many at most: rows, findings, layers or metrics.")
+TOP = typer.Option("--top", min=0, help="The most rows, findings, layers or metrics to show.")
 TOLERANCE = typer.Option(
     "--tolerance", min=0, max=10, help="Difference that is none: relative, of times or errors."
 )

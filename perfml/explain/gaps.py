@@ -37,10 +37,10 @@ SHOWN = 0.1
 _PART = 0.01
 """A smaller part of what the sides differ by is left out of a sentence."""
 UNSEEN = (
-    "the kernels alone show no difference: if the program is slower, its time lies between them "
-    "(copies from and to the host, memsets, waiting for the host, kernels one after another in one "
-    "stream), of which a profiler of counters records nothing; look there with perfml collect, or "
-    "record both sides by nsys profile --trace cuda,nvtx and give the traces to perfml explain"
+    "the kernels alone show no difference: if the program is slower, its time lies between them, "
+    "where a profiler of counters records nothing (copies, memsets, waiting for the host, kernels "
+    "that no longer overlap); look there with perfml collect, or record both sides with nsys "
+    "profile --trace cuda,nvtx; then give the traces to perfml explain"
 )
 """What cannot be told of sides whose kernels, timed one at a time, are as fast."""
 _TERM = TERMS["launch_gaps"]

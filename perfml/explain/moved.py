@@ -32,11 +32,11 @@ _WORDS = {
 _ACTIONS = {
     "to_host": "Leave it on the device: in PyTorch no .cpu(), .numpy(), .tolist() or .item() in a "
     "step. The host waits for such a copy, and the device then for the host.",
-    "to_device": "Make it on the device, or copy it once before the loop; what comes new in each "
-    "step, copy from pinned memory beside kernels (in PyTorch pin_memory=True and "
+    "to_device": "Make it on the device, or copy it once before the loop. Copy what is new in each "
+    "step from pinned memory, while kernels run (in PyTorch: pin_memory=True and "
     '.to("cuda", non_blocking=True)).',
-    "copied": "Let the kernel before write to where it is needed, or the one after read it as it "
-    "lies (in PyTorch: fewer .contiguous(), .clone() and torch.cat).",
+    "copied": "Let the kernel before write to where it is needed, or let the one after read it "
+    "there (in PyTorch: fewer .contiguous(), .clone() and torch.cat).",
     "filled": "Let the first kernel that writes there overwrite it, so that nothing has to be "
     "cleared.",
 }

@@ -273,7 +273,7 @@ def _truth(target: pd.Series, task: str, name: str) -> tuple[npt.NDArray[Any], t
         cure = "Give numbers, or task='classification'."
         raise TableError(msg, where=name, found=str(target.dtype), cure=cure)
     values = target.to_numpy(dtype=float)
-    msg = "a target must be positive: errors are told as a share of it"
+    msg = "a target must be positive: errors are shares of it"
     cure = "Give a time or another positive quantity; for labels, task='classification'."
     require_positive(values, msg, where=name, cure=cure)
     return values, ()

@@ -261,7 +261,7 @@ class Ranking:
         if self.summary.empty or null is None:
             return ""
         if null.reason:
-            return f"Whether any metric explains more than chance cannot be told: {null.reason}."
+            return f"Whether any metric explains more than chance is not known: {null.reason}."
         what = self.words.target if self.words.own else _PERMUTED[self.task]
         how = f"{null.permutations} permutations of {what} between {self.words.groups}"
         names, groups = self.beyond_chance, count(len(self.summary), "metric group")

@@ -223,8 +223,8 @@ class Prediction:
         return (
             f"{slow} of {whole} {'is' if slow == 1 else 'are'} slower than "
             "layers like "
-            f"{'it' if slow == 1 else 'them'} usually are, by {micros(lost)} of {micros(total)} "
-            f"together (about {chance:.2g} would be by chance)."
+            f"{'it' if slow == 1 else 'them'} usually are, by {micros(lost)} of {micros(total)}. "
+            f"By chance it would be about {chance:.2g}."
         )
 
     @property

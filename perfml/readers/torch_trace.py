@@ -135,9 +135,8 @@ class _Trace:
         lost = sum(origin.call is None for origin in origins)
         if lost and any(origin.path for origin in origins):
             self.warnings.append(
-                f"{count(lost, 'kernel has', 'kernels have')} no API call in the trace; they were "
-                "put into the ranges by "
-                "the time they began on the GPU, which may be later than the launch."
+                f"{count(lost, 'kernel has', 'kernels have')} no API call in the trace; their "
+                "ranges are those at their start on the GPU, which may be later than the launch."
             )
 
     def _nothing(self) -> InputError:

@@ -51,8 +51,8 @@ WORDS = (
     Entry("repeat", "The same measurement once more; its scatter says how sure a time is."),
     Entry(
         "wave",
-        "As many blocks as fit on all multiprocessors at once; a grid of 0.07 of a wave leaves "
-        "most of the GPU idle, one of 1.1 waves runs a second round for a tenth of the blocks.",
+        "As many blocks as fit on all multiprocessors at once; 0.07 of a wave leaves "
+        "most of the GPU idle, 1.1 waves need a second round for a tenth of the blocks.",
         ("wave quantization (tail effect)", "wave quantization"),
     ),
     Entry("occupancy", "Warps that are resident on a multiprocessor, of those that could be."),
@@ -137,7 +137,7 @@ CAUSES = {
     "tensor_unused": "Tensor cores are idle where the other side uses them.",
     "theoretical_occupancy": "Warps that registers, shared memory and block size allow.",
     "achieved_of_theoretical": "Warps that were resident, of those that the launch allows.",
-    "block_slots": "A multiprocessor holds so many blocks only, and they are small.",
+    "block_slots": "A multiprocessor holds a limited number of blocks, and they are small.",
     "block_imbalance": "Some blocks take longer than others, and their warps end alone.",
     "sm_imbalance": "Some multiprocessors have more to do than others.",
     "kernels_vanished": "Kernels that only the baseline starts; their time is gone.",

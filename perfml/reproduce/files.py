@@ -277,7 +277,7 @@ def headline(found: Reproduction) -> list[str]:
         ),
         (
             f"The means of the conditions alone explain {explained:.2f} % of the variance of "
-            "time, and a random split puts conditions on both sides."
+            "time. A random split puts conditions on both sides."
         ),
     ]
     warning = found.results["leakage"]["warning"]

@@ -93,7 +93,7 @@ def standing_in(plan: Plan) -> tuple[Plan, str]:
     study = min(splits, STAND_IN_STUDY if plan.study_splits is None else plan.study_splits)
     smaller = replace(plan, splits=splits, study_splits=study)
     note = (
-        f"The recording has more rows than the published file, so the models are fitted on "
+        f"The recording has more rows than the published file. So the models are fitted on "
         f"{splits} random splits, linear-tree on {study}."
     )
     return smaller, note

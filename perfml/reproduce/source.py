@@ -111,7 +111,7 @@ def _from_file(path: Path) -> Source:
     original = digest == NAZIR2024_SHA256
     if not original:
         notes.append(
-            f"{path.name} is not the file of the study (its sha256 differs), so a verdict is about "
+            f"{path.name} is not the file of the study (its sha256 differs). A verdict is about "
             "this file, not about the study."
         )
     return Source(layers, path.name, digest, True, original, tuple(notes))

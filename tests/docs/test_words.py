@@ -40,3 +40,8 @@ def test_strings_of_a_program_are_searched_and_docstrings_are_not(tmp_path):
 def test_a_long_sentence_is_one_of_more_than_twenty_words():
     short, long = (" ".join(["word"] * n) + "." for n in (20, 21))
     assert words.long_sentences(f"{short} {short}\n\n- {long}\n\n| {long} |\n") == [long]
+
+
+def test_no_sentence_of_the_program_has_one_of_them():
+    files = [path for room in ("perfml", "collectors") for path in (ROOT / room).rglob("*.py")]
+    assert [str(each) for path in files for each in words.in_strings(path)] == []

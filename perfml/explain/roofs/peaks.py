@@ -251,9 +251,9 @@ def _unknown(device: str, kind: str | None) -> PerfmlError:
     return PerfmlError(
         msg,
         found=device or "no device in the table",
-        cure="Give the .ncu-rep itself or its raw page (ncu --import FILE.ncu-rep --csv --page "
-        "raw), or measure them (perfml doctor --measure-peaks --out peaks.json) and give them "
-        f"(--peaks peaks.json); {len(set(names))} are known, such as {examples}.",
+        cure="Give the .ncu-rep itself, or its raw page (ncu --import FILE.ncu-rep --csv --page "
+        "raw). Or measure them: perfml doctor --measure-peaks --out peaks.json, then "
+        f"--peaks peaks.json. {len(set(names))} are known, such as {examples}.",
     )
 
 

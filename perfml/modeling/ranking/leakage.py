@@ -193,6 +193,6 @@ def _warning(found: Leakage, problem: Problem, model: str) -> str | None:
             "one metric tells."
         )
     return (
-        f"{start}: the {found.rows} rows are repeats of {found.conditions} {several}, so such "
+        f"{start}: the {found.rows} rows are repeats of {found.conditions} {several}. Such "
         f"scores show recognition of a {repeated}, not understanding of its {about}."
     )

@@ -267,8 +267,8 @@ def _no_test(plan: _Plan) -> str:
     if ways * LEVEL >= 1:
         return ""
     return (
-        f"the rows can be permuted in only {ways:.0f} ways, and {1 / LEVEL:.0f} are needed to tell "
-        f"a ranking from chance at {LEVEL:.0%}"
+        f"the rows can be permuted in only {ways:.0f} ways, and a test against chance at "
+        f"{LEVEL:.0%} needs {1 / LEVEL:.0f}"
     )
 
 

@@ -192,7 +192,7 @@ def _rows(layers: pd.DataFrame, merged: pd.DataFrame) -> npt.NDArray[np.int64]:
     keys = [name for name in _KEYS if name in layers.columns and layers[name].notna().any()]
     left, right = _texts(layers, keys), _texts(merged, keys)
     if right.has_duplicates or left.has_duplicates:
-        msg = "rows of the dataset cannot be told apart"
+        msg = "several rows of the dataset have the same keys"
         raise PerfmlError(
             msg,
             where=f"columns {', '.join(keys)}",
@@ -263,7 +263,7 @@ def _verdict(groups: pd.DataFrame, moved: float) -> tuple[bool, str]:
     start = "The ranking depends" if depends else "The ranking does not depend"
     first = "stay the same" if same else "change"
     return depends, (
-        f"{start} on the merge weights: with weights averaged over repeats the first three groups "
-        f"{first}, the largest move of P(top 3) is {shift[largest]:+.2f} ({name}), and no metric "
+        f"{start} on the merge weights. With weights averaged over repeats the first three groups "
+        f"{first}. The largest move of P(top 3) is {shift[largest]:+.2f} ({name}), and no metric "
         f"changes by more than {Readable(moved):.2%} of its range."
     )

@@ -98,8 +98,8 @@ class _Reader:
         if without_call and any(ranges.values()):
             self.warnings.append(
                 f"{count(without_call, 'kernel has', 'kernels have')} no API call in the file; "
-                "they were put into the "
-                "NVTX ranges by the time they began on the GPU, which may be later than the launch."
+                "their NVTX ranges are those at their start on the GPU, which may be later than "
+                "the launch."
             )
         devices = self._devices()
         launches = self._launches(raw, devices)

@@ -221,8 +221,8 @@ class _Reader:
         if self.without_call:
             self.warnings.append(
                 f"{count(self.without_call, 'kernel has', 'kernels have')} no API call in the "
-                "file; they were put into the "
-                "NVTX ranges by the time they began on the GPU, which may be later than the launch."
+                "file; their NVTX ranges are those at their start on the GPU, which may be later "
+                "than the launch."
             )
         threads = {each.thread for each in ranges} - {None}
         callers = {launch.thread for launch in launches} - {None}

@@ -56,9 +56,9 @@ RULES = {
 
 _TIMES_LEAD = (
     "A layer is slower or faster only where the whole interval from the repeats lies beyond 1 % of "
-    "equal, and so surely that it holds for all layers judged together; it is no difference where "
-    "the interval lies within 5 % of equal, and undecided where the repeats scatter too much to "
-    "say, or where single launches differ by less than 3 %. The repeats of one process agree "
+    "equal; that holds for all layers judged together. It is no difference where "
+    "the interval lies within 5 % of equal. It is undecided where the repeats scatter too much, "
+    "or where single launches differ by less than 3 %. The repeats of one process agree "
     "better than two processes do."
 )
 _WHY_LEAD = (

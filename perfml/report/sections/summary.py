@@ -31,8 +31,8 @@ SURE_RULES = {
     "beyond chance; or a model at least twice as good as every baseline",
     "likely": "a smaller lead than that; or top 3 in at least 60 %, and beyond chance; or "
     "a cause of which counters split at least half, with nothing that contradicts it",
-    "open": "the spread is as large as the difference, or unknown; or top 3 in less than 60 %, or "
-    "no more than chance (its p-value, with the times permuted between layers, is above 5 %); or "
+    "open": "the spread is as large as the difference, or unknown; or top 3 in less than 60 %; or "
+    "no more than chance (a p-value above 5 %, with times permuted between layers); or "
     "no model beats the baselines. A metric is never surer than the models it "
     f"comes from, and never firm on fewer than {ENOUGH_RESAMPLES} resamples",
     "caution": "what to know of the data or the models before believing the rest",
