@@ -95,7 +95,7 @@ def prove(
         options = (backend, precision, batch)
         limits = (seconds, rounds, timeout)
         experiments = _measured(out_, what, options, limits, repairs, out, findings)
-    made = proof(experiments, layer=layer, cause=cause, findings=findings)
+    made = proof(experiments, layers=[layer] if layer else [], cause=cause, findings=findings)
     if as_json:
         out_.result(made.to_dict())
         return
