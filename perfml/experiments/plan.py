@@ -58,10 +58,16 @@ def order(first: str = "", second: str = "") -> tuple[str, ...]:
 
 
 def plan(findings: Sequence[Finding]) -> Plan:
-    """Return what to measure for findings: their layers only, the best conditions first."""
+    """Return what to measure for findings: their layers only, the best conditions first.
+
+    Without ranges a layer is a kernel: then everything is examined.
+    """
     if not findings:
         return {ANY: order()}
-    return {each.layer: order(each.cause, each.second) for each in findings}
+    return {
+        ANY if each.layer == each.kernel else each.layer: order(each.cause, each.second)
+        for each in findings
+    }
 
 
 def mutations(findings: Sequence[Finding]) -> frozenset[str] | None:

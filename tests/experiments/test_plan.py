@@ -51,5 +51,7 @@ def test_findings_are_asked_in_their_layers_and_by_the_mutants_of_their_causes()
         Finding("conv_2", "launch_gaps", "", "open"),
     ]
     assert list(plan(asked)) == ["conv_1", "conv_2"]
+    unranged = Finding("copy", "dram_bytes", "", "open", kernel="copy")
+    assert list(plan([unranged])) == [ANY]
     assert mutations(asked) == {"recompiled", "no_conflicts", "no_barriers"}
     assert "launch_gaps" not in LIMITS_OF
