@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -99,29 +100,34 @@ def prove(
     if as_json:
         out_.result(made.to_dict())
         return
-    if explained is not None:
+    if explained is None:
+        out_.table(*_table(made.launches[:top], cause))
+    else:
         rows = [
             [e.finding.layer, e.finding.label, e.finding.certainty, e.said] for e in made.findings
         ]
         out_.table(["layer", "first cause", "by counters", "by experiment"], rows)
-        return
-    head = ["range", "kernel", "µs", "limit", "share", "answers"]
-    rows = [_row(each) for each in made.launches[:top]]
-    if cause is not None:
-        head.insert(3, cause)
-        for row, each in zip(rows, made.launches, strict=False):
-            row.insert(3, _briefly(each.verdict))
-    if any(each.repairs for each in made.launches):
-        head.append("best repair")
-        for row, each in zip(rows, made.launches, strict=False):
-            row.append(_best(each))
-    out_.table(head, rows)
     for skipped in made.skipped[:5]:
         out_.warn(f"{skipped.kernel}: not examined ({skipped.reason})")
     if experiments.left:
         out_.warn(f"{experiments.left} launches were left open; raise --seconds")
     if experiments.shortened:
         out_.warn(f"{experiments.shortened} long launches have fewer rounds or conditions")
+
+
+def _table(launches: Sequence[LaunchProof], cause: str | None) -> tuple[list[str], list[list[Any]]]:
+    """Return what the columns are called, and a row a launch."""
+    head = ["range", "kernel", "µs", "limit", "share", "answers"]
+    rows = [_row(each) for each in launches]
+    if cause is not None:
+        head.insert(3, cause)
+        for row, each in zip(rows, launches, strict=True):
+            row.insert(3, _briefly(each.verdict))
+    if any(each.repairs for each in launches):
+        head.append("best repair")
+        for row, each in zip(rows, launches, strict=True):
+            row.append(_best(each))
+    return head, rows
 
 
 def _briefly(said: Verdict | None) -> str:
