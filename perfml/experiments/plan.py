@@ -71,11 +71,13 @@ def plan(findings: Sequence[Finding]) -> Plan:
 
 
 def mutations(findings: Sequence[Finding]) -> frozenset[str] | None:
-    """Return the mutations that decide on the causes of findings; None for all."""
+    """Return the mutations that decide on the causes of findings, if any; None for all."""
+    if not findings:
+        return None
     known = mutations_of()
     causes = {name for each in findings for name in (each.cause, each.second)}
     chosen = {m for kind in known.values() for cause in causes for m in kind.get(cause, ())}
-    return frozenset({*chosen, RECOMPILED}) if findings else None
+    return frozenset({*chosen, RECOMPILED} if chosen else ())
 
 
 def _power(condition: str, pairs: Sequence[frozenset[str]]) -> float:

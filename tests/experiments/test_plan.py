@@ -62,4 +62,5 @@ def test_findings_are_asked_in_their_layers_and_by_the_mutants_of_their_causes()
     unranged = Finding("copy", "dram_bytes", "", "open", kernel="copy")
     assert list(plan([unranged])) == [ANY]
     assert mutations(asked) == {"recompiled", "no_conflicts", "no_barriers"}
+    assert mutations(asked[1:]) == set()
     assert "launch_gaps" not in LIMITS_OF
