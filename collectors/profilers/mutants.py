@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 
 from collectors.profilers.experiment_record import Settings, hung, launches_of, rows_of
 from perfml.experiments.mutation.catalog import OFF, Mutant, mutants
-from perfml.experiments.plan import ANY, mutations
+from perfml.experiments.plan import mutations, plan
 from perfml.experiments.record import Examined, Experiments
 
 MOST_RUNS = 8
@@ -100,7 +100,7 @@ def _run(left: Sequence[Mutant], settings: Settings, timeout_s: float) -> list[l
             path.write_text(mutant.ptx, encoding="utf-8")
             switched = "1" if mutant.switched else "0"
             lines.append([mutant.kernel, mutant.mutation, str(path), switched, *mutant.variables])
-        ranges = [[each.layer] for each in settings.findings] or [[ANY]]
+        ranges = [[name] for name in plan(settings.findings)]
         impatient = replace(settings, env={**settings.env, **_PATIENCE})
         impatient.run(folder, timeout_s, {"MUTANTS": lines, "PLAN": ranges})
         return [row for path in sorted(folder.glob("*.tsv")) for row in rows_of(path)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -74,6 +75,7 @@ def prove(
 
     Example: perfml prove slow/ --explained explain.json
     """
+    from perfml.datasets.choosing import layer_names
     from perfml.experiments.findings import read_findings
     from perfml.experiments.proof import proof
     from perfml.experiments.record import FILE, read_experiments
@@ -90,35 +92,40 @@ def prove(
         )
         limits = (seconds, rounds, timeout)
         experiments = _measured(output, what, options, limits, repairs, out, findings)
-    made = proof(
-        experiments, layer=shared.only_one("--layer", layer), cause=cause, findings=findings
-    )
+    names = sorted({name for each in experiments.launches for name in each.ranges})
+    layers = layer_names(names, layer) if layer else []
+    made = proof(experiments, layers=layers, cause=cause, findings=findings)
     if output.as_json:
         output.result(made.to_dict())
         return
-    if explained is not None:
+    if explained is None:
+        output.table(*_table(made.launches[:top], cause))
+    else:
         rows = [
             [e.finding.layer, e.finding.label, e.finding.certainty, e.said] for e in made.findings
         ]
         output.table(["layer", "first cause", "by counters", "by experiment"], rows)
-        return
-    head = ["range", "kernel", "µs", "limit", "share", "answers"]
-    rows = [_row(each) for each in made.launches[:top]]
-    if cause is not None:
-        head.insert(3, cause)
-        for row, each in zip(rows, made.launches, strict=False):
-            row.insert(3, _briefly(each.verdict))
-    if any(each.repairs for each in made.launches):
-        head.append("best repair")
-        for row, each in zip(rows, made.launches, strict=False):
-            row.append(_best(each))
-    output.table(head, rows)
     for skipped in made.skipped[:5]:
         output.warn(f"{skipped.kernel}: not examined ({skipped.reason})")
     if experiments.left:
         output.warn(f"{experiments.left} launches were left open; raise --seconds")
     if experiments.shortened:
         output.warn(f"{experiments.shortened} long launches have fewer rounds or conditions")
+
+
+def _table(launches: Sequence[LaunchProof], cause: str | None) -> tuple[list[str], list[list[Any]]]:
+    """Return what the columns are called, and a row a launch."""
+    head = ["range", "kernel", "µs", "limit", "share", "answers"]
+    rows = [_row(each) for each in launches]
+    if cause is not None:
+        head.insert(3, cause)
+        for row, each in zip(rows, launches, strict=True):
+            row.insert(3, _briefly(each.verdict))
+    if any(each.repairs for each in launches):
+        head.append("best repair")
+        for row, each in zip(rows, launches, strict=True):
+            row.append(_best(each))
+    return head, rows
 
 
 def _briefly(said: Verdict | None) -> str:
@@ -139,7 +146,7 @@ def _best(launch: LaunchProof) -> str:
 
 
 def _measured(
-    output: Output,
+    out_: Output,
     what: list[str],
     options: tuple[str | None, str, int],
     limits: tuple[float, int, float],
@@ -161,7 +168,7 @@ def _measured(
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="perfml-prove-") as scratch:
         program = _workload(what[0], options, Path(scratch)) if built_in else what
-        with output.progress("experimenting"):
+        with out_.progress("experimenting"):
             experiments = examine(
                 program,
                 log=out / "log.txt",

@@ -124,7 +124,7 @@ def breakdown(responses: Responses, thresholds: Thresholds = FITTED) -> Breakdow
     outside = left - multiprocessors
     traffic = [answer(name) for name in ("dram_traffic", "l2_traffic", "atomic_traffic")]
     known = [each for each in traffic if not math.isnan(each)]
-    felt = bool(known) and max(traffic[0], traffic[-1]) >= thresholds.felt
+    felt = any(each >= thresholds.felt for each in (traffic[0], traffic[-1]))
     unsaturated = answer("sm_half") >= thresholds.saturated
     queues = felt and (traffic[0] >= thresholds.queues or unsaturated)
     dram = 0.0 if queues or not felt else _within(min(known)) * outside

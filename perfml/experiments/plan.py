@@ -58,18 +58,26 @@ def order(first: str = "", second: str = "") -> tuple[str, ...]:
 
 
 def plan(findings: Sequence[Finding]) -> Plan:
-    """Return what to measure for findings: their layers only, the best conditions first."""
+    """Return what to measure for findings: their layers only, the best conditions first.
+
+    Without ranges a layer is a kernel: then everything is examined.
+    """
     if not findings:
         return {ANY: order()}
-    return {each.layer: order(each.cause, each.second) for each in findings}
+    return {
+        ANY if each.layer == each.kernel else each.layer: order(each.cause, each.second)
+        for each in findings
+    }
 
 
 def mutations(findings: Sequence[Finding]) -> frozenset[str] | None:
-    """Return the mutations that decide on the causes of findings; None for all."""
+    """Return the mutations that decide on the causes of findings, if any; None for all."""
+    if not findings:
+        return None
     known = mutations_of()
     causes = {name for each in findings for name in (each.cause, each.second)}
     chosen = {m for kind in known.values() for cause in causes for m in kind.get(cause, ())}
-    return frozenset({*chosen, RECOMPILED}) if findings else None
+    return frozenset({*chosen, RECOMPILED} if chosen else ())
 
 
 def _power(condition: str, pairs: Sequence[frozenset[str]]) -> float:

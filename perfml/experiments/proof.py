@@ -125,7 +125,7 @@ class Proof:
 def proof(
     experiments: Experiments,
     *,
-    layer: str | None = None,
+    layers: Sequence[str] = (),
     cause: str | None = None,
     findings: Sequence[Finding] = (),
 ) -> Proof:
@@ -135,8 +135,8 @@ def proof(
     ----------
     experiments
         Of a program.
-    layer
-        Only launches in this range.
+    layers
+        Only launches in these ranges; in any by default.
     cause
         Id of a cause that is judged for every launch.
     findings
@@ -151,16 +151,17 @@ def proof(
         msg = "no experiment on one launch can tell this cause"
         raise PerfmlError(msg, found=cause, cure=f"It can tell: {', '.join(sorted(LIMITS_OF))}.")
     answers = sorted(responses(experiments), key=lambda each: -each.time_us)
-    if layer is not None:
-        answers = _inside(answers, layer)
+    if layers:
+        answers = _inside(answers, layers)
     launches = tuple(LaunchProof(each, cause) for each in answers)
     return Proof(experiments, tuple(examine(findings, answers)), launches)
 
 
-def _inside(answers: Sequence[Responses], layer: str) -> list[Responses]:
-    chosen = [each for each in answers if layer in each.launch.ranges]
+def _inside(answers: Sequence[Responses], layers: Sequence[str]) -> list[Responses]:
+    chosen = [each for each in answers if not set(layers).isdisjoint(each.launch.ranges)]
     if not chosen:
         names = sorted({each.launch.ranges[-1] for each in answers if each.launch.ranges})
         msg = "no examined launch lies in this range"
-        raise PerfmlError(msg, found=layer, cure=f"There are: {', '.join(names[:10])}.")
+        cure = f"There are: {', '.join(names[:10])}."
+        raise PerfmlError(msg, found=", ".join(layers), cure=cure)
     return chosen

@@ -193,18 +193,24 @@ def of_layer(launches: Sequence[Responses], layer: str, kernel: str = "") -> Res
     launches
         Of the slower side.
     layer
-        Name of a range.
+        Name of a range, or label of a kernel where a profile has no ranges.
     kernel
-        Label of a kernel, of which the launch has to be (its middle may be left out); empty, or
-        "whole layer", for any.
+        Label of a kernel, of which the launch has to be; empty, or "whole layer", for any.
     """
-    head, _, tail = kernel.replace("whole layer", "").partition("…")
     inside = []
     for each in launches:
-        label = kernel_label(each.launch.kernel, 1000) if head or tail else ""
-        if layer in each.launch.ranges and label.startswith(head) and label.endswith(tail):
+        label = kernel_label(each.launch.kernel, 1000)
+        if (layer in each.launch.ranges or _is(label, layer)) and (
+            kernel in ("", "whole layer") or _is(label, kernel)
+        ):
             inside.append(each)
     return max(inside, key=lambda each: each.time_us, default=None)
+
+
+def _is(label: str, shortened: str) -> bool:
+    """Whether a label, which may have lost its middle, stands for a whole one."""
+    head, cut, tail = shortened.partition("…")
+    return label.startswith(head) and label.endswith(tail) if cut else label == shortened
 
 
 def share_at(responses: Responses, limits: frozenset[str]) -> tuple[float, float, float]:

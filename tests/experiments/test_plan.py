@@ -33,6 +33,14 @@ def test_a_control_comes_before_its_condition_and_nothing_is_asked_twice(first, 
         assert controls[name] == name or controls[name] in made[: made.index(name)]
 
 
+@pytest.mark.parametrize("first", [*LIMITS_OF, "launch_gaps"])
+def test_the_seven_conditions_that_are_always_kept_tell_a_limit(first):
+    for second in LIMITS_OF:
+        kept = set(order(first, second)[:7])
+        assert kept & {"sm_most", "sm_half"}
+        assert kept & {"dram_traffic", "atomic_traffic"}
+
+
 def test_what_two_causes_do_to_the_time_decides_what_comes_first():
     # both hold a launch back by waiting for memory: only fewer warps tell occupancy
     waits = order("theoretical_occupancy", "stall_memory_dependency")
@@ -51,5 +59,8 @@ def test_findings_are_asked_in_their_layers_and_by_the_mutants_of_their_causes()
         Finding("conv_2", "launch_gaps", "", "open"),
     ]
     assert list(plan(asked)) == ["conv_1", "conv_2"]
+    unranged = Finding("copy", "dram_bytes", "", "open", kernel="copy")
+    assert list(plan([unranged])) == [ANY]
     assert mutations(asked) == {"recompiled", "no_conflicts", "no_barriers"}
+    assert mutations(asked[1:]) == set()
     assert "launch_gaps" not in LIMITS_OF

@@ -60,3 +60,16 @@ def test_advice_carries_verdicts_and_what_is_refuted_stands_last(runs):
     assert atomics[0]["certainty"] == "proven"
     assert atomics[0]["gain"] == pytest.approx(1 - 0.111, abs=0.05)
     assert "by experiment" in atomics[0]["evidence"]
+
+
+def test_kernels_without_ranges_are_known_by_their_names(runs, tmp_path):
+    for name, folder in zip(("base", "level_3"), runs, strict=True):
+        (tmp_path / name).mkdir()
+        table = pd.read_parquet(f"{folder}/kernels.parquet")
+        table = table[table["layer"] == "atomic_count_s0"].assign(layer=None)
+        table.to_parquet(tmp_path / name / "kernels.parquet")
+        rows = pd.read_csv(f"{folder}/experiments.csv", keep_default_na=False, dtype=str)
+        chosen = rows["range"].str.endswith("atomic_count_s0") | (rows["launch"] == "")
+        rows[chosen].assign(range="").to_csv(tmp_path / name / "experiments.csv", index=False)
+    (detail,) = run("explain", str(tmp_path / "base"), str(tmp_path / "level_3"))["details"]
+    assert (detail["layer"], detail["fix"]["certainty"]) == ("atomic_bins", "proven")

@@ -178,7 +178,7 @@ class Laboratory {
  private:
   static constexpr double kBatchUs = 100;    // a batch is at least as long: events tell 0.5 us
   static constexpr int kFewestRounds = 3;    // the median of fewer is not robust
-  static constexpr size_t kFewestConditions = 3;
+  static constexpr size_t kFewestConditions = 7;  // fewer tell no limit, in any order
   static constexpr double kUnlimited = 1e9;
   static constexpr size_t kOverDram = size_t{256} << 20;  // five times the largest L2
   static constexpr size_t kOverL2 = size_t{8} << 20;

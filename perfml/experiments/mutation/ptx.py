@@ -174,9 +174,7 @@ def kernel(ptx: str, name: str) -> Kernel:
             after += text[end : match.start()]
         else:
             before += text[end : match.start()]
-        end = stop if match[1] == name else stop + 1
-        if match[1] == name:
-            end = stop + 1
+        end = stop + 1
     if not body:
         msg = f"no kernel {name}"
         raise ValueError(msg)
