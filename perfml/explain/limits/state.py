@@ -150,6 +150,15 @@ def _tensor_level(state: LaunchState) -> float:
     return state.launch["tensor_utilization"] if math.isnan(cycles) else cycles
 
 
+def _queued_loads(state: LaunchState) -> float:
+    """Part of what loads are waited for that they stand in a queue; 1 if not known.
+
+    A load that waits for no longer than it takes from where its data lies stands in none.
+    """
+    longest = state["load_latency"] / state["load_wait"] if state["load_wait"] > 0 else math.nan
+    return 1.0 if math.isnan(longest) else 1 - min(1.0, longest)
+
+
 _FUNCTIONS: Mapping[str, Callable[[LaunchState], float]] = {
     "active": _active,
     "wave_fill": lambda state: wave_fill(state.launch["waves_per_sm"]),
@@ -161,6 +170,8 @@ _FUNCTIONS: Mapping[str, Callable[[LaunchState], float]] = {
     "tensor_level": _tensor_level,
     "l1_level": lambda state: l1_level(state.launch),
     "bytes_asked": lambda state: bytes_asked(state.launch),
+    "warps": lambda state: resident_warps(state.launch),
+    "queued_loads": _queued_loads,
     "load_latency": lambda state: load_latency(state.launch),
     "unseen_traffic": lambda state: float(unseen_traffic(state.launch)),
     "flops": lambda state: operations(state.launch),

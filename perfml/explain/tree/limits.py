@@ -30,6 +30,8 @@ class Limit:
         Counters of which one is above 0 where a launch uses it at all.
     units
         Of a wait: the units that it can be a wait for.
+    queued
+        Of a wait: the part of it that passes in a queue; None where that is not known.
     proportional
         Whether a unit's time can only grow with its amount.
     amount, factors, whole
@@ -48,6 +50,7 @@ class Limit:
     ceiling: float
     used: tuple[str, ...]
     units: tuple[str, ...]
+    queued: Expression | None
     proportional: bool
     amount: str
     factors: Mapping[str, str]
@@ -122,6 +125,7 @@ def _limit(row: Mapping[str, Any]) -> Limit:
         ceiling=row.get("ceiling", 1.0),
         used=tuple(row.get("used", ())),
         units=tuple(row.get("units", ())),
+        queued=parse(row["queued"]) if "queued" in row else None,
         proportional=row.get("proportional", False),
         amount=row.get("amount", ""),
         factors=row.get("factors", {}),
