@@ -20,6 +20,7 @@ from perfml.explain.limits.state import LaunchState
 from perfml.explain.limits.traffic import placed_blocks
 from perfml.explain.tree.library_kernels import is_product
 from perfml.explain.tree.limits import limit_of, load_limits
+from perfml.metrics.expressions import parse
 
 NEAR = 0.3
 """A limit that is less near its ceiling loses no time with work that may be needed."""
@@ -54,6 +55,7 @@ class Ideal:
     sets: Mapping[str, float]
     limits: tuple[str, ...] | None
     unless: tuple[str, ...]
+    unknown: str
 
 
 @cache
@@ -69,6 +71,7 @@ def load_ideals() -> tuple[Ideal, ...]:
             row.get("sets", {}),
             tuple(row["limits"]) if "limits" in row else None,
             tuple(row.get("unless", ())),
+            row.get("unknown", ""),
         )
         for row in rows
     )
@@ -106,17 +109,29 @@ def ideal_launch(launch: Launch, *, more_blocks: bool = False) -> Launch:
     return replace(launch, counters=counters, time_us=launch.time_us * part)
 
 
-def ideal_counters(state: LaunchState, causes: Container[str] | None = None) -> dict[str, float]:
-    """Return a launch's counters without some causes, in its own time; by default without any."""
+def ideal_counters(
+    state: LaunchState, causes: Container[str] | None = None, left: float | None = None
+) -> dict[str, float]:
+    """Return a launch's counters without some causes, in its own time.
+
+    Parameters
+    ----------
+    state
+        The launch.
+    causes
+        Ids of the causes; all by default.
+    left
+        What stays of them; by default what the rows say.
+    """
     counters = dict(state.launch.counters)
     lost: set[str] = set()
     for row in load_ideals():
         if (causes is not None and row.cause not in causes) or not lost.isdisjoint(row.unless):
             continue
-        left = _left(row, state)
-        if left < 1:
+        stays = _left(row, state) if left is None else left
+        if stays < 1:
             lost.add(row.cause)
-            counters |= {name: left * counters[name] for name in row.scales if name in counters}
+            counters |= {name: stays * counters[name] for name in row.scales if name in counters}
             counters |= {name: at for name, at in row.sets.items() if name in counters}
     return counters
 
@@ -135,7 +150,8 @@ def nearness(state: LaunchState, unit: str) -> float:
 
 def _left(row: Ideal, state: LaunchState) -> float:
     if isinstance(row.left, str):
-        return min(1.0, known(_LEFT[row.left](state), 1.0))
+        value = _LEFT[row.left](state) if row.left in _LEFT else state.value(parse(row.left))
+        return min(1.0, known(value, 1.0))
     if row.limits:
         # a unit of a multiprocessor is as busy as it is while there is a block
         active = max(state["active"], _LEAST)

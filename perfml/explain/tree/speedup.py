@@ -1,0 +1,138 @@
+"""How long a launch takes without one of its causes: its fullest unit, or what its warps wait for."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from perfml.explain.launches import Launch, known
+from perfml.explain.limits.state import LaunchState
+from perfml.explain.tree.ideal import fullest, ideal_counters, ideal_launch, load_ideals
+from perfml.explain.tree.limits import Limit, load_limits
+
+START_US = 1.9
+"""Time of a launch in which its multiprocessors are idle although it has blocks for all of them:
+the 10th percentile of 813 recorded launches with at least one wave of blocks."""
+
+_RESIDENT = ("theoretical_occupancy", "block_slots", "achieved_of_theoretical", "block_imbalance")
+_IDLE = ("wave_quantization", "sm_imbalance")
+ALIKE = {
+    "uncoalesced_loads": "sectors_per_request",
+    "uncoalesced_stores": "sectors_per_request",
+    "uncoalesced_copies": "sectors_per_request",
+    "wavefronts_per_shared_load": "bank_conflicts",
+    "shared_memory_busy_time": "shared_loads",
+    "dram_busy_time": "dram_bytes",
+    "l2_sectors": "dram_bytes",
+    "l2_busy_time": "dram_bytes",
+    "l1_sectors": "dram_bytes",
+    "fp32_operations": "fp32_pipe_time",
+    "memory_fence": "stall_sync",
+    "math_throttle": "stall_pipe_busy",
+    "mio_throttle": "stall_pipe_busy",
+    "async_copy": "stall_memory_dependency",
+}
+"""Causes whose ideal is that of another one."""
+
+
+def has_ideal(cause: str) -> bool:
+    """Return whether the time without a cause can be told from one launch."""
+    rows = {row.cause for row in load_ideals()}
+    return ALIKE.get(cause, cause) in rows or cause in (*_RESIDENT, *_IDLE)
+
+
+def unknown_of(launch: Launch, cause: str) -> str:
+    """Return what no counter tells of a launch without a cause; empty where they tell it all."""
+    if cause == "wave_quantization":
+        return "" if launch["waves_per_sm"] >= 1 else "how far the grid can be split"
+    if cause == "theoretical_occupancy":
+        return "how few registers and how little shared memory a thread needs"
+    name = ALIKE.get(cause, cause)
+    if name == "sectors_per_request" and math.isnan(LaunchState(launch)["bytes_asked"]):
+        return "what lanes ask for, as the efficiency of accesses was not collected"
+    return next((row.unknown for row in load_ideals() if row.cause == name), "")
+
+
+def time_after(
+    launch: Launch, cause: str, left: float | None = None, *, ideal: Launch | None = None
+) -> float:
+    """Return how long a launch would take without a cause, as a fraction of its time.
+
+    Warps take as long as what they wait for; a wait for a unit shrinks with the unit's work, as far
+    as it is a queue. More warps hide more of it (Little's law), and no launch is faster than its
+    fullest unit.
+
+    Parameters
+    ----------
+    launch
+        The launch as it is.
+    cause
+        Its id.
+    left
+        What will stay of it, where that is known. By default what the ideal has.
+    ideal
+        The ideal side of the launch, where it is known already.
+
+    Returns
+    -------
+    float
+        NaN for a cause that has no ideal.
+    """
+    if not has_ideal(cause):
+        return math.nan
+    before = LaunchState(launch)
+    if cause in (*_RESIDENT, *_IDLE):
+        best = LaunchState(ideal or ideal_launch(launch))
+        name = "achieved_occupancy" if cause in _RESIDENT else "active"
+        stays = known(before[name] / best[name], 1.0) if best[name] > 0 else 1.0
+        if left is not None:
+            stays = left
+        if cause == "wave_quantization" and 0 < before["wave_fill"] < 1:
+            stays = min(stays, before["wave_fill"] if before["waves_per_sm"] > 1 else stays)
+        return _bounded(before, launch, min(stays, 1.0))
+    counters = ideal_counters(before, (ALIKE.get(cause, cause),), left)
+    changed = replace(launch, counters=counters)
+    return _bounded(before, changed, _waited(before, LaunchState(changed)))
+
+
+def _bounded(before: LaunchState, changed: Launch, inside: float) -> float:
+    """Return the time, no shorter than the fullest unit's and the start of the launch."""
+    now = max(before.launch.duration_us, START_US)
+    start = min(1 - before["active"], START_US / now) if before["active"] < 1 else 0.0
+    return min(1.0, start + (1 - start) * max(inside, fullest(changed)))
+
+
+def _waited(before: LaunchState, after: LaunchState) -> float:
+    """Return what stays of the time of a warp."""
+    units, waits, _ = load_limits()
+    left = {unit.id: _left(unit, before, after) for unit in units}
+    busy = {unit.id: known(before.value(unit.time)) for unit in units}
+    work = after["inst_executed"] / before["inst_executed"] if before["inst_executed"] > 0 else 1.0
+    whole = stays = 0.0
+    for wait in waits:
+        was, now = (known(state.value(wait.time)) for state in (before, after))
+        if was > 0 and now == was:
+            now *= _of_units(wait, before, left, busy)
+        whole += was
+        stays += now * (work if wait.id in ("fixed", "issuing") else 1.0)
+    if not whole > 0:
+        return min(left.values()) if left else 1.0
+    return min(1.0, stays / whole)
+
+
+def _left(unit: Limit, before: LaunchState, after: LaunchState) -> float:
+    was, now = before.value(unit.time), after.value(unit.time)
+    return now / was if was > 0 and now >= 0 else 1.0
+
+
+def _of_units(
+    wait: Limit, before: LaunchState, left: dict[str, float], busy: dict[str, float]
+) -> float:
+    """Return what stays of a wait where its units have less to do."""
+    work = sum(busy[name] for name in wait.units)
+    if not work > 0:
+        return 1.0
+    stays = sum(busy[name] * left[name] for name in wait.units) / work
+    queued = 1.0 if wait.queued is None else before.value(wait.queued)
+    full = max((busy[name] for name in wait.units), default=0.0)
+    return 1 - max(queued, full) * (1 - stays)
