@@ -20,6 +20,7 @@ from perfml.explain.limits.state import LaunchState
 from perfml.explain.limits.traffic import placed_blocks
 from perfml.explain.tree.library_kernels import is_product
 from perfml.explain.tree.limits import limit_of, load_limits
+from perfml.explain.tree.mix import DIVISION
 from perfml.metrics.expressions import parse
 
 NEAR = 0.3
@@ -55,6 +56,7 @@ class Ideal:
     sets: Mapping[str, float]
     limits: tuple[str, ...] | None
     unless: tuple[str, ...]
+    alone: float | str | None
     unknown: str
 
 
@@ -71,6 +73,7 @@ def load_ideals() -> tuple[Ideal, ...]:
             row.get("sets", {}),
             tuple(row["limits"]) if "limits" in row else None,
             tuple(row.get("unless", ())),
+            row.get("alone"),
             row.get("unknown", ""),
         )
         for row in rows
@@ -128,7 +131,7 @@ def ideal_counters(
     for row in load_ideals():
         if (causes is not None and row.cause not in causes) or not lost.isdisjoint(row.unless):
             continue
-        stays = _left(row, state) if left is None else left
+        stays = _left(row, state, alone=causes is not None) if left is None else left
         if stays < 1:
             lost.add(row.cause)
             counters |= {name: stays * counters[name] for name in row.scales if name in counters}
@@ -148,17 +151,23 @@ def nearness(state: LaunchState, unit: str) -> float:
     return known(state.value(limit.time) / limit.ceiling)
 
 
-def _left(row: Ideal, state: LaunchState) -> float:
-    if isinstance(row.left, str):
-        value = _LEFT[row.left](state) if row.left in _LEFT else state.value(parse(row.left))
-        return min(1.0, known(value, 1.0))
-    if row.limits:
+def _left(row: Ideal, state: LaunchState, *, alone: bool) -> float:
+    """Return what stays of a row's counters; `alone` where its cause is known to be one."""
+    left = row.alone if alone and row.alone is not None else row.left
+    if isinstance(left, str):
+        if not alone and left in _WHERE and not _WHERE[left](state):
+            return 1.0
+        value = _LEFT[left](state) if left in _LEFT else state.value(parse(left))
+        return min(1.0, known(max(value, 0.0), 1.0))
+    if row.limits and not alone:
         # a unit of a multiprocessor is as busy as it is while there is a block
         active = max(state["active"], _LEAST)
-        shared = ("dram", "l2", "l1")
-        levels = (nearness(state, u) / (1.0 if u in shared else active) for u in row.limits)
-        return row.left if max(levels) >= NEAR else 1.0
-    return row.left
+        levels = (
+            nearness(state, name) / (1.0 if limit_of(name).group == "memory" else active)
+            for name in row.limits
+        )
+        return left if max(levels) >= NEAR else 1.0
+    return left
 
 
 def _coalesced(state: LaunchState) -> float:
@@ -183,25 +192,38 @@ def _once(state: LaunchState) -> float:
     """Return the loads that are left where each byte from DRAM is loaded once.
 
     What comes from DRAM may all be needed, and so may two loads a store; between both nothing is
-    known. Only of loads that fill their sectors, where L1 or L2 is near its ceiling.
+    known.
     """
     launch = state.launch
-    asked = _SECTOR * launch["gld_transactions"] * launch["gld_efficiency"]
-    again = asked / launch["dram_read_bytes"] if launch["dram_read_bytes"] > 0 else math.nan
+    least = min(1.0, known(state["stores_per_load"] * 2))
+    needed = min(1.0, known(state["dram_of_loads"]))
+    left = math.sqrt(least * max(least, needed))
+    return left if launch["global_load_requests"] > 0 else 1.0
+
+
+def _without_repeats(state: LaunchState) -> float:
+    """Return the instructions that are left; what other threads load each thread asks for still."""
+    return 1 - 2 * state["load_part"] * (1 - max(_once(state), 0.5))
+
+
+def _loaded_again(state: LaunchState) -> bool:
+    """Return whether loads that fill their sectors keep L1 or L2 near its ceiling."""
+    launch = state.launch
+    again = launch["gld_efficiency"] / state["dram_of_loads"] if state["dram_of_loads"] > 0 else 0.0
     full = max(nearness(state, "l1"), nearness(state, "l2")) >= NEAR
-    if not (again >= _AGAIN and full and state["sectors_per_request"] <= 2 * _WORDS):
-        return 1.0
-    least = min(1.0, known(2 / state["loads_per_store"]))
-    needed = launch["dram_read_bytes"] / _SECTOR / launch["gld_transactions"]
-    return max(_LEAST, math.sqrt(least * max(least, min(1.0, needed))))
+    return again >= _AGAIN and full and state["sectors_per_request"] <= 2 * _WORDS
 
 
-def _wide(state: LaunchState) -> float:
-    """Return the requests that are left where each lane moves 16 bytes."""
-    bytes_each = state["bytes_per_request"]
-    if not (0 < bytes_each <= _NARROW and state["gld_efficiency"] >= _USED):
-        return 1.0
-    return bytes_each / _WIDEST
+def _is_narrow(state: LaunchState) -> bool:
+    """Return whether neighbouring lanes ask for little."""
+    return 0 < state["bytes_per_request"] <= _NARROW and state["gld_efficiency"] >= _USED
+
+
+def _without_divisions(state: LaunchState) -> float:
+    """Return what stays of conversions where those of integers that are divided go."""
+    launch = state.launch
+    divides = launch["inst_integer"] >= DIVISION * launch["inst_bit_convert"] > 0
+    return 0.5 if divides else 1.0
 
 
 def _conflict_free(state: LaunchState) -> float:
@@ -211,21 +233,31 @@ def _conflict_free(state: LaunchState) -> float:
     return state["shared_efficiency"] or 1.0
 
 
-def _by_tensor_cores(state: LaunchState) -> float:
-    """Return what tensor cores leave of a library's product on CUDA cores."""
+def _is_product(state: LaunchState) -> bool:
+    """Return whether a library computes a product on CUDA cores."""
     on_cuda_cores = state["tensor_level"] < 0.01 and nearness(state, "fp32") >= NEAR
-    return _TENSOR_RATE if on_cuda_cores and is_product(state.launch.kernel) else 1.0
+    return on_cuda_cores and is_product(state.launch.kernel)
 
 
 _LEFT: Mapping[str, Callable[[LaunchState], float]] = {
     "coalesced": _coalesced,
     "coalesced_dram": _coalesced_dram,
     "once": _once,
-    "wide": _wide,
+    "wide": lambda state: state["bytes_per_request"] / _WIDEST,
+    "by_each_thread": lambda state: max(_once(state), 0.5),
+    "without_repeats": _without_repeats,
+    "without_divisions": _without_divisions,
     "conflict_free": _conflict_free,
     "full_warps": lambda state: state["warp_execution_efficiency"],
-    "by_tensor_cores": _by_tensor_cores,
+    "by_tensor_cores": lambda _: _TENSOR_RATE,
 }
+_WHERE: Mapping[str, Callable[[LaunchState], bool]] = {
+    "once": _loaded_again,
+    "without_repeats": _loaded_again,
+    "wide": _is_narrow,
+    "by_tensor_cores": _is_product,
+}
+"""What has to be so for an ideal to be claimed of one launch, where no other one says it."""
 
 
 def _shape(state: LaunchState, more_blocks: bool) -> dict[str, float]:

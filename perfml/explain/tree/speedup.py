@@ -7,13 +7,24 @@ from dataclasses import replace
 
 from perfml.explain.launches import Launch, known
 from perfml.explain.limits.state import LaunchState
-from perfml.explain.tree.ideal import fullest, ideal_counters, ideal_launch, load_ideals
+from perfml.explain.tree.causes import TERMS, Kind
+from perfml.explain.tree.ideal import (
+    fullest,
+    ideal_counters,
+    ideal_launch,
+    load_ideals,
+    nearness,
+)
 from perfml.explain.tree.limits import Limit, load_limits
 
 START_US = 1.9
 """Time of a launch in which its multiprocessors are idle although it has blocks for all of them:
 the 10th percentile of 813 recorded launches with at least one wave of blocks."""
 
+_FULL = 0.9
+"""Of its ceiling: so near, a unit is what all else waits for."""
+_WORK = ("issue", "integer", "fp32", "fp64", "special", "tensor")
+_MEMORY = ("stall_memory_dependency", "stall_memory_throttle", "local_memory", "global_atomics")
 _RESIDENT = ("theoretical_occupancy", "block_slots", "achieved_of_theoretical", "block_imbalance")
 _IDLE = ("wave_quantization", "sm_imbalance")
 ALIKE = {
@@ -27,7 +38,6 @@ ALIKE = {
     "l2_busy_time": "dram_bytes",
     "l1_sectors": "dram_bytes",
     "fp32_operations": "fp32_pipe_time",
-    "memory_fence": "stall_sync",
     "math_throttle": "stall_pipe_busy",
     "mio_throttle": "stall_pipe_busy",
     "async_copy": "stall_memory_dependency",
@@ -82,17 +92,20 @@ def time_after(
         return math.nan
     before = LaunchState(launch)
     if cause in (*_RESIDENT, *_IDLE):
-        best = LaunchState(ideal or ideal_launch(launch))
-        name = "achieved_occupancy" if cause in _RESIDENT else "active"
-        stays = known(before[name] / best[name], 1.0) if best[name] > 0 else 1.0
-        if left is not None:
-            stays = left
-        if cause == "wave_quantization" and 0 < before["wave_fill"] < 1:
-            stays = min(stays, before["wave_fill"] if before["waves_per_sm"] > 1 else stays)
+        stays = _of_shape(before, cause, ideal) if left is None else left
         return _bounded(before, launch, min(stays, 1.0))
-    counters = ideal_counters(before, (ALIKE.get(cause, cause),), left)
-    changed = replace(launch, counters=counters)
-    return _bounded(before, changed, _waited(before, LaunchState(changed)))
+    name = ALIKE.get(cause, cause)
+    changed = replace(launch, counters=ideal_counters(before, (name,), left))
+    return _bounded(before, changed, _waited(before, LaunchState(changed), name))
+
+
+def _of_shape(before: LaunchState, cause: str, ideal: Launch | None) -> float:
+    """Return what stays where more warps are resident, or multiprocessors have work all the time."""
+    if cause == "wave_quantization":
+        return known(before["wave_fill"], 1.0)
+    best = LaunchState(ideal or ideal_launch(before.launch))
+    name = "achieved_occupancy" if cause in _RESIDENT else "active"
+    return known(before[name] / best[name], 1.0) if best[name] > 0 else 1.0
 
 
 def _bounded(before: LaunchState, changed: Launch, inside: float) -> float:
@@ -102,37 +115,54 @@ def _bounded(before: LaunchState, changed: Launch, inside: float) -> float:
     return min(1.0, start + (1 - start) * max(inside, fullest(changed)))
 
 
-def _waited(before: LaunchState, after: LaunchState) -> float:
-    """Return what stays of the time of a warp."""
+def _waited(before: LaunchState, after: LaunchState, cause: str) -> float:
+    """Return what stays of the time of a warp: of what it waits for, and of its instructions."""
     units, waits, _ = load_limits()
     left = {unit.id: _left(unit, before, after) for unit in units}
-    busy = {unit.id: known(before.value(unit.time)) for unit in units}
-    work = after["inst_executed"] / before["inst_executed"] if before["inst_executed"] > 0 else 1.0
+    near = {unit.id: nearness(before, unit.id) for unit in units}
+    full = [left[name] for name in left if left[name] < 1 and near[name] >= _FULL]
+    rows = [row for row in load_ideals() if row.cause == cause]
+    stalls = any(name.startswith("stall_") for row in rows for name in row.scales)
+    work = min((left[name] for name in _WORK), default=1.0) if _of_work(cause) else 1.0
     whole = stays = 0.0
     for wait in waits:
-        was, now = (known(state.value(wait.time)) for state in (before, after))
-        if was > 0 and now == was:
-            now *= _of_units(wait, before, left, busy)
+        was = known(before.value(wait.time))
         whole += was
-        stays += now * (work if wait.id in ("fixed", "issuing") else 1.0)
-    if not whole > 0:
-        return min(left.values()) if left else 1.0
-    return min(1.0, stays / whole)
+        if wait.cause == cause and not stalls:
+            was *= min(left.values())
+        elif stalls:
+            was = min(was, known(after.value(wait.time)))
+        else:
+            was *= _of_units(wait, before, after, left, near)
+        stays += was if wait.cause in _MEMORY else was * work
+    inside = min(1.0, stays / whole) if whole > 0 else min(1.0, *left.values())
+    # all that is waited for beside a full unit passes meanwhile
+    return min(inside, *full) if full else inside
+
+
+def _of_work(cause: str) -> bool:
+    return TERMS[cause].kind is Kind.WORK
 
 
 def _left(unit: Limit, before: LaunchState, after: LaunchState) -> float:
     was, now = before.value(unit.time), after.value(unit.time)
-    return now / was if was > 0 and now >= 0 else 1.0
+    return min(1.0, now / was) if was > 0 and now >= 0 else 1.0
 
 
 def _of_units(
-    wait: Limit, before: LaunchState, left: dict[str, float], busy: dict[str, float]
+    wait: Limit,
+    before: LaunchState,
+    after: LaunchState,
+    left: dict[str, float],
+    near: dict[str, float],
 ) -> float:
-    """Return what stays of a wait where its units have less to do."""
-    work = sum(busy[name] for name in wait.units)
-    if not work > 0:
+    """Return what stays of a wait: of its queue with the fullest unit's work, else with requests."""
+    fullest_now = max((near[name] for name in wait.units), default=0.0)
+    if not fullest_now > 0:
         return 1.0
-    stays = sum(busy[name] * left[name] for name in wait.units) / work
-    queued = 1.0 if wait.queued is None else before.value(wait.queued)
-    full = max((busy[name] for name in wait.units), default=0.0)
-    return 1 - max(queued, full) * (1 - stays)
+    stays = max(near[name] * left[name] for name in wait.units) / fullest_now
+    if wait.queued is None:
+        return stays
+    queued = max(before.value(wait.queued), fullest_now)
+    fewer = after["global_load_requests"] / max(before["global_load_requests"], 1.0)
+    return queued * stays + (1 - queued) * min(1.0, known(fewer, 1.0))
