@@ -15,9 +15,11 @@ from perfml.explain.launches import Launch
 from perfml.explain.limits.state import LaunchState
 from perfml.explain.tree.ambiguity import resolved_by
 from perfml.explain.tree.causes import TERMS, Kind
+from perfml.explain.tree.ideal import unknown_needs
 from perfml.explain.tree.one_side import SPLIT, Loss, losses
 from perfml.explain.tree.remedies import action_here
 from perfml.explain.tree.speedup import time_after
+from perfml.explain.tree.thresholds import MAJORITY
 from perfml.util.words import count, micros
 
 _MATTERS = 0.1
@@ -187,13 +189,14 @@ def _finding(
     own = action_here(named[0], first.launch) or first.remedy.author
     author = person is Person.AUTHOR
     known = first.loss.known and not first.potential
+    alone = _alone(parts, named)
     finding = finding_of(
         row,
         named,
         "; ".join(each.hazard for each in remedies[:2] if each is not None),
         _evidence(parts, kernels, row, merged),
         own if author else first.remedy.advice_for(person, convolves=convolves),
-        (gain, _most(parts, named, gain)),
+        (gain, max(gain, alone)),
         first.remedy.source,
         person,
         None if author else own,
@@ -203,6 +206,7 @@ def _finding(
         "level": first.loss.level,
         "certainty": certainty_of(gain, first.loss.level, known=known),
         "potential": first.potential,
+        "idle": first.loss.cause in unknown_needs() and first.loss.level < MAJORITY,
         "counted": not first.potential
         and TERMS[named[0]].kind not in (Kind.STALL, Kind.OCCUPANCY),
     }
@@ -245,6 +249,7 @@ def finding_of(
         "tells": "",
         "level": 0.0,
         "potential": False,
+        "idle": False,
         "counted": True,
     }
 
@@ -266,16 +271,16 @@ def certainty_of(gain: float, level: float, *, known: bool) -> Certainty:
     return "likely" if gain >= (_MATTERS if known else _LARGE) else "open"
 
 
-def _most(parts: Sequence[_Part], named: Sequence[str], gain: float) -> float:
-    """Return what removing the causes saves at most: each launch's largest one alone."""
+def _alone(parts: Sequence[_Part], named: Sequence[str]) -> float:
+    """Return what goes without the causes where nothing else is mended: each launch's largest."""
     saved: dict[int, float] = {}
     for part in parts:
         if part.loss.cause in named:
             after = time_after(part.launch, part.loss.cause)
-            alone = part.loss.part if math.isnan(after) else max(part.loss.part, 1 - after)
+            alone = part.loss.part if math.isnan(after) else 1 - after
             at = id(part.launch)
             saved[at] = max(saved.get(at, 0.0), alone * part.share)
-    return max(gain, sum(saved.values()))
+    return sum(saved.values())
 
 
 def _evidence(
@@ -302,7 +307,8 @@ def in_order(found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
     The largest likely gain is first. What idle machinery could do if the work allows it stands
     behind what was counted, and idle multiprocessors behind what the whole layer can do about its
-    launches.
+    launches. Work that may all be needed, for a unit that is less than half busy, is only told
+    where nothing else is.
     """
     by_gain = sorted(found, key=lambda each: -float(each["gain"]))
     order = []
@@ -313,7 +319,8 @@ def in_order(found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
             if by_gain[at]["gain"] >= _MATTERS and _stands_behind(each, by_gain[at])
         ]
         order.append((max([place, *behind]), bool(behind), place))
-    return [by_gain[place] for *_, place in sorted(order)]
+    told = [by_gain[place] for *_, place in sorted(order)]
+    return [each for place, each in enumerate(told) if place == 0 or not each["idle"]]
 
 
 def _stands_behind(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:

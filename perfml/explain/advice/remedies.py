@@ -17,7 +17,7 @@ from perfml.explain.advice.persons import Person
 from perfml.util.words import Readable
 
 _FIELD = re.compile(r"\{([A-Za-z_][\w.]*)(?::([,.\d%a-z]*))?\}")
-_UNKNOWN = re.compile(r"[^,;()]*\{-\}[^,;()]*")
+_UNKNOWN = re.compile(r"[^,:;()]*\{-\}[^,:;()]*")
 """A part of a sentence whose number is not known."""
 
 
@@ -131,5 +131,5 @@ def filled(text: str, value: Callable[[str], float]) -> str:
         return "{-}" if number != number else format(Readable(number), match.group(2) or "g")
 
     said = _UNKNOWN.sub("", _FIELD.sub(one, text)).replace("()", "")
-    parts = (part.strip(" ,") for part in said.split(";"))
+    parts = (part.strip(" ,:") for part in said.split(";"))
     return "; ".join(re.sub(r"\s+", " ", part).replace(" ,", ",") for part in parts if part)

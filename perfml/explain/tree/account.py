@@ -16,7 +16,7 @@ from perfml.explain.limits.state import LaunchState
 from perfml.explain.tree.limits import Limit, load_limits
 from perfml.explain.tree.pair import Pair
 from perfml.explain.tree.parts import spread
-from perfml.explain.tree.thresholds import QUEUED, SMALL
+from perfml.explain.tree.thresholds import QUEUED
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ def is_used(limit: Limit, state: LaunchState) -> bool:
 def _same(pair: Pair, unit: Limit) -> bool:
     """Return whether a unit has no more to do than on the fast side, so that it takes no longer."""
     counted = pair.slow[unit.amount] > 0 and pair.fast[unit.amount] > 0
-    return unit.proportional and counted and not pair.grew(unit.amount) > SMALL
+    return unit.proportional and counted and not pair.grew(unit.amount) > 0
 
 
 def _by_amount(pair: Pair, units: Sequence[Limit]) -> dict[str, float]:

@@ -268,13 +268,13 @@ def _shape(state: LaunchState, more_blocks: bool) -> dict[str, float]:
     """
     launch, waves = state.launch, state["waves_per_sm"]
     fits, resident = 1.0, _RESIDENT
-    even = math.nan
+    balance = known(1 / state["imbalance"], 1.0)
+    busy = 1.0
     if 0 < waves <= 1 and not more_blocks:
         fits = known(state["theoretical_occupancy"], 1.0)
         resident = max(min(_RESIDENT, waves * fits), known(state["achieved_occupancy"]))
-        even = _even(placed_blocks(launch))
-    balance = known(1 / state["imbalance"], 1.0)
-    busy = 1.0 if math.isnan(even) else min(1.0, max(even, balance))
+        # where nobody knows how many fit, all that is idle is the grid's
+        busy = min(1.0, max(known(_even(placed_blocks(launch)), balance), balance))
     shape = {
         "theoretical_occupancy": fits,
         "achieved_occupancy": resident,

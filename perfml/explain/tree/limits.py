@@ -34,6 +34,8 @@ class Limit:
         Of a wait: the part of it that passes in a queue; None where that is not known.
     proportional
         Whether a unit's time can only grow with its amount.
+    relative
+        Whether it is a part of the time, however long that is.
     amount, factors, whole
         What a unit has to do, the product that it is (cause: quantity), and the cause that is named
         where factors make up for each other.
@@ -52,6 +54,7 @@ class Limit:
     units: tuple[str, ...]
     queued: Expression | None
     proportional: bool
+    relative: bool
     amount: str
     factors: Mapping[str, str]
     whole: str
@@ -127,6 +130,7 @@ def _limit(row: Mapping[str, Any]) -> Limit:
         units=tuple(row.get("units", ())),
         queued=parse(row["queued"]) if "queued" in row else None,
         proportional=row.get("proportional", False),
+        relative=row.get("relative", False),
         amount=row.get("amount", ""),
         factors=row.get("factors", {}),
         whole=row.get("whole", row["cause"]),

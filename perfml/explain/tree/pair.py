@@ -47,7 +47,8 @@ class Pair:
         slow, fast = self.slow.value(limit.time), self.fast.value(limit.time)
         if not (slow >= 0 and fast >= 0):
             return 0.0, 0.0
-        longer = slow * self.slow.launch.time_us - fast * self.fast.launch.time_us
+        rest = self.slow if limit.relative else self.fast
+        longer = slow * self.slow.launch.time_us - fast * rest.launch.time_us
         return slow, longer / self.more_us
 
     def longer(self, limit: Limit) -> float:
