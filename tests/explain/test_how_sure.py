@@ -1,0 +1,66 @@
+"""How sure advice is: of a launch alone, beside an explanation, and in words."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from perfml.explain import TERMS, Causes, Contribution, PairCauses
+from perfml.explain.advice.findings import certainty_of
+from perfml.explain.advice.fix import Fix
+from perfml.explain.advice.persons import what_to_do
+from perfml.explain.tree.ambiguity import Reason, Untold
+
+
+@pytest.mark.parametrize(
+    ("gain", "level", "known", "sure"),
+    [
+        # a limit at its ceiling, a third of the time
+        (0.4, 0.95, True, "firm"),
+        (0.4, 0.4, True, "likely"),
+        (0.2, 0.95, True, "likely"),
+        # nothing else can save as much
+        (0.6, 0.4, True, "firm"),
+        (0.05, 0.95, True, "open"),
+        # no counter tells what is needed
+        (0.6, 0.95, False, "likely"),
+        (0.4, 0.95, False, "open"),
+    ],
+)
+def test_a_finding_is_firm_where_its_limit_is_full_and_its_ideal_known(gain, level, known, sure):
+    assert certainty_of(gain, level, known=known) == sure
+
+
+def test_what_is_not_sure_is_said_with_what_tells():
+    row = {"mitigation": "Do less.", "faster": None, "certainty": "open", "tells": "run it twice"}
+    assert what_to_do(row) == "Try this first to find out: Do less. What tells: run it twice."
+    assert what_to_do(row | {"certainty": "firm"}) == "Do less."
+
+
+def causes(probability: float, reason: Reason | None = None) -> Causes:
+    parts = (Contribution(TERMS["instructions"], 1.0, 2.0, 0.6),)
+    terms = TERMS["dram_bytes"], TERMS["instructions"]
+    untold = None if reason is None else Untold(terms[:1], terms[1], reason=reason, why="why")
+    return Causes((PairCauses("k", None, parts),), 0.6, (), untold, probability)
+
+
+def test_a_cause_is_firm_likely_or_open():
+    assert causes(0.95).certainty == "firm"
+    assert causes(0.8, Reason.RIVAL).certainty == "likely"
+    assert causes(0.4, Reason.COUNTERS).certainty == "open"
+    assert causes(0.9, Reason.PIECES).certainty == "open"
+    assert Causes((), 0.0).certainty == "open"
+
+
+def test_a_fix_is_as_sure_as_its_cause_and_says_what_tells():
+    fix = Fix("after", TERMS["instructions"], "k", "Do less.", 9.0, None)
+    assert fix.sentence().startswith("what to do in after: Do less. What removing")
+    doubted = Fix(
+        "after", TERMS["instructions"], "k", "Do less.", 9.0, None, None, "open", "run it twice"
+    )
+    assert doubted.sentence().startswith("what to do in after (try this first to find out): Do")
+    assert doubted.sentence().endswith(". What tells: run it twice")
+    document = doubted.to_dict()
+    assert (document["certainty"], document["tells"]) == ("open", "run it twice")
+    assert math.isclose(document["now_us"], 9.0)
