@@ -207,7 +207,7 @@ def test_a_wait_for_loads_is_a_memory_s_as_far_as_they_stand_in_a_queue():
 def test_what_a_grid_below_one_wave_leaves_idle_is_no_imbalance():
     idle = {"grid": "(8, 1, 1)", "waves_per_sm": 0.0076, "sm_active_cycles_max": 100e3}
     idle |= {"achieved_occupancy": 0.12, "sm_active_cycles_mean": 6.06e3, "sm_efficiency": 0.06}
-    idle |= {"dram_utilization": 0.01, "l2_utilization": 0.01}
+    idle |= dict.fromkeys(("dram_utilization", "l2_utilization", "shared_utilization"), 0.01)
     first = advise(launch(**idle)).table.iloc[0]
     assert first["rules"] == ("wave_quantization",)
     assert first["certainty"] != "firm"  # no counter tells how far it can be split
@@ -234,7 +234,9 @@ def test_launches_of_a_layer_are_looked_at_together():
     ]
     row = by_rule(advise(make_kernels(rows)).table).loc["transform_kernels"]
     assert row["gain_high"] == pytest.approx(30 / 94)
-    assert "launches that rearrange data (im2col, copies, layout changes, split-K" in row["evidence"]
+    assert (
+        "launches that rearrange data (im2col, copies, layout changes, split-K" in row["evidence"]
+    )
     short = [{**each, "time_us": each["time_us"] / 15} for each in rows]
     assert {"launch_bound", "transform_kernels"} <= found(make_kernels(short))
 

@@ -206,7 +206,7 @@ def test_a_finding_of_advise_names_the_instruction_in_its_evidence(monkeypatch, 
     kernel = code("BAR.SYNC", "LDS R1, [R2]", **{f"{STALLED}barrier": [30, 10]})
     found = {"void k<1>(int)": kernel["k"]}
     monkeypatch.setattr(reports, "instructions", lambda source, *wanted: [found])
-    rules = [("barrier_stalls",), ("small_grid",)]
+    rules = [("stall_sync",), ("wave_quantization",)]
     table = pd.DataFrame({"kernel": "k", "rules": rules, "evidence": "seen"})
     launches = pd.DataFrame({"kernel": ["void k<1>(int)", None]})
     advice = Advice(table, pd.DataFrame())

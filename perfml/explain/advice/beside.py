@@ -5,8 +5,8 @@ from __future__ import annotations
 import pandas as pd
 
 from perfml.explain.certainty import Certainty, together
-from perfml.explain.tree.causes import TERMS, Term
-from perfml.explain.tree.limits import limits_of
+from perfml.explain.tree.causes import TERMS, Kind, Term
+from perfml.explain.tree.limits import limit_of, limits_of
 
 
 def with_cause(
@@ -46,6 +46,16 @@ def with_cause(
 
 
 def is_about(rules: tuple[str, ...], first: Term) -> bool:
-    """Return whether a finding names a cause, or one under the same limit."""
+    """Return whether a finding names a cause, or one that holds the time of the same limit.
+
+    What a layer's launches can do without is about any cause of launches.
+    """
     causes = [name for name in rules if name in TERMS]
-    return first.id in causes or bool(causes and limits_of(causes[0]) & limits_of(first.id))
+    if first.kind is Kind.LAUNCH or not causes:
+        return first.kind is Kind.LAUNCH and not causes
+    return first.id in causes or bool(_limits(causes[0]) & _limits(first.id))
+
+
+def _limits(cause: str) -> frozenset[str]:
+    held = (limit_of(name).group for name in TERMS[cause].limits)
+    return limits_of(cause) | frozenset(held)

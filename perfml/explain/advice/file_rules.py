@@ -144,9 +144,7 @@ def file_rules(
     return tuple(found.values())
 
 
-def listed_findings(
-    findings: pd.DataFrame, said: Sequence[FileRule]
-) -> tuple[ListedFinding, ...]:
+def listed_findings(findings: pd.DataFrame, said: Sequence[FileRule]) -> tuple[ListedFinding, ...]:
     """Return our findings and those of the files as one list, the largest saving first.
 
     Parameters

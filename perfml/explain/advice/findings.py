@@ -207,8 +207,7 @@ def _finding(
         "certainty": certainty_of(gain, first.loss.level, known=known),
         "potential": first.potential,
         "idle": first.loss.cause in unknown_needs() and first.loss.level < MAJORITY,
-        "counted": not first.potential
-        and TERMS[named[0]].kind not in (Kind.STALL, Kind.OCCUPANCY),
+        "counted": not first.potential and TERMS[named[0]].kind not in (Kind.STALL, Kind.OCCUPANCY),
     }
     if finding["certainty"] == "open":
         finding["tells"] = resolved_by(TERMS[named[0]], first.launch.kernel)

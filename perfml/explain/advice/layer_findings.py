@@ -113,9 +113,7 @@ def _repeated(layer: LayerLaunches) -> _Told | None:
     products = [one for one in layer.launches if one.grid and is_product(one.kernel)]
     times = Counter((one.kernel, one.grid) for one in products)
     again = [
-        one
-        for one in products
-        if times[one.kernel, one.grid] >= _OFTEN and not is_full(one.grid)
+        one for one in products if times[one.kernel, one.grid] >= _OFTEN and not is_full(one.grid)
     ]
     share = sum(one.time_us for one in again) / layer.time_us
     if len(again) < _OFTEN or share < _PART or short_launches(layer) is not None:

@@ -109,7 +109,9 @@ def _launches(rows: pd.DataFrame) -> list[Launch]:
     names += [name for name in ("kernels", "ncu_time_us") if name in limited.columns]
     values = limited[names].to_numpy(dtype=float, na_value=np.nan).tolist()
     texts = [
-        rows[name].astype("string").fillna("").tolist() if name in rows.columns else [""] * len(rows)
+        rows[name].astype("string").fillna("").tolist()
+        if name in rows.columns
+        else [""] * len(rows)
         for name in ("kernel", "grid")
     ]
     times = rows["time_us"].astype(float).tolist()

@@ -125,13 +125,18 @@ def _fixed_latency(state: LaunchState) -> float:
     return waited if math.isnan(short) else max(0.0, waited - short)
 
 
+def _of_doubles(state: LaunchState) -> float:
+    """Whether the arrays of a launch are of doubles, by the name of its template."""
+    return float(_OF_DOUBLES.search(state.launch.kernel) is not None)
+
+
 def _doubles(state: LaunchState) -> float:
     """Part of the arithmetic in double precision; by the name of a template without arithmetic."""
     launch = state.launch
     doubles, floats = launch["flop_count_dp"], launch["flop_count_sp"]
     if doubles + floats > 0:
         return doubles / (doubles + floats)
-    return float(_OF_DOUBLES.search(launch.kernel) is not None)
+    return _of_doubles(state)
 
 
 def _issuing(state: LaunchState) -> float:
@@ -166,6 +171,7 @@ _FUNCTIONS: Mapping[str, Callable[[LaunchState], float]] = {
     "short_scoreboard": _short_scoreboard,
     "fixed_latency": _fixed_latency,
     "doubles": _doubles,
+    "of_doubles": _of_doubles,
     "issuing": _issuing,
     "tensor_level": _tensor_level,
     "l1_level": lambda state: l1_level(state.launch),

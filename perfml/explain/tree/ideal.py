@@ -179,6 +179,9 @@ def _coalesced(state: LaunchState) -> float:
     if launch["inst_executed_async_copies"] > 0:
         return known(launch["ldgsts_efficiency"], 1.0)
     requests, asked = state["requests"], state["bytes_asked"]
+    if math.isnan(requests):
+        # what a request touches was not counted, only what part of it was asked for
+        return known(state["asked_of_moved"], known(launch["gld_efficiency"], 1.0))
     needed = asked / _SECTOR if asked > 0 else min(_WORDS * requests, sectors)
     return max(needed, requests) / sectors if requests > 0 < sectors else 1.0
 
