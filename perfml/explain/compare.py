@@ -13,9 +13,9 @@ import pandas as pd
 from perfml.account.device_time import OFTEN, busy_on_one_device
 from perfml.account.time_sources import not_comparable, only_kernels, time_notes
 from perfml.errors import PerfmlError, did_you_mean
+from perfml.explain.advice.beside import with_cause
 from perfml.explain.advice.first_fix import first_fix
 from perfml.explain.advice.hazards import Advice, advise
-from perfml.explain.advice.beside import with_cause
 from perfml.explain.align import Alignment, Launched, align_layers
 from perfml.explain.changed_metrics import compare_metrics, sort_metrics
 from perfml.explain.compared import Side, check_conditions, make_side, rows_by, same_device

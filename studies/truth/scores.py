@@ -20,7 +20,7 @@ import pandas as pd
 
 from perfml.errors import InputError, PerfmlError
 from perfml.util.files import write_text
-from studies.truth.labels import ids_of
+from studies.truth.labels import causes_of_rules, ids_of, retired_rules
 
 if TYPE_CHECKING:
     from perfml.explain import LayerDiff
@@ -279,7 +279,7 @@ def _towards(frame: pd.DataFrame, column: str) -> list[str]:
 
 _ACCEPTED: dict[str, Callable[[Family], frozenset[str]]] = {
     "causes": lambda family: family.terms,
-    "advice": lambda family: family.rules,
+    "advice": lambda family: frozenset(causes_of_rules(family.rules)),
     "Nsight Compute's rules": lambda family: family.rules | _named_so(family.rules),
     "Nsight Compute's, less remarks": lambda family: family.rules | _named_so(family.rules),
 }
@@ -442,7 +442,6 @@ def named_by_ncu(results: pd.DataFrame) -> list[str]:
     A result is called by the name of perfml's rule that means the same, or by its own. Where there
     is a column ``us``, the time of the launch, the speedup is taken of that.
     """
-    from studies.truth.labels import retired_rules
     from studies.truth.ncu_agreement import ASKING
 
     asking = results[results["kind"].isin(ASKING)]

@@ -23,7 +23,7 @@ def test_the_verb_says_hazard_numbers_and_what_helps(root):
     assert "176 blocks of 64 threads" in result.stdout
     document = json.loads(run("advise", folder, *words, "--json").stdout)
     assert document["findings"][0]["rules"] == ["small_grid"]
-    assert {"gain_low", "gain_high", "evidence", "source"} <= set(document["findings"][0])
+    assert {"gain", "gain_high", "evidence", "source"} <= set(document["findings"][0])
 
 
 def test_the_verb_refuses_a_layer_that_does_not_exist(root):

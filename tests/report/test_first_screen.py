@@ -10,7 +10,6 @@ from typer.testing import CliRunner
 from perfml.cli import app
 from perfml.explain import advise
 from perfml.explain.advice.file_rules import FileRule, listed_findings
-from perfml.explain.advice.rules import shipped_rules
 from perfml.explain.speed_of_light import KernelLevels
 from tests.support.others_files import STRANGERS
 from tests.support.paths import PUBLIC
@@ -90,7 +89,9 @@ def test_reports_of_other_sets_and_versions_give_bars_and_what_their_rules_say(p
 def test_equal_findings_are_one_row_with_both_estimates(hazards):
     listed = json.loads(run("advise", hazards, "--json").stdout)["listed"]
     (conflicts,) = (
-        each for each in listed if {"bank_conflicts", "SharedMemoryConflicts"} <= set(each["rules"])
+        each
+        for each in listed
+        if {"wavefronts_per_shared_load", "SharedMemoryConflicts"} <= set(each["rules"])
     )
     assert conflicts["says"] == "perfml and Nsight Compute"
     assert 0 < conflicts["perfml_us"] <= conflicts["time_us"]
@@ -110,7 +111,7 @@ def test_findings_are_ranked_by_microseconds_and_local_estimates_come_behind(haz
 def test_a_rule_that_perfml_does_not_find_keeps_its_own_words_and_time():
     said = FileRule("gemm", "gemm", "Unheard", "It waits. Wait less.", 200.0, 0.25, "global")
     findings = advise_nothing()
-    (row,) = listed_findings(findings, [said], shipped_rules())
+    (row,) = listed_findings(findings, [said])
     assert (row.hazard, row.action, row.says) == ("It waits", "Wait less.", "Nsight Compute")
     assert row.saved_us == 50.0
 

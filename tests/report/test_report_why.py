@@ -256,7 +256,6 @@ def test_advice_is_sorted_by_what_it_saves_and_cut_to_a_readable_length():
             "hazard": "h",
             "evidence": "e",
             "mitigation": "m",
-            "gain_low": 0.1,
             "gain_high": 0.2,
             "gain": 0.2,
             "saved_us": np.arange(150, dtype=float),

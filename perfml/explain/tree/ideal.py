@@ -142,7 +142,7 @@ def ideal_counters(
 def fullest(launch: Launch) -> float:
     """Return how near to its ceiling the fullest unit of a launch stands."""
     state = LaunchState(launch)
-    return max((nearness(state, unit.id) for unit in load_limits()[0] if unit.id != "idle"))
+    return max(nearness(state, unit.id) for unit in load_limits()[0] if unit.id != "idle")
 
 
 def nearness(state: LaunchState, unit: str) -> float:
