@@ -1,8 +1,8 @@
 """Does advice name the hazard of the newer planted families, from the slow launch alone?
 
 Run: ``python -m studies.truth.advised [--out FILE]``. A case is a family at a level that takes at
-least `EFFECT` times as long as its base; right first is a finding with a cause of `RULES` before all
-others. At the base itself such a finding is a false alarm. Of the exams by other people it is
+least `EFFECT` times as long as its base; right first is a finding with a cause of `RULES` before
+all others. At the base itself such a finding is a false alarm. Of the exams by other people it is
 counted how often the first finding is right where it is firm, likely or open.
 """
 
@@ -45,8 +45,8 @@ RULES: dict[str, tuple[str, ...]] = {
     "uneven_multiprocessors": ("uneven_multiprocessors",),
     "tiny_blocks": ("block_slots",),
 }
-"""Rules of their day that name what a family plants (`studies.truth.labels.retired_rules` says which
-causes those are); ``launch_gaps`` has no slow launch."""
+"""Rules of their day that name what a family plants (`studies.truth.labels.retired_rules` has their
+causes); ``launch_gaps`` has no slow launch."""
 SETS = {"H200": "h200-planted-causes", "H100": "h100-planted-causes"}
 
 

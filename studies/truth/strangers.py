@@ -285,7 +285,7 @@ def _done(detail: LayerDiff) -> str | None:
 
 
 def accepted_rules(accepted: Mapping[str, Any]) -> set[str]:
-    """Return what `advise` may say of a pair: rules of the day of the labels, and today's causes."""
+    """Return what `advise` may say of a pair: rules of the labels' day, and today's causes."""
     rules = {*accepted["rules"], *accepted.get("rules_added", ())}
     return rules | causes_of_rules(rules)
 

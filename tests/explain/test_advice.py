@@ -1,4 +1,4 @@
-"""Advice: a launch beside its ideal says what it loses, what it could not check, and stays in bounds."""
+"""Advice: a launch beside its ideal says what it loses, and what could not be checked."""
 
 import math
 import re

@@ -1,4 +1,4 @@
-"""Advice on launches that were profiled on a device, and what Nsight Compute's rules say of them."""
+"""Advice on launches of a device, and what Nsight Compute's rules say of them."""
 
 import pytest
 
@@ -18,7 +18,6 @@ ON_DEVICE = {
     "tail_wave": "tail_wave",
     "low_occupancy_shared": "occupancy_shared",
     "barriers": "barrier_stalls",
-    "pointer_chase": "memory_latency",
     "double_precision": "double_precision",
     "special_functions": "special_functions",
     "divergence": "divergence",

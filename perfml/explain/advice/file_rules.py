@@ -215,7 +215,7 @@ def _of_perfml(row: Mapping[Any, Any], theirs: Sequence[FileRule]) -> ListedFind
 
 
 def _alone(said: FileRule, alike: Sequence[Remedy]) -> ListedFinding:
-    """Return what Nsight Compute alone says; our remedy of the same meaning names it and what helps."""
+    """Return what Nsight Compute alone says; our remedy that means the same names what helps."""
     first, _, rest = said.message.partition(". ")
     hazard, evidence, action = first, "", rest
     if alike:

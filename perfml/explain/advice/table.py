@@ -76,12 +76,12 @@ def layers_of(rows: pd.DataFrame, peaks: Peaks | None) -> list[Layer]:
     known: dict[str, Mapping[str, float]] = {}
     layers = []
     for places in found.values():
-        row = {str(name): value for name, value in told[places[0]].items()}
-        sizes = {name: float(row[name]) for name in PRODUCT_COLUMNS if pd.notna(row.get(name))}
+        first = {str(name): value for name, value in told[places[0]].items()}
+        sizes = {name: float(first[name]) for name in PRODUCT_COLUMNS if pd.notna(first.get(name))}
         sizes = sizes if len(sizes) == len(PRODUCT_COLUMNS) else {}
         peak = math.nan
         if sizes:
-            device, precision = str(row.get("device")), str(row.get("precision"))
+            device, precision = str(first.get("device")), str(first.get("precision"))
             if peaks is None and device not in known:
                 known[device] = _peaks(device, facts)
             values = known[device] if peaks is None else peaks.values
@@ -89,8 +89,8 @@ def layers_of(rows: pd.DataFrame, peaks: Peaks | None) -> list[Layer]:
         own = tuple(launches[at] for at in places)
         layers.append(
             Layer(
-                row,
-                LayerLaunches(own, sizes, peak, str(row.get("precision")) == "fp32"),
+                first,
+                LayerLaunches(own, sizes, peak, str(first.get("precision")) == "fp32"),
                 tuple(str(told[at]["label"]) for at in places),
                 any(one.kernel in convolving for one in own),
             )

@@ -39,7 +39,7 @@ _WIDE_LOAD = 1.5
 _RESIDENT = 0.9
 """Of the warps that fit, what is resident at best: a block that ends is replaced with a delay."""
 _TENSOR_RATE = 1 / 8
-"""Of the time of CUDA cores, what tensor cores take (TF32 beside FP32 on compute capability 8.0)."""
+"""Of the time of CUDA cores, what tensor cores take (TF32 beside FP32, compute capability 8.0)."""
 _DIGITS = 0.02
 """Nsight Compute says waves to two digits."""
 _LEAST, _MOST = 0.05, 0.95

@@ -1,4 +1,4 @@
-"""How long a launch takes without one of its causes: its fullest unit, or what its warps wait for."""
+"""How long a launch takes without a cause: its fullest unit, or what its warps wait for."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def time_after(
 
 
 def _of_shape(before: LaunchState, cause: str, ideal: Launch | None) -> float:
-    """Return what stays where more warps are resident, or multiprocessors have work all the time."""
+    """Return what stays where more warps are resident, or no multiprocessor is idle."""
     if cause == "wave_quantization":
         return known(before["wave_fill"], 1.0)
     best = LaunchState(ideal or ideal_launch(before.launch))
@@ -156,7 +156,7 @@ def _of_units(
     left: dict[str, float],
     near: dict[str, float],
 ) -> float:
-    """Return what stays of a wait: of its queue with the fullest unit's work, else with requests."""
+    """Return what stays of a wait: its queue is as long as the fullest unit's work."""
     fullest_now = max((near[name] for name in wait.units), default=0.0)
     if not fullest_now > 0:
         return 1.0
