@@ -278,7 +278,7 @@ def test_advice_is_sorted_by_what_it_saves_and_cut_to_a_readable_length():
     assert table.rows[0][2].note.endswith(told)
     assert len(table.rows) == 60
     assert table.rows[0][0].text == "l149"
-    assert table.rows[0][1].note == "10 % to 20 % of the layer"
+    assert table.rows[0][1].note == "20 % of the layer"
     assert note.text.startswith("150 findings; the 60 with the largest savings are shown")
     assert advice_section({"none": Advice(findings.iloc[:0], unchecked)}) is None
     many = {f"condition {place}": Advice(findings, unchecked) for place in range(100)}

@@ -26,6 +26,8 @@ _MATTERS = 0.1
 """A part of a finding that a cause has to have to be named, and of a layer that is much."""
 _LEAST = 1e-3
 """A smaller part of a layer is nowhere said."""
+_SMALL = 0.01
+"""What is likely to gain less of a layer gains no more at most."""
 _TOLD = 3
 """Kernels with one remedy whose numbers are told."""
 
@@ -101,8 +103,8 @@ class _Part:
 
     Attributes
     ----------
-    launch, label, share
-        The launch, its label, and its part of the layer's time.
+    launch, state, label, share
+        The launch, what is known of it, its label, and its part of the layer's time.
     loss
         The cause.
     remedy
@@ -110,6 +112,7 @@ class _Part:
     """
 
     launch: Launch
+    state: LaunchState
     label: str
     share: float
     loss: Loss
@@ -162,12 +165,12 @@ def layer_findings_of(
     whole = sum(one.time_us for one in launches)
     together: dict[tuple[str, ...], list[_Part]] = defaultdict(list)
     for launch, label in zip(launches, labels, strict=True):
-        share = launch.time_us / whole
+        share, state = launch.time_us / whole, LaunchState(launch)
         single = not merged or launch["kernels"] == 1
         for loss in losses(launch, single=single):
             remedy = remedy_of(loss.cause)
             if remedy is not None and loss.part * share >= _LEAST:
-                part = _Part(launch, label, share, loss, remedy)
+                part = _Part(launch, state, label, share, loss, remedy)
                 together[part.together()].append(part)
     found = [_finding(parts, row, merged, convolves) for parts in together.values()]
     return sorted(found, key=lambda each: -float(each["gain"]))
@@ -189,7 +192,7 @@ def _finding(
     own = action_here(named[0], first.launch) or first.remedy.author
     author = person is Person.AUTHOR
     known = first.loss.known and not first.potential
-    alone = _alone(parts, named)
+    alone = _alone(parts, named) if gain >= _SMALL else gain
     finding = finding_of(
         row,
         named,
@@ -275,7 +278,7 @@ def _alone(parts: Sequence[_Part], named: Sequence[str]) -> float:
     saved: dict[int, float] = {}
     for part in parts:
         if part.loss.cause in named:
-            after = time_after(part.launch, part.loss.cause)
+            after = time_after(part.launch, part.loss.cause, state=part.state)
             alone = part.loss.part if math.isnan(after) else 1 - after
             at = id(part.launch)
             saved[at] = max(saved.get(at, 0.0), alone * part.share)
@@ -290,7 +293,7 @@ def _evidence(
     for label in kernels[:_TOLD]:
         mine = [part for part in parts if part.label == label]
         first = max(mine, key=lambda part: part.gain)
-        text = filled(first.remedy.evidence, LaunchState(first.launch).__getitem__)
+        text = filled(first.remedy.evidence, first.state.__getitem__)
         launches = {id(part.launch): part.share for part in mine}
         many = f"{len(launches)} launches, " if len(launches) > 1 else ""
         time = float(row["layer_us"])

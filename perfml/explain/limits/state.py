@@ -46,6 +46,7 @@ class LaunchState:
     def __init__(self, launch: Launch) -> None:
         self.launch = launch
         self._known: dict[str, float] = {}
+        self._values: dict[str, float] = {}
 
     def __getitem__(self, name: str) -> float:
         """Return a quantity by its name."""
@@ -56,7 +57,10 @@ class LaunchState:
 
     def value(self, formula: Expression) -> float:
         """Return the value of a formula; NaN where one of its quantities is not known."""
-        return formula.number(self.__getitem__)
+        known = self._values.get(formula.text)
+        if known is None:
+            known = self._values[formula.text] = formula.number(self.__getitem__)
+        return known
 
     @property
     def functions(self) -> Collection[str]:

@@ -151,13 +151,16 @@ def nearness(state: LaunchState, unit: str) -> float:
     return known(state.value(limit.time) / limit.ceiling)
 
 
+_formula = cache(parse)
+
+
 def _left(row: Ideal, state: LaunchState, *, alone: bool) -> float:
     """Return what stays of a row's counters; `alone` where its cause is known to be one."""
     left = row.alone if alone and row.alone is not None else row.left
     if isinstance(left, str):
         if not alone and left in _WHERE and not _WHERE[left](state):
             return 1.0
-        value = _LEFT[left](state) if left in _LEFT else state.value(parse(left))
+        value = _LEFT[left](state) if left in _LEFT else state.value(_formula(left))
         return min(1.0, known(max(value, 0.0), 1.0))
     if row.limits and not alone:
         # a unit of a multiprocessor is as busy as it is while there is a block

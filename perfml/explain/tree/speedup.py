@@ -64,7 +64,7 @@ def unknown_of(launch: Launch, cause: str) -> str:
 
 
 def time_after(
-    launch: Launch, cause: str, left: float | None = None, *, ideal: Launch | None = None
+    launch: Launch, cause: str, left: float | None = None, *, state: LaunchState | None = None
 ) -> float:
     """Return how long a launch would take without a cause, as a fraction of its time.
 
@@ -80,8 +80,8 @@ def time_after(
         Its id.
     left
         What will stay of it, where that is known. By default what the ideal has.
-    ideal
-        The ideal side of the launch, where it is known already.
+    state
+        What is known of the launch, where that was asked for already.
 
     Returns
     -------
@@ -90,20 +90,20 @@ def time_after(
     """
     if not has_ideal(cause):
         return math.nan
-    before = LaunchState(launch)
+    before = LaunchState(launch) if state is None else state
     if cause in (*_RESIDENT, *_IDLE):
-        stays = _of_shape(before, cause, ideal) if left is None else left
+        stays = _of_shape(before, cause) if left is None else left
         return _bounded(before, launch, min(stays, 1.0))
     name = ALIKE.get(cause, cause)
     changed = replace(launch, counters=ideal_counters(before, (name,), left))
     return _bounded(before, changed, _waited(before, LaunchState(changed), name))
 
 
-def _of_shape(before: LaunchState, cause: str, ideal: Launch | None) -> float:
+def _of_shape(before: LaunchState, cause: str) -> float:
     """Return what stays where more warps are resident, or no multiprocessor is idle."""
     if cause == "wave_quantization":
         return known(before["wave_fill"], 1.0)
-    best = LaunchState(ideal or ideal_launch(before.launch))
+    best = LaunchState(ideal_launch(before.launch))
     name = "achieved_occupancy" if cause in _RESIDENT else "active"
     return known(before[name] / best[name], 1.0) if best[name] > 0 else 1.0
 
