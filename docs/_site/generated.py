@@ -65,14 +65,14 @@ def metrics() -> str:
 
 
 def rules() -> str:
-    """Return the rules of advice as a table."""
-    from perfml.explain.advice.rules import shipped_rules
+    """Return what advice says about causes as a table."""
+    from perfml.explain.advice.remedies import load_remedies
 
-    rows = ["| rule | holds where | problem |", "|---|---|---|"]
-    for each in shipped_rules():
-        compared = ", ".join(f"`{one.text}`" for one in each.when)
-        runs = f" ({', '.join(each.precisions)} runs)" if each.precisions else ""
-        rows.append(f"| `{each.id}` | {compared}{runs} | {_plain(each.hazard)} |")
+    remedies, layers = load_remedies()
+    rows = ["| causes | problem | what its author can do |", "|---|---|---|"]
+    for each in (*remedies, *layers.values()):
+        causes = ", ".join(f"`{name}`" for name in each.causes)
+        rows.append(f"| {causes} | {_plain(each.hazard)} | {_plain(each.author)} |")
     return search_field("coalesced, occupancy") + "\n".join(rows)
 
 

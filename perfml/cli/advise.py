@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -28,7 +27,6 @@ def advise(
     selection: Selection,
     output: Output,
     top: options.Top = 10,
-    rules: Annotated[Path | None, typer.Option(help="A file of rules instead of perfml's.")] = None,
     peaks: options.Peaks = None,
     brief: options.Brief = False,
 ) -> None:
@@ -55,7 +53,6 @@ def advise(
         given.layers,
         kernels=given.kernels,
         peaks=options.peaks_named(peaks, given.layers["device"]),
-        rules=rules,
         layers=layers_named(given.layers, selection.layers),
         account=found.account,
         sources=found.sources,

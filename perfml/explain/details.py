@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from perfml.account.time_sources import only_kernels
+from perfml.explain.advice.beside import with_cause
 from perfml.explain.advice.first_fix import first_fix
 from perfml.explain.advice.hazards import Advice, advise
-from perfml.explain.advice.how_sure import with_cause
 from perfml.explain.align import Launched
 from perfml.explain.changed_metrics import compare_metrics, sort_metrics
 from perfml.explain.compared import Side, rows_by, same_device

@@ -4,7 +4,7 @@ A report with counters of single instructions (`perfml.readers.ncu.instructions`
 causes that are a sum over instructions. How much an instruction carries is its part of that sum on
 the side where the cause costs time, so it says where to look, not what a change would save.
 
-Here to change: what is summed for a cause, in `_CARRIERS`; for a rule of advice, in `_RULES`.
+Here to change: what is summed for a cause, in `_CARRIERS`.
 """
 
 from __future__ import annotations
@@ -172,22 +172,6 @@ _CARRIERS: dict[str, _Carrier] = {
     "constant_serialization": _Carrier("the reads of indexed constants", _RUNS, ("LDC",)),
 }
 """By the id of a cause. Causes that no single instruction has (occupancy, waves) are not here."""
-
-_RULES = {
-    "uncoalesced_load": "uncoalesced_loads",
-    "uncoalesced_store": "uncoalesced_stores",
-    "uncoalesced_copy": "uncoalesced_copies",
-    "bank_conflicts": "wavefronts_per_shared_load",
-    "barrier_stalls": "stall_sync",
-    "memory_latency": "stall_memory_dependency",
-    "exec_dependency": "stall_exec_dependency",
-    "dram_bound": "dram_bytes",
-    "l2_bound": "l2_sectors",
-    "special_functions": "special_function_pipe_time",
-    "divergence": "active_threads_per_warp",
-    "instruction_fetch": "stall_inst_fetch",
-}
-"""The cause that a rule of advice is about."""
 
 
 def carrying_line(
@@ -364,7 +348,7 @@ def _kernels(detail: LayerDiff, side: str) -> Counter[str]:
 
 
 def _term_of(rules: Iterable[str]) -> str | None:
-    return next((_RULES[rule] for rule in rules if rule in _RULES), None)
+    return next((rule for rule in rules if rule in _CARRIERS), None)
 
 
 def advice_with_lines(

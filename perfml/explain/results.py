@@ -7,8 +7,8 @@ from typing import Annotated, ClassVar, TypedDict
 
 import pandas as pd
 
+from perfml.explain.advice.findings import SideFinding
 from perfml.explain.advice.fix import Fix
-from perfml.explain.advice.joined import SideFinding
 from perfml.explain.certainty import TimeVerdict
 from perfml.explain.changed_metrics import ChangedMetric
 from perfml.explain.gaps import Waterfall

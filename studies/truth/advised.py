@@ -1,8 +1,8 @@
 """Does advice name the hazard of the newer planted families, from the slow launch alone?
 
 Run: ``python -m studies.truth.advised [--out FILE]``. A case is a family at a level that takes at
-least `EFFECT` times as long as its base; right first is a finding with a rule of `RULES` before all
-others. At the base itself such a finding is a false alarm. Of the exams by other people it is
+least `EFFECT` times as long as its base; right first is a finding with a cause of `RULES` before
+all others. At the base itself such a finding is a false alarm. Of the exams by other people it is
 counted how often the first finding is right where it is firm, likely or open.
 """
 
@@ -15,6 +15,7 @@ from typing import Any
 from perfml.datasets import find
 from perfml.explain import advise, load_tables
 from perfml.explain.certainty import IN_WORDS, Certainty
+from studies.truth.labels import causes_of_rules
 from studies.truth.scores import EFFECT, run_study
 from studies.truth.strangers import EXAMS, HALVES, Exam, score
 from studies.workloads.planted.families import BY_NAME
@@ -40,11 +41,12 @@ RULES: dict[str, tuple[str, ...]] = {
     "address_arithmetic": ("integer_bound",),
     "lane_exchange": ("lane_exchange",),
     "tensor_cores": ("tensor_cores_unused", "fp32_pipe_bound"),
-    "uneven_blocks": ("occupancy_reached",),
+    "uneven_blocks": ("occupancy_reached", "uneven_blocks"),
     "uneven_multiprocessors": ("uneven_multiprocessors",),
     "tiny_blocks": ("block_slots",),
 }
-"""Rules that name what a family plants; ``launch_gaps`` has no slow launch."""
+"""Rules of their day that name what a family plants (`studies.truth.labels.retired_rules` has their
+causes); ``launch_gaps`` has no slow launch."""
 SETS = {"H200": "h200-planted-causes", "H100": "h100-planted-causes"}
 
 
@@ -62,7 +64,7 @@ def cases(name: str) -> list[dict[str, Any]]:
                 continue
             ratio = float(times[level, layer] / times["base", layer])
             said = table[table["layer"] == layer]
-            named = [set(rules) & set(RULES[family]) for rules in said["rules"]]
+            named = [set(rules) & causes_of_rules(RULES[family]) for rules in said["rules"]]
             found.append(
                 {
                     "family": family,

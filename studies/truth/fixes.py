@@ -26,14 +26,14 @@ import pandas as pd
 
 from perfml.datasets import find
 from perfml.explain import load_tables, make_side
-from perfml.explain.advice.after_fix import SAID, Width, time_after, told
+from perfml.explain.advice.after_fix import SAID, Width, told
 from perfml.explain.advice.cannot_say import cannot_say
-from perfml.explain.advice.cures import CURES
 from perfml.explain.advice.first_fix import launches_with
 from perfml.explain.advice.fix import CannotSay
 from perfml.explain.advice.only_there import time_without_them
 from perfml.explain.launches import Launch
 from perfml.explain.tree.causes import ONE_SIDED
+from perfml.explain.tree.speedup import has_ideal, time_after
 from perfml.explain.tree.told import Causes, TermTotal
 from studies.ladders.measure import precisions, steps_of
 from studies.truth.intervals import choose, first_answers, held_out, holds
@@ -189,7 +189,8 @@ def _cause(question: Question, causes: Causes) -> TermTotal | None:
     named = [each for each in along if each.term.id in wanted] or (along if not wanted else [])
     if not named and question.family and wanted:
         named = along
-    return named[0] if named and named[0].term.id in (*CURES, *ONE_SIDED) else None
+    able = bool(named) and (named[0].term.id in ONE_SIDED or has_ideal(named[0].term.id))
+    return named[0] if able else None
 
 
 def _left(total: TermTotal, pairs: Sequence[Any]) -> float | None:

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import tomllib
+from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
 from perfml.explain.tree.causes import TERMS
 
 RECORDED: dict[str, tuple[str, ...]] = {
@@ -78,3 +84,22 @@ def ids_of(recorded: str) -> tuple[str, ...]:
     """
     ids = (recorded,) if recorded in TERMS else RECORDED.get(recorded, (recorded,))
     return (*ids, *(other for name in ids for other in ALSO.get(name, ())))
+
+
+@cache
+def retired_rules() -> Mapping[str, Any]:
+    """Return what each rule of advice meant that frozen labels name."""
+    path = Path(__file__).with_name("retired_rules.toml")
+    return tomllib.loads(path.read_text(encoding="utf-8"))
+
+
+def causes_of_rules(rules: Iterable[str]) -> set[str]:
+    """Return what `advise` says in place of some rules; an id of today stays as it is.
+
+    Examples
+    --------
+    >>> causes_of_rules(["barrier_stalls", "global_atomics"]) == {"stall_sync", "global_atomics"}
+    True
+    """
+    known = retired_rules()
+    return {cause for rule in rules for cause in known.get(rule, {}).get("causes", (rule,))}

@@ -23,6 +23,7 @@ from perfml.explain.launches import Launches, LaunchReader
 from perfml.explain.times import compare_times
 from perfml.explain.tree.causes import TERMS
 from perfml.metrics import load_catalogue
+from studies.truth.labels import retired_rules
 from studies.truth.rules import Remark, planted_remarks, report_remarks
 from studies.truth.scores import EFFECT, Family, read_truth
 
@@ -201,18 +202,15 @@ def ncu_patterns(terms: Iterable[str], rules: Iterable[str]) -> tuple[str, ...]:
     terms
         Ids of perfml's terms that are right; `judgements` says what means them.
     rules
-        Ids of perfml's rules that are right; ``rules.toml`` says what means them.
+        Ids of perfml's rules that are right; ``retired_rules.toml`` says what means them.
     """
-    from perfml.explain.advice.rules import load_rules
-
     known = judgements()["terms"]
     found = [name for term in terms if term in known for name in known[term]["ncu"]]
-    wanted = set(rules)
-    for rule in load_rules(None):
-        if rule.id in wanted:
-            for each in rule.ncu:
-                message = "" if each.message is None else f".*(?:{each.message.pattern})"
-                found.append(f"^{each.rule}: {message}")
+    known_rules = retired_rules()
+    for rule in dict.fromkeys(sorted(set(rules))):
+        for each in known_rules.get(rule, {}).get("ncu", ()):
+            message = f".*(?:{each['message']})" if "message" in each else ""
+            found.append(f"^{each['rule']}: {message}")
     return tuple(found)
 
 

@@ -7,6 +7,7 @@ import inspect
 import json
 import lzma
 import math
+import re
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
@@ -19,7 +20,7 @@ import pandas as pd
 
 from perfml.errors import InputError, PerfmlError
 from perfml.util.files import write_text
-from studies.truth.labels import ids_of
+from studies.truth.labels import causes_of_rules, ids_of, retired_rules
 
 if TYPE_CHECKING:
     from perfml.explain import LayerDiff
@@ -278,7 +279,7 @@ def _towards(frame: pd.DataFrame, column: str) -> list[str]:
 
 _ACCEPTED: dict[str, Callable[[Family], frozenset[str]]] = {
     "causes": lambda family: family.terms,
-    "advice": lambda family: family.rules,
+    "advice": lambda family: frozenset(causes_of_rules(family.rules)),
     "Nsight Compute's rules": lambda family: family.rules | _named_so(family.rules),
     "Nsight Compute's, less remarks": lambda family: family.rules | _named_so(family.rules),
 }
@@ -441,21 +442,19 @@ def named_by_ncu(results: pd.DataFrame) -> list[str]:
     A result is called by the name of perfml's rule that means the same, or by its own. Where there
     is a column ``us``, the time of the launch, the speedup is taken of that.
     """
-    from perfml.explain.advice.rules import load_rules
     from studies.truth.ncu_agreement import ASKING
 
-    book = load_rules(None)
     asking = results[results["kind"].isin(ASKING)]
     saved = asking["speedup"].astype(float) * asking.get("us", 1.0)
     order = saved.fillna(-1.0).sort_values(ascending=False, kind="stable")
     named: list[str] = []
     for row in asking.loc[order.index].to_dict(orient="records"):
         same = [
-            rule.id
-            for rule in book
-            for each in rule.ncu
-            if each.rule == row["rule"]
-            and (each.message is None or each.message.search(str(row["message"])))
+            name
+            for name, rule in retired_rules().items()
+            for each in rule.get("ncu", ())
+            if each["rule"] == row["rule"]
+            and re.search(each.get("message", ""), str(row["message"]), re.IGNORECASE)
         ]
         named.append(" + ".join(dict.fromkeys(same)) or f"ncu {row['rule']}")
     return list(dict.fromkeys(named))

@@ -30,6 +30,7 @@ from perfml.merge.rule import merge
 from perfml.tables import replacing
 from studies.page_tables import markdown
 from studies.truth.fixes import fixes_of, summary
+from studies.truth.labels import causes_of_rules
 from studies.truth.questions import exam_questions
 from studies.truth.scores import wilson
 from studies.truth.sets import CONFIDENT
@@ -288,8 +289,9 @@ def _done(detail: LayerDiff) -> str | None:
 
 
 def accepted_rules(accepted: Mapping[str, Any]) -> set[str]:
-    """Return the rules of `advise` that name the cause of a pair."""
-    return {*accepted["rules"], *accepted.get("rules_added", ())}
+    """Return what `advise` may say of a pair: rules of the labels' day, and today's causes."""
+    rules = {*accepted["rules"], *accepted.get("rules_added", ())}
+    return rules | causes_of_rules(rules)
 
 
 def score(answer: Mapping[str, Any], accepted: Mapping[str, Any] | None) -> Score:

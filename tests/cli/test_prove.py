@@ -39,7 +39,7 @@ def test_a_cause_is_said_to_be_proven_or_refuted(recorded_run):
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        (("--layer", "conv_1"), "no examined launch lies in this range"),
+        (("--layer", "conv_1"), "no layer is called"),
         (("--cause", "launch_gaps"), "no experiment on one launch can tell this cause"),
         (("--cause", "nonsense"), "no experiment on one launch can tell this cause"),
     ],

@@ -5,7 +5,6 @@ import json
 import pandas as pd
 import pytest
 
-from perfml.errors import InputError
 from perfml.explain import advise
 from perfml.explain.advice.persons import (
     Person,
@@ -14,7 +13,6 @@ from perfml.explain.advice.persons import (
     person_of_all,
     what_to_do,
 )
-from perfml.explain.advice.rules import read_rules, shipped_rules
 from tests.support.tables import make_kernels
 
 SCATTERED = {"gld_efficiency": 0.125, "stall_memory_dependency": 0.8, "gld_transactions": 8e6}
@@ -29,7 +27,7 @@ def launches(kernel, backend="mine", time_us=100.0):
 
 def first(*tables):
     table = advise(pd.concat(tables)).table
-    return table[[rules[0] == "uncoalesced_load" for rules in table["rules"]]].iloc[0]
+    return table[[rules[0] == "uncoalesced_loads" for rules in table["rules"]]].iloc[0]
 
 
 @pytest.mark.parametrize(
@@ -70,7 +68,7 @@ def test_of_several_kernels_one_s_own_decides():
 def test_the_author_of_a_kernel_is_told_how_to_write_it():
     row = first(launches("mine"))
     assert row["person"] == "kernel author"
-    assert row["mitigation"].startswith("Let the lanes of a warp read neighbouring addresses")
+    assert row["mitigation"].startswith("Let the lanes of a warp access neighbouring addresses")
     assert row["for_author"] is None
     assert row["faster"] is None
 
@@ -86,7 +84,7 @@ def test_users_are_told_what_they_can_do_and_the_author_s_text_stays(kernel, per
     row = first(launches(kernel))
     assert row["person"] == person
     assert row["mitigation"].startswith(said)
-    assert row["for_author"].startswith("Let the lanes of a warp read neighbouring addresses")
+    assert row["for_author"].startswith("Let the lanes of a warp access neighbouring addresses")
 
 
 def test_users_are_told_of_a_faster_backend_of_the_table():
@@ -95,7 +93,7 @@ def test_users_are_told_of_a_faster_backend_of_the_table():
     faster = dict(zip(table["backend"], table["faster"], strict=True))
     assert faster == {"cudnn": "cublas, 2.50 times as fast here", "cublas": None}
     row = table[table["backend"] == "cudnn"].iloc[0]
-    assert what_to_do(row).startswith("Take cublas, 2.50 times as fast here. If you stay: The ker")
+    assert "Take cublas, 2.50 times as fast here. If you stay: The kernel" in what_to_do(row)
     # levels of a kernel of one's own are no backends to choose from
     own = advise(pd.concat([launches("mine", "cudnn", 100.0), fast])).table
     assert own["faster"].isna().all()
@@ -112,33 +110,10 @@ def test_a_backend_that_is_hardly_faster_is_not_told_of():
     ]
 
 
-def test_every_shipped_rule_has_words_for_users():
-    for rule in shipped_rules():
-        texts = {rule.advice_for(person) for person in Person}
-        assert len(texts) == 3, rule.id
-        assert all(text.endswith(".") for text in texts), rule.id
-
-
-def test_a_rule_of_one_s_own_may_have_words_for_users():
-    rule = (
-        "[[rule]]\nid='a'\nhazard='h'\nevidence='e'\nmitigation='Own.'\ngain_low='0'\n"
-        "gain_high='1'\nsource='s'\nwhen=['x > 1']\n"
-    )
-    plain = next(iter(read_rules(rule, "test")))
-    assert {plain.advice_for(person) for person in Person} == {"Own."}
-    texts = "[users.u]\nlibrary = 'L.'\npytorch = 'P.'\n"
-    mine = next(iter(read_rules(f"{texts}{rule}users='u'", "test")))
-    assert mine.advice_for(Person.LIBRARY) == "The kernel is a library's. L."
-    assert mine.advice_for(Person.AUTHOR) == "Own."
-    for broken in (f"{rule}users='u'", f"[users.u]\nlibrary = 'L.'\n{rule}"):
-        with pytest.raises(InputError, match="not a file of advice rules"):
-            read_rules(broken, "test")
-
-
 def test_json_has_both_texts():
     found = advise(launches(CUDNN)).to_dict()["findings"]
     row = next(
-        each for each in json.loads(json.dumps(found)) if "uncoalesced_load" in each["rules"]
+        each for each in json.loads(json.dumps(found)) if "uncoalesced_loads" in each["rules"]
     )
     assert row["person"] == "library user"
     assert row["for_author"] != row["mitigation"]

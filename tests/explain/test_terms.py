@@ -4,7 +4,6 @@ import string
 
 import pytest
 
-from perfml.explain.advice.cures import CURES
 from perfml.explain.limits.state import LaunchState, derived
 from perfml.explain.tree.ambiguity import sections_of
 from perfml.explain.tree.causes import TERMS, Kind
@@ -83,10 +82,6 @@ def test_every_quantity_of_the_tree_is_a_counter_or_derived_from_some():
 def test_the_set_causes_holds_the_evidence_of_every_term():
     held = {*load_catalogue().computable(["causes"]), *COLUMNS, *HOPPER}
     assert {name for term in TERMS.values() for name in term.evidence} <= held
-
-
-def test_causes_with_an_estimate_are_terms():
-    assert set(CURES) <= set(TERMS)
 
 
 @pytest.mark.parametrize(

@@ -569,12 +569,12 @@ def test_rules_that_lack_the_same_stand_on_one_line():
     (head,) = (place for place, line in enumerate(lines) if line.startswith("Rules not checked"))
     assert "Rules not checked for cublas/fp32/1, cudnn/fp32/1 and inductor/fp32/1" in lines[head]
     (launches,) = (line for line in lines[head:] if "launches (a Kernels table)" in line)
-    assert "small_grid, tail_wave" in launches
+    assert "launch_bound, repeated_products" in launches
     assert not any("cudnn/fp32/1" in line for line in lines[head + 1 :])
-    other = merged.assign(dram_utilization=np.nan)[merged["backend"] == "cudnn"]
+    other = merged.assign(stall_sync=np.nan)[merged["backend"] == "cudnn"]
     some = pd.concat([merged[merged["backend"] != "cudnn"], other])
     text = to_text(advice_document(advise(some), 2, everything=True))
-    assert "dram_bound" in text
+    assert "stall_sync not collected" in text
     assert " (cudnn/fp32/1)" in text
 
 

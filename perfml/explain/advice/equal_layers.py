@@ -159,7 +159,7 @@ def _together(same: list[dict[str, Any]]) -> dict[str, Any]:
         times = np.array([row["time_us"] for row in same], dtype=float)
         one["time_us"] = float(times.sum())
         one["saved_us"] = float(sum(float(row["saved_us"]) for row in same))
-        for name in ("gain_low", "gain", "gain_high"):
+        for name in ("gain", "gain_high"):
             gains = np.array([row[name] for row in same], dtype=float)
             one[name] = float(gains @ times / times.sum())
         least = max(same, key=lambda row: _LEAST_SURE.index(row["certainty"]))

@@ -12,9 +12,9 @@ import pandas as pd
 
 from perfml.account.device_time import repeat_keys
 from perfml.explain.advice.equal_layers import group_name
-from perfml.explain.advice.persons import Person, person_of, what_to_do
+from perfml.explain.advice.persons import person_of, what_to_do
+from perfml.explain.advice.remedies import Remedy, load_remedies
 from perfml.explain.advice.representative import LABEL
-from perfml.explain.advice.rules import Rule, Rules
 from perfml.explain.speed_of_light import fact_key, unit_keys
 from perfml.kernel_names import kernel_label
 from perfml.merge.by_kernel import kernel_units, launches_behind_rows
@@ -144,9 +144,7 @@ def file_rules(
     return tuple(found.values())
 
 
-def listed_findings(
-    findings: pd.DataFrame, said: Sequence[FileRule], book: Rules
-) -> tuple[ListedFinding, ...]:
+def listed_findings(findings: pd.DataFrame, said: Sequence[FileRule]) -> tuple[ListedFinding, ...]:
     """Return our findings and those of the files as one list, the largest saving first.
 
     Parameters
@@ -154,15 +152,14 @@ def listed_findings(
     findings
         `perfml.explain.advice.hazards.Advice.groups`.
     said
-        From `file_rules`.
-    book
-        Our rules; their ``ncu`` says which of Nsight Compute's rules mean the same.
+        From `file_rules`; the ``ncu`` of our remedies says which of them mean the same.
     """
+    book = load_remedies()[0]
     rows = findings.to_dict("records")
     theirs: dict[int, list[FileRule]] = {}
     alone: list[ListedFinding] = []
     for one in said:
-        alike = [rule for rule in book if _means_the_same(rule, one)]
+        alike = [each for each in book if each.says(one.rule, one.message)]
         places = [at for at, row in enumerate(rows) if _is_same(row, one, alike)]
         for place in places:
             theirs.setdefault(place, []).append(one)
@@ -189,19 +186,12 @@ def _once(found: Sequence[ListedFinding]) -> list[ListedFinding]:
     return list(kept.values())
 
 
-def _means_the_same(rule: Rule, said: FileRule) -> bool:
-    return any(
-        each.rule == said.rule and (each.message is None or each.message.search(said.message))
-        for each in rule.ncu
-    )
-
-
-def _is_same(row: Mapping[Any, Any], said: FileRule, alike: Sequence[Rule]) -> bool:
+def _is_same(row: Mapping[Any, Any], said: FileRule, alike: Sequence[Remedy]) -> bool:
     # without ranges the layer is the kernel in its shape, which is more than the kernel's name
     whole = str(row["layer"]).startswith(str(row["kernel"]))
     place = said.kernel if whole else kernel_label(said.name, LABEL)
     named = place == (row["layer"] if whole else row["kernel"])
-    return named and not {rule.id for rule in alike}.isdisjoint(row["rules"])
+    return named and any(not set(each.causes).isdisjoint(row["rules"]) for each in alike)
 
 
 def _of_perfml(row: Mapping[Any, Any], theirs: Sequence[FileRule]) -> ListedFinding:
@@ -224,15 +214,13 @@ def _of_perfml(row: Mapping[Any, Any], theirs: Sequence[FileRule]) -> ListedFind
     )
 
 
-def _alone(said: FileRule, alike: Sequence[Rule]) -> ListedFinding:
-    """Return what Nsight Compute alone says; our rule of the same meaning names it and its cure."""
+def _alone(said: FileRule, alike: Sequence[Remedy]) -> ListedFinding:
+    """Return what Nsight Compute alone says; our remedy that means the same names what helps."""
     first, _, rest = said.message.partition(". ")
     hazard, evidence, action = first, "", rest
     if alike:
-        rule, person = alike[0], person_of(said.name)
-        own = person is Person.AUTHOR
-        hazard, evidence = rule.hazard, f"{first}."
-        action = rule.mitigation if own else rule.advice_for(person, convolves=False)
+        hazard, evidence = alike[0].hazard, f"{first}."
+        action = alike[0].advice_for(person_of(said.name), convolves=False)
     return ListedFinding(
         said.kernel,
         said.time_us,

@@ -1,268 +1,333 @@
-"""What one rule finds in a table: of launches, of whole layers; and what it could not check."""
+"""Findings: what the launches of a layer lose, taken together by what helps against it."""
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypedDict
 
-import numpy as np
-import numpy.typing as npt
-import pandas as pd
+from perfml.explain.advice.persons import Person, person_of
+from perfml.explain.advice.remedies import Remedy, filled, remedy_of
+from perfml.explain.certainty import Certainty
+from perfml.explain.launches import Launch
+from perfml.explain.limits.state import LaunchState
+from perfml.explain.tree.ambiguity import resolved_by
+from perfml.explain.tree.causes import TERMS, Kind
+from perfml.explain.tree.ideal import unknown_needs
+from perfml.explain.tree.one_side import SPLIT, Loss, losses
+from perfml.explain.tree.remedies import action_here
+from perfml.explain.tree.speedup import time_after
+from perfml.explain.tree.thresholds import MAJORITY
+from perfml.util.words import count, micros
 
-from perfml.explain.advice.after_fix import state_after
-from perfml.explain.advice.inputs import InputValues, why_missing
-from perfml.explain.advice.layer_inputs import LAYER_INPUTS
-from perfml.explain.advice.persons import Person, person_of, person_of_all
-from perfml.explain.advice.pressures import busiest
-from perfml.explain.advice.representative import condition_keys
-from perfml.explain.advice.rules import Rule, Rules, filled
-from perfml.explain.advice.slow_launch import OTHERS_SUSTAIN, SUSTAINED
-from perfml.explain.roofs.peaks import Peaks
-from perfml.explain.tree.library_kernels import is_product
-from perfml.kernel_names import kernel_traits
-from perfml.metrics.expressions import Array
-from perfml.tables import metric_columns
-from perfml.util.typing import Flags
-from perfml.util.words import micros
+_MATTERS = 0.1
+"""A part of a finding that a cause has to have to be named, and of a layer that is much."""
+_LEAST = 1e-3
+"""A smaller part of a layer is nowhere said."""
+_SMALL = 0.01
+"""What is likely to gain less of a layer gains no more at most."""
+_TOLD = 3
+"""Kernels with one remedy whose numbers are told."""
 
-Places = npt.NDArray[np.intp]
-
-_CONVOLVES = ("convolution", "layout")
-"""What kernels do where a layout of images matters (`perfml.kernel_names`)."""
-_TENSOR_CORES = "tensor cores"
-"""The cure of rules of arithmetic that tensor cores could do."""
-
-
-def applies_to(rule: Rule, frame: pd.DataFrame, merged: bool = False) -> Flags:
-    """Tell which rows a rule is about, by their precision and their number of kernels."""
-    applies: Flags = np.ones(len(frame), dtype=bool)
-    if rule.precisions and "precision" in frame.columns:
-        precision = frame["precision"].astype("string").fillna("fp32")
-        applies &= precision.isin(rule.precisions).to_numpy(dtype=bool)
-    if rule.single and merged:
-        # a mean over several kernels has no grid, no waves and no registers of its own
-        alone = frame["kernels"].to_numpy(dtype=float) == 1 if "kernels" in frame else False
-        applies &= alone
-    return applies
+_FULL = 0.9
+"""How near its ceiling a limit stands that is what limits."""
+_MUCH, _LARGE = 0.3, 0.5
+"""Likely gains of a layer's time from which on a finding at a limit, or any known one, is firm."""
 
 
-def of_launches(rule: Rule, inputs: InputValues, merged: bool) -> list[dict[str, Any]]:
-    """Return the findings of a rule of scope ``kernel``, one for each kernel of a layer."""
-    rows = inputs.frame
-    values, _ = inputs.of(tuple(dict.fromkeys((*rule.needed, *rule.said))))
-
-    def lookup(name: str) -> Array:
-        return values[name]
-
-    met, _ = rule.holds(lookup, len(rows))
-    met = met & applies_to(rule, rows, merged)
-    if not met.any():
-        return []
-    low = np.clip(np.broadcast_to(rule.gain_low(lookup), len(rows)), 0, 1)
-    high = np.clip(np.broadcast_to(rule.gain_high(lookup), len(rows)), 0, 1)
-    high = np.minimum(high, 1 - busiest(rows, rule.relieves))
-    low = np.minimum(low, high)
-    flagged = np.flatnonzero(met & ~np.isnan(high))
-    share = rows["share"].to_numpy(dtype=float)
-    for place in flagged:
-        # no fix of a kernel shortens what passes before its first instruction
-        high[place] = min(high[place], 1 - inputs.states[place].start)
-    low = np.minimum(low, high)
-    likely = high.copy()
-    if rule.term is not None:
-        products = rule.cure == _TENSOR_CORES
-        for place in flagged:
-            # who lets a library use tensor cores has its whole kernel done by them
-            turned = products and is_product(str(inputs.told[place].get("kernel", "")))
-            after = state_after(inputs.states[place], "tensor_unused" if turned else rule.term)
-            # what the rule's cause takes, at most the limit
-            likely[place] = np.fmin(high[place], 1 - after)
-    busy = _level(rule, inputs)
-    found = []
-    convolving = _convolving(rows)
-    for same in _by_kernel(rows, flagged):
-        worst = int(same[(high[same] * share[same]).argmax()])
-        said = filled(rule.evidence, {name: float(values[name][worst]) for name in rule.said})
-        if not merged:
-            said = f"{_which(rows, same)}: {said}"
-        found.append(
-            _finding(
-                rule,
-                inputs.told[worst],
-                said,
-                (
-                    float(low[same] @ share[same]),
-                    float(likely[same] @ share[same]),
-                    float(high[same] @ share[same]),
-                ),
-                person_of(str(inputs.told[worst]["kernel"])) if "kernel" in rows else Person.AUTHOR,
-                float(busy[worst]),
-                convolves=rows["group"].iloc[worst] in convolving,
-            )
-        )
-    return found
-
-
-def _level(rule: Rule, inputs: InputValues) -> Array:
-    """Return how busy what a rule blames is, of what it sustains; NaN where that is no unit."""
-    values, _ = inputs.of(rule.limit)
-    levels = [values[name] / SUSTAINED.get(name, OTHERS_SUSTAIN) for name in rule.limit]
-    return np.asarray(np.fmax.reduce([np.full(len(inputs.frame), np.nan), *levels]))
-
-
-def _by_kernel(rows: pd.DataFrame, places: Places) -> list[Places]:
-    """Return the places of a kernel of a layer together, in order of appearance."""
-    groups, labels = rows["group"].to_numpy(), rows["label"].to_numpy(dtype=object)
-    together: dict[tuple[Any, Any], list[int]] = defaultdict(list)
-    for place in places.tolist():
-        together[groups[place], labels[place]].append(place)
-    return [np.array(same) for same in together.values()]
-
-
-def _which(rows: pd.DataFrame, same: Places) -> str:
-    many = f"{len(same)} launches, " if len(same) > 1 else ""
-    layer = float(rows["layer_us"].iloc[same[0]])
-    time = layer * rows["share"].to_numpy(dtype=float)[same].sum()
-    return f"{many}{micros(time)} of the layer's {micros(layer)}"
-
-
-def of_layers(rule: Rule, rows: pd.DataFrame, sums: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return the findings of a rule of scope ``layer``."""
-    firsts = rows.drop_duplicates("group").set_index("group").loc[sums.index]
-
-    def lookup(name: str) -> Array:
-        return np.asarray(sums[name] if name in sums else np.full(len(sums), np.nan))
-
-    met, _ = rule.holds(lookup, len(sums))
-    low, high = (
-        np.clip(np.broadcast_to(gain(lookup), len(sums)), 0, 1)
-        for gain in (rule.gain_low, rule.gain_high)
-    )
-    groups = sums.index.tolist()
-    convolving = _convolving(rows)
-    found = []
-    for place in np.flatnonzero(met & applies_to(rule, firsts) & ~np.isnan(high)):
-        values = {str(name): float(value) for name, value in sums.iloc[place].items()}
-        said = filled(rule.evidence, values)
-        most = float(high[place])
-        least = min(float(low[place]), most)
-        names = rows.loc[rows["group"] == groups[place], "kernel"].astype(str)
-        gains = (least, most, most)
-        found.append(
-            _finding(
-                rule,
-                firsts.iloc[place].to_dict(),
-                said,
-                gains,
-                person_of_all(names),
-                convolves=groups[place] in convolving,
-            )
-        )
-    return found
-
-
-def _convolving(rows: pd.DataFrame) -> frozenset[Any]:
-    """Return the layers in which convolutions run, by the names of their kernels."""
-    if "kernel" not in rows.columns:
-        return frozenset()
-    names = rows["kernel"].astype(str)
-    does = {name: kernel_traits(name).does for name in names.unique()}
-    return frozenset(rows["group"][names.map(does).isin(_CONVOLVES)])
-
-
-def _finding(
-    rule: Rule,
-    row: Mapping[Any, Any],
-    evidence: str,
-    gains: tuple[float, float, float],
-    person: Person,
-    level: float = np.nan,
-    *,
-    convolves: bool,
-) -> dict[str, Any]:
-    low, likely, high = gains
-    own = rule.mitigation
-    mitigation = own if person is Person.AUTHOR else rule.advice_for(person, convolves=convolves)
-    cells = {name: row.get(name) for name in ("layer", "backend", "precision", "batch")}
-    return {
-        **cells,
-        "kernel": row["label"] if rule.scope == "kernel" else "whole layer",
-        "rules": (rule.id,),
-        "hazard": rule.hazard,
-        "evidence": evidence,
-        "mitigation": mitigation,
-        "gain_low": low,
-        "gain": likely,
-        "gain_high": high,
-        "time_us": float(row["layer_us"]),
-        "of_all": float(row.get("of_all", 1.0)),
-        "saved_us": high * float(row["layer_us"]),
-        "source": rule.source,
-        "person": person.value,
-        "for_author": None if mitigation == own else own,
-        "faster": None,
-        "certainty": "open",
-        "tells": "",
-        "level": min(level, 1.0),
-    }
-
-
-class NotChecked(TypedDict):
-    """A rule that could not be checked, and why.
+class Finding(TypedDict):
+    """A hazard of a layer.
 
     Attributes
     ----------
-    why
-        ``not collected``, ``undefined: ...``, ``not known`` or ``not given``.
+    rules
+        Ids of the causes, or the hazard of the whole layer, what takes most first.
+    mitigation
+        What helps, for the ``person`` whom the kernel's name tells of.
+    gain, gain_high
+        Fractions of the layer's time: likely, at most. Likely ones of a layer's kernels add up.
+    saved_us
+        ``gain_high`` of ``time_us``, the time of the layer.
+    for_author
+        What the kernel's author could do, where that is another person.
+    faster
+        The backend of the table that runs the layer fastest.
+    tells
+        What would tell, where it is open.
+    level
+        How near its ceiling the limit stands that it is about; 0 where it is about none.
     """
 
+    layer: str
     backend: str | None
     precision: str | None
     batch: int | None
-    rule: str
-    missing: str
-    why: str
+    kernel: str | None
+    rules: tuple[str, ...]
+    hazard: str
+    evidence: str
+    mitigation: str
+    gain: float
+    gain_high: float
+    time_us: float
+    saved_us: float
+    source: str
+    person: Person
+    for_author: str | None
+    faster: str | None
+    certainty: Certainty
+    tells: str
+    level: float
 
 
-def not_checked_by(
-    rows: pd.DataFrame, book: Rules, peaks: Peaks | None, merged: bool
-) -> pd.DataFrame:
-    """Return what could not be checked, and the metrics that would be needed, by condition."""
-    shown = [name for name in ("backend", "precision", "batch") if name in rows.columns]
-    found: list[dict[str, Any]] = []
-    keys = [name for name in condition_keys(rows) if name != "layer"]
-    for _, part in rows.groupby(keys or "share", dropna=False, sort=False):
-        same = {name: part[name].iloc[0] for name in shown}
-        inputs = InputValues(part, peaks)
-        for rule in book:
-            if rule.precisions and not applies_to(rule, part).any():
-                if _unlabelled(part):
-                    names = f"precision ({', '.join(rule.precisions)})"
-                    found.append({**same, "rule": rule.id, "missing": names, "why": "not known"})
-                continue
-            if merged and (rule.scope == "layer" or rule.single):
-                if rule.scope == "kernel" and applies_to(rule, part, merged).all():
-                    continue
-                needs = {"missing": "launches (a Kernels table)", "why": "not given"}
-                found.append({**same, "rule": rule.id, **needs})
-                continue
-            if rule.scope == "layer":
-                absent = [name for name in rule.needed if name not in LAYER_INPUTS]
-            else:
-                absent = inputs.missing(rule.needed)
-            if absent:
-                metrics = list(dict.fromkeys(", ".join(absent).split(", ")))
-                lacking = {"missing": ", ".join(metrics), "why": why_missing(part, metrics)}
-                found.append({**same, "rule": rule.id, **lacking})
-        bare = part.groupby("layer", sort=False)[metric_columns(part)].count().sum(axis=1) == 0
-        if bare.any():
-            layers = ", ".join(map(str, bare[bare].index))
-            lacking = {"missing": f"counters of {layers}", "why": "not collected"}
-            found.append({**same, "rule": "all of a launch", **lacking})
-    return pd.DataFrame(found, columns=[*shown, "rule", "missing", "why"])
+class SideFinding(Finding):
+    """A hazard of one of two sides."""
+
+    side: str
 
 
-def _unlabelled(rows: pd.DataFrame) -> bool:
-    """Tell whether the precision of these launches is not known."""
-    return "precision" in rows.columns and bool((rows["precision"] == "unknown").all())
+class EqualFinding(Finding):
+    """A hazard of a layer and of those equal to it."""
+
+    layers: tuple[str, ...]
+
+
+COLUMNS = tuple(Finding.__annotations__)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """What one cause takes of one launch.
+
+    Attributes
+    ----------
+    launch, state, label, share
+        The launch, what is known of it, its label, and its part of the layer's time.
+    loss
+        The cause.
+    remedy
+        What helps.
+    """
+
+    launch: Launch
+    state: LaunchState
+    label: str
+    share: float
+    loss: Loss
+    remedy: Remedy
+
+    @property
+    def gain(self) -> float:
+        """Likely, of the layer's time."""
+        return self.loss.part * self.share
+
+    @property
+    def potential(self) -> bool:
+        """Whether it is what idle machinery could do if the work allows it."""
+        author = person_of(self.launch.kernel) is Person.AUTHOR
+        split = self.loss.cause == SPLIT and not self.loss.known
+        return split or (author and self.loss.cause == "instructions")
+
+    def together(self) -> tuple[str, ...]:
+        """Return what parts have in common that one thing to do helps against."""
+        person, users = person_of(self.launch.kernel), self.remedy.users
+        mark = "potential" if self.potential else ""
+        if person is Person.AUTHOR:
+            return self.label, self.remedy.id, mark
+        if person is Person.PYTORCH and users.fuses:
+            return "", "fused", mark
+        return self.label, users.id, mark
+
+
+def layer_findings_of(
+    launches: Sequence[Launch],
+    labels: Sequence[str],
+    row: Mapping[str, Any],
+    *,
+    merged: bool = False,
+    convolves: bool = False,
+) -> list[dict[str, Any]]:
+    """Return the findings of one layer's kernels, the largest likely gain first.
+
+    Parameters
+    ----------
+    launches, labels
+        Its usual launches, or the merged layer as if it were one.
+    row
+        What the layer is called, and ``layer_us`` and ``of_all`` of it.
+    merged
+        Whether the launches are merged layers.
+    convolves
+        Whether convolutions run in it.
+    """
+    whole = sum(one.time_us for one in launches)
+    together: dict[tuple[str, ...], list[_Part]] = defaultdict(list)
+    for launch, label in zip(launches, labels, strict=True):
+        share, state = launch.time_us / whole, LaunchState(launch)
+        single = not merged or launch["kernels"] == 1
+        for loss in losses(launch, single=single):
+            remedy = remedy_of(loss.cause)
+            if remedy is not None and loss.part * share >= _LEAST:
+                part = _Part(launch, state, label, share, loss, remedy)
+                together[part.together()].append(part)
+    found = [_finding(parts, row, merged, convolves) for parts in together.values()]
+    return sorted(found, key=lambda each: -float(each["gain"]))
+
+
+def _finding(
+    parts: Sequence[_Part], row: Mapping[str, Any], merged: bool, convolves: bool
+) -> dict[str, Any]:
+    gain = sum(part.gain for part in parts)
+    causes: dict[str, float] = defaultdict(float)
+    for part in parts:
+        causes[part.loss.cause] += part.gain
+    order = sorted(causes, key=lambda name: -causes[name])
+    named = tuple(name for name in order if causes[name] >= _MATTERS * gain)
+    first = max((p for p in parts if p.loss.cause == named[0]), key=lambda p: p.gain)
+    remedies = list(dict.fromkeys(remedy_of(name) for name in named))
+    kernels = list(dict.fromkeys(p.label for p in sorted(parts, key=lambda p: -p.gain)))
+    person = person_of(first.launch.kernel)
+    own = action_here(named[0], first.launch) or first.remedy.author
+    author = person is Person.AUTHOR
+    known = first.loss.known and not first.potential
+    alone = _alone(parts, named) if gain >= _SMALL else gain
+    finding = finding_of(
+        row,
+        named,
+        "; ".join(each.hazard for each in remedies[:2] if each is not None),
+        _evidence(parts, kernels, row, merged),
+        own if author else first.remedy.advice_for(person, convolves=convolves),
+        (gain, max(gain, alone)),
+        first.remedy.source,
+        person,
+        None if author else own,
+    )
+    finding |= {
+        "kernel": kernels[0],
+        "level": first.loss.level,
+        "certainty": certainty_of(gain, first.loss.level, known=known),
+        "potential": first.potential,
+        "idle": first.loss.cause in unknown_needs() and first.loss.level < MAJORITY,
+        "counted": not first.potential and TERMS[named[0]].kind not in (Kind.STALL, Kind.OCCUPANCY),
+    }
+    if finding["certainty"] == "open":
+        finding["tells"] = resolved_by(TERMS[named[0]], first.launch.kernel)
+    return finding
+
+
+def finding_of(
+    row: Mapping[str, Any],
+    rules: tuple[str, ...],
+    hazard: str,
+    evidence: str,
+    mitigation: str,
+    gains: tuple[float, float],
+    source: str,
+    person: Person,
+    for_author: str | None,
+) -> dict[str, Any]:
+    """Return a finding of a whole layer; `gains` are the likely one, and that at most."""
+    gain, high = (min(max(each, 0.0), 1.0) for each in gains)
+    time = float(row["layer_us"])
+    return {
+        **{name: row.get(name) for name in ("layer", "backend", "precision", "batch")},
+        "kernel": "whole layer",
+        "rules": rules,
+        "hazard": hazard,
+        "evidence": evidence,
+        "mitigation": mitigation,
+        "gain": gain,
+        "gain_high": high,
+        "time_us": time,
+        "of_all": float(row.get("of_all", 1.0)),
+        "saved_us": high * time,
+        "source": source,
+        "person": person.value,
+        "for_author": None if for_author == mitigation else for_author,
+        "faster": None,
+        "certainty": "likely",
+        "tells": "",
+        "level": 0.0,
+        "potential": False,
+        "idle": False,
+        "counted": True,
+    }
+
+
+def certainty_of(gain: float, level: float, *, known: bool) -> Certainty:
+    """Return how sure a finding is, which sees one launch and nothing beside it.
+
+    Parameters
+    ----------
+    gain
+        Likely, of the layer's time.
+    level
+        How near its ceiling the limit stands that it is about.
+    known
+        Whether the counters tell what is needed.
+    """
+    if known and (gain > _LARGE or (gain >= _MUCH and level >= _FULL)):
+        return "firm"
+    return "likely" if gain >= (_MATTERS if known else _LARGE) else "open"
+
+
+def _alone(parts: Sequence[_Part], named: Sequence[str]) -> float:
+    """Return what goes without the causes where nothing else is mended: each launch's largest."""
+    saved: dict[int, float] = {}
+    for part in parts:
+        if part.loss.cause in named:
+            after = time_after(part.launch, part.loss.cause, state=part.state)
+            alone = part.loss.part if math.isnan(after) else 1 - after
+            at = id(part.launch)
+            saved[at] = max(saved.get(at, 0.0), alone * part.share)
+    return sum(saved.values())
+
+
+def _evidence(
+    parts: Sequence[_Part], kernels: Sequence[str], row: Mapping[str, Any], merged: bool
+) -> str:
+    """Return the numbers that show it, of the launch that loses most of each kernel."""
+    said = []
+    for label in kernels[:_TOLD]:
+        mine = [part for part in parts if part.label == label]
+        first = max(mine, key=lambda part: part.gain)
+        text = filled(first.remedy.evidence, first.state.__getitem__)
+        launches = {id(part.launch): part.share for part in mine}
+        many = f"{len(launches)} launches, " if len(launches) > 1 else ""
+        time = float(row["layer_us"])
+        where = f"{many}{micros(time * sum(launches.values()))} of the layer's {micros(time)}"
+        text = text if merged else f"{where}: {text}"
+        said.append(text if len(kernels) == 1 else f"{label}: {text}")
+    more = len(kernels) - _TOLD
+    return "; ".join([*said, *([f"and {count(more, 'more kernel')}"] if more > 0 else [])])
+
+
+def in_order(found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the findings of a layer in the order in which they are told.
+
+    The largest likely gain is first. What idle machinery could do if the work allows it stands
+    behind what was counted, and idle multiprocessors behind what the whole layer can do about its
+    launches. Work that may all be needed, for a unit that is less than half busy, is only told
+    where nothing else is.
+    """
+    by_gain = sorted(found, key=lambda each: -float(each["gain"]))
+    order = []
+    for place, each in enumerate(by_gain):
+        behind = [
+            at
+            for at in range(place + 1, len(by_gain))
+            if by_gain[at]["gain"] >= _MATTERS and _stands_behind(each, by_gain[at])
+        ]
+        order.append((max([place, *behind]), bool(behind), place))
+    told = [by_gain[place] for *_, place in sorted(order)]
+    return [each for place, each in enumerate(told) if place == 0 or not each["idle"]]
+
+
+def _stands_behind(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    if one["potential"]:
+        return bool(other["counted"])
+    term = TERMS.get(one["rules"][0])
+    idle = term is not None and term.kind in (Kind.WAVES, Kind.OCCUPANCY)
+    return idle and other["rules"][0] not in TERMS

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from perfml.explain.advice.after_fix import Estimate, estimate, estimate_of, time_after
+from perfml.explain.advice.after_fix import Estimate, estimate, estimate_of
 from perfml.explain.advice.calls import in_pytorch, of_library
 from perfml.explain.advice.cannot_say import cannot_say
 from perfml.explain.advice.fix import CannotSay, Fix
@@ -16,6 +16,7 @@ from perfml.explain.ratio import Ratio
 from perfml.explain.tree.causes import ONE_SIDED, Kind, Term
 from perfml.explain.tree.library_kernels import is_product
 from perfml.explain.tree.remedies import action_here
+from perfml.explain.tree.speedup import time_after
 from perfml.explain.tree.told import Causes
 
 _OF_LIBRARY = {

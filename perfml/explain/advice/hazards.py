@@ -1,9 +1,8 @@
-"""Advice: which hazard a slow layer has, the numbers behind it, what helps, and how much at most.
+"""Advice: what a slow layer loses, the numbers behind it, what helps, and how much at most.
 
-Rules are data (``rules.toml``). They are evaluated on the launches of a layer where the Kernels
-table is there, on the merged row where it is not; a rule whose metrics were not collected is
-listed as not checked. The gains of several findings do not add up: they are often two views of
-one loss.
+It is the tree of causes on one side: each launch of a layer beside its ideal
+(`perfml.explain.tree.one_side`), or the merged row where no Kernels table is there. A cause whose
+metrics were not collected is listed as not checked. The likely gains of a layer's kernels add up.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ from __future__ import annotations
 import html
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 import pandas as pd
@@ -25,32 +23,22 @@ from perfml.errors import PerfmlError, did_you_mean
 from perfml.explain.advice.equal_layers import Place, equal_layers, group_findings, times_equal
 from perfml.explain.advice.file_rules import ListedFinding, file_rules, listed_findings
 from perfml.explain.advice.findings import (
-    NotChecked,
-    not_checked_by,
-    of_launches,
-    of_layers,
+    COLUMNS,
+    EqualFinding,
+    Finding,
+    in_order,
+    layer_findings_of,
 )
-from perfml.explain.advice.how_sure import with_certainty
-from perfml.explain.advice.inputs import (
-    INPUTS,
-    InputValues,
-)
-from perfml.explain.advice.joined import COLUMNS, EqualFinding, Finding, one_a_cure, symptoms_behind
-from perfml.explain.advice.layer_inputs import layer_table
+from perfml.explain.advice.layer_findings import layer_findings
 from perfml.explain.advice.network import LEAST_LAYERS, NetworkFinding, network_findings
-from perfml.explain.advice.persons import (
-    Person,
-    faster_elsewhere,
-    place_of,
-    what_to_do,
-)
+from perfml.explain.advice.persons import Person, faster_elsewhere, place_of, what_to_do
 from perfml.explain.advice.representative import (
     merged_rows,
     part_of_all,
     representative_launches,
 )
-from perfml.explain.advice.rules import Rules, load_rules
 from perfml.explain.advice.step_findings import name_findings, step_findings
+from perfml.explain.advice.table import Layer, NotChecked, layers_of, not_checked_by
 from perfml.explain.compared import make_side
 from perfml.explain.gaps import Timeline
 from perfml.explain.roofs.peaks import Peaks, given_peaks
@@ -69,20 +57,20 @@ more (standard deviation, median of 221 recorded in the atlas: 0.13 %; of 18 of 
 H200: 0.14 %), so nobody would see it there."""
 
 
-_FOREIGN = "the rules read counters of NVIDIA's GPUs; of this device the times alone are judged"
+_FOREIGN = "the causes read counters of NVIDIA's GPUs; of this device the times alone are judged"
 """What is said of AMD's."""
 
 
 @dataclass(frozen=True, repr=False)
 class Advice:
-    """What the rules say of a table.
+    """What the launches of a table lose.
 
     Attributes
     ----------
     table
         One `Finding` a row, the largest likely saving first.
     not_checked
-        One `NotChecked` a rule and condition.
+        One `NotChecked` a cause and condition.
     below
         Findings left out because they promise too little.
     layers
@@ -167,26 +155,23 @@ def advise(
     *,
     kernels: pd.DataFrame | None = None,
     peaks: Mapping[str, float] | Peaks | None = None,
-    rules: str | Path | None = None,
     layers: Sequence[str] | None = None,
     min_gain: float = MIN_GAIN,
     min_whole: float = MIN_WHOLE,
     account: Account | None = None,
     sources: Sequence[Mapping[str, Any]] = (),
 ) -> Advice:
-    """Check every layer against the rules of advice.
+    """Say of every layer what it loses, and what helps.
 
     Parameters
     ----------
     table
         Kernels or Layers table, or the name of a profile, a folder, a table or a recorded data set.
     kernels
-        Kernels table behind a Layers table; rules about single launches need it.
+        Kernels table behind a Layers table; what is of single launches needs it.
     peaks
-        FLOP/s by precision, for rules that compare precisions; by default those known of each
+        FLOP/s by precision, for what padding a product saves; by default those known of each
         device.
-    rules
-        A file of rules; perfml's own by default.
     layers
         Only these layers.
     min_gain
@@ -215,7 +200,7 @@ def advise(
     >>> from perfml.datasets import load
     >>> table = load("h200-yolov4-tiny").frame
     >>> found = advise(table[(table["backend"] == "cudnn") & (table["precision"] == "fp32")])
-    >>> "bank_conflicts" in set(found.table["rules"].explode())
+    >>> "wavefronts_per_shared_load" in set(found.table["rules"].explode())
     True
     """
     if not isinstance(table, pd.DataFrame):
@@ -223,7 +208,6 @@ def advise(
         table, kernels = read.layers, read.kernels if kernels is None else kernels
         account = read.account if account is None else account
         sources = sources or read.sources
-    book = load_rules(rules)
     given = peaks if isinstance(peaks, Peaks) or peaks is None else given_peaks(peaks)
     paths = [str(each["path"]) for each in sources if "path" in each]
     side = make_side(paths[0] if len(paths) == 1 else "the table", table, kernels)
@@ -238,19 +222,17 @@ def advise(
     )
     equal = {} if merged else equal_layers(rows)
     rows = rows.assign(of_all=part_of_all(rows) * times_equal(rows, equal))
-    inputs = InputValues(rows, given)
-    by_id = {rule.id: rule for rule in book}
-    found = _findings(rows, book, inputs, given, merged)
+    every = layers_of(rows, given)
+    found = [finding for layer in every for finding in _findings(layer, merged)]
     smallest = (min_gain, min_whole if layers is None else 0.0)
-    findings = with_certainty(_told(found, smallest, book), by_id, inputs)
+    findings = _told(found, *smallest)
     clock = timeline(side.kernels)
     network: tuple[NetworkFinding, ...] = ()
-    if layers is None and rows["group"].nunique() >= LEAST_LAYERS:
+    if layers is None and len(every) >= LEAST_LAYERS:
         # what is little in each of a hundred layers may be much in all
-        every = with_certainty(_told(found, (min_gain, 0.0), book), by_id, inputs)
-        network = network_findings(every, rows, book, equal, clock)
-    unchecked = not_checked_by(rows, book, given, merged)
+        network = network_findings(_told(found, min_gain, 0.0), every, equal, clock, merged=merged)
     foreign = _foreign(side.layers)
+    unchecked = not_checked_by(rows, merged=merged)
     told = any(each.clock for each in network) or account is not None
     if layers is None:
         named = name_findings(side.kernels) if account is None else step_findings(account)
@@ -260,17 +242,13 @@ def advise(
     said = file_rules(side.kernels, sources) if layers is None else ()
     return Advice(
         table=table,
-        listed=listed_findings(group_findings(table, equal), said, book) if said else (),
+        listed=listed_findings(group_findings(table, equal), said) if said else (),
         not_checked=unchecked.iloc[:0] if foreign else unchecked,
         below=sum(not _matters(each, *smallest) for each in found),
-        layers=rows["group"].nunique(),
+        layers=len(every),
         warnings=side.warnings
         + ((_FOREIGN,) if foreign else ())
-        + (
-            ("only merged layers were given: rules about launches were not checked",)
-            if merged
-            else ()
-        ),
+        + (("only merged layers were given: launches were not looked at",) if merged else ()),
         time_notes=time_notes(("", side.layers)) + _of_gaps(side.kernels, layers, clock, told),
         network=network,
         equal=equal,
@@ -323,30 +301,34 @@ def _only(rows: pd.DataFrame, layers: Sequence[str]) -> pd.DataFrame:
     return rows[known.isin(list(layers))].reset_index(drop=True)
 
 
-def _findings(
-    rows: pd.DataFrame, book: Rules, inputs: InputValues, peaks: Peaks | None, merged: bool
-) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
-    sums = None if merged else layer_table(rows, book, peaks)
-    for rule in book:
-        if rule.scope == "kernel":
-            found += of_launches(rule, inputs, merged)
-        elif sums is not None:
-            found += of_layers(rule, rows, sums)
-    return found
+def _findings(layer: Layer, merged: bool) -> list[dict[str, Any]]:
+    """Return the findings of a layer, in the order in which they are told."""
+    found = layer_findings_of(
+        layer.launches,
+        layer.labels,
+        layer.row,
+        merged=merged,
+        convolves=layer.convolves,
+    )
+    if not merged:
+        found += layer_findings(layer.together, layer.row, convolves=layer.convolves)
+    return in_order(found)
 
 
-def _told(
-    found: Sequence[Mapping[str, Any]], smallest: tuple[float, float], book: Rules
-) -> pd.DataFrame:
-    """Return the findings that promise enough of their layer and of all, in their order."""
-    large = [each for each in found if _matters(each, *smallest)]
-    kept = pd.DataFrame(large, columns=list(COLUMNS))
-    likely = kept["gain"].astype(float) * kept["time_us"].astype(float)
-    kept = kept.loc[likely.sort_values(ascending=False, kind="stable").index]
-    by_id = {rule.id: rule for rule in book}
-    kept = symptoms_behind(kept, by_id)
-    return one_a_cure(kept, by_id).reset_index(drop=True)
+def _told(found: Sequence[Mapping[str, Any]], of_layer: float, of_all: float) -> pd.DataFrame:
+    """Return the findings that promise enough of their layer and of all.
+
+    The largest likely saving is first; within a layer the order stays.
+    """
+    large = [each for each in found if _matters(each, of_layer, of_all)]
+    least: dict[tuple[str, ...], float] = {}
+    order = []
+    for at, each in enumerate(large):
+        place = place_of(each)
+        likely = float(each["gain"]) * float(each["time_us"])
+        least[place] = min(least.get(place, likely), likely)
+        order.append((-least[place], at))
+    return pd.DataFrame([large[at] for _, at in sorted(order)], columns=list(COLUMNS))
 
 
 def _matters(finding: Mapping[str, Any], of_layer: float, of_all: float) -> bool:
@@ -354,4 +336,4 @@ def _matters(finding: Mapping[str, Any], of_layer: float, of_all: float) -> bool
     return high >= of_layer and high * float(finding["of_all"]) >= of_all
 
 
-__all__ = ["COLUMNS", "INPUTS", "Advice", "advise"]
+__all__ = ["COLUMNS", "Advice", "advise"]

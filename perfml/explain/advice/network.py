@@ -18,12 +18,11 @@ from typing import Any
 import pandas as pd
 
 from perfml.explain.advice.equal_layers import Place, listed_layers
-from perfml.explain.advice.findings import of_layers
-from perfml.explain.advice.how_sure import certainty_of
-from perfml.explain.advice.layer_inputs import layer_table
+from perfml.explain.advice.layer_findings import SHORT_US, LayerLaunches, launch_finding
 from perfml.explain.advice.persons import Person, place_of
-from perfml.explain.advice.representative import condition_keys
-from perfml.explain.advice.rules import Rule, Rules
+from perfml.explain.advice.remedies import remedy_of
+from perfml.explain.advice.representative import CONDITIONS
+from perfml.explain.advice.table import Layer
 from perfml.explain.certainty import Certainty
 from perfml.explain.gaps import Timeline
 from perfml.util.words import count, micros
@@ -32,10 +31,10 @@ LEAST_LAYERS = 8
 """Layers from which on a table is taken for a network."""
 
 _OVER_ALL = "launch_bound"
-"""The rule that is judged over all launches: a layer of one short launch is none to it."""
+"""The hazard that is judged over all launches: a layer of one short launch has none."""
 
 _GAPS = "launch_gaps"
-"""The cause that no rule is about: it is no launch's."""
+"""The cause of no launch."""
 
 _MATTERS = 0.02
 """What gains less of a network's time is not told."""
@@ -53,9 +52,9 @@ class NetworkFinding:
     backend, precision, batch
         Of the layers.
     rules
-        Those that ask for it, the one with the largest sum first.
+        The causes, the one with the largest sum first.
     hazard
-        What they find, in words.
+        What they are, in words.
     evidence
         In how many layers, and in which most.
     mitigation
@@ -94,10 +93,11 @@ class NetworkFinding:
 
 def network_findings(
     table: pd.DataFrame,
-    rows: pd.DataFrame,
-    book: Rules,
+    layers: Sequence[Layer],
     equal: Mapping[Place, int],
     clock: Timeline | None = None,
+    *,
+    merged: bool = False,
 ) -> tuple[NetworkFinding, ...]:
     """Return what to do in each network of a table, what is likely to save most first.
 
@@ -105,69 +105,61 @@ def network_findings(
     ----------
     table
         The findings, a row a finding of a layer.
-    rows
-        The usual launches that they are of, or merged layers.
-    book
-        The rules.
+    layers
+        The layers that they are of.
     equal
         Sets of equal layers (`perfml.explain.advice.equal_layers.equal_layers`).
     clock
         What the clock shows of an iteration, where that is known.
+    merged
+        Whether only merged layers are known.
 
     Returns
     -------
     tuple of NetworkFinding
         None for a condition of fewer than `LEAST_LAYERS` layers, and for what gains little.
     """
-    by_id = {rule.id: rule for rule in book}
-    keys = [name for name in condition_keys(rows) if name != "layer"]
-    parts = [part for _, part in rows.groupby(keys, dropna=False, sort=False)] if keys else [rows]
-    conditions = [_shown(part.iloc[0]) for part in parts]
+    parts: dict[tuple[str, ...], list[Layer]] = defaultdict(list)
+    for layer in layers:
+        parts[tuple(str(layer.row.get(name)) for name in CONDITIONS)].append(layer)
+    conditions = [_shown(part[0].row) for part in parts.values()]
     every = table.to_dict("records")
     found: list[NetworkFinding] = []
-    for part, condition in zip(parts, conditions, strict=True):
+    for part, condition in zip(parts.values(), conditions, strict=True):
         # findings name backend, precision and batch; of two workloads nobody could tell whose
-        if part["group"].nunique() < LEAST_LAYERS or conditions.count(condition) > 1:
+        if len(part) < LEAST_LAYERS or conditions.count(condition) > 1:
             continue
         network = _Network(part, equal)
         mine = [row for row in every if _shown(row) == condition]
-        short = None if _merged(part) else network.short_launches(by_id.get(_OVER_ALL), book)
+        short = None if merged else network.short_launches()
         if short is not None:
             found.append(short)
             mine = [row for row in mine if row["rules"] != (_OVER_ALL,)]
-        found += network.actions(mine, by_id)
+        found += network.actions(mine)
         if clock is not None and len(parts) == 1 and clock.sentence() is not None:
             found.append(network.idle(clock))
     large = [each for each in found if each.gain >= _MATTERS]
     return tuple(sorted(large, key=lambda each: -each.gain * each.time_us))
 
 
-def _merged(rows: pd.DataFrame) -> bool:
-    return "place" not in rows.columns
-
-
 @dataclass(frozen=True)
 class _Network:
-    """The launches of one condition, and which of its layers are equal."""
+    """The layers of one condition, and which of them are equal."""
 
-    rows: pd.DataFrame
+    layers: Sequence[Layer]
     equal: Mapping[Place, int]
 
     @cached_property
     def places(self) -> dict[str, Place]:
         """Each layer's place."""
-        firsts = self.rows.drop_duplicates("group").to_dict("records")
-        return {str(row["layer"]): place_of(row) for row in firsts}
+        return {str(layer.row["layer"]): place_of(layer.row) for layer in self.layers}
 
     @cached_property
     def times(self) -> dict[str, float]:
         """Each layer's time."""
-        firsts = self.rows.drop_duplicates("group")
-        return dict(zip(firsts["layer"].astype(str), firsts["layer_us"].astype(float), strict=True))
+        return {str(layer.row["layer"]): float(layer.row["layer_us"]) for layer in self.layers}
 
-    def actions(
-        self, findings: Sequence[Mapping[Any, Any]], by_id: Mapping[str, Rule]
-    ) -> list[NetworkFinding]:
+    def actions(self, findings: Sequence[Mapping[Any, Any]]) -> list[NetworkFinding]:
         """Return the actions that help several layers; an author's are those against one hazard."""
         together: dict[Any, list[Mapping[Any, Any]]] = {}
         for row in findings:
@@ -176,14 +168,12 @@ class _Network:
                 row
             )
         return [
-            self._action(rows, by_id)
+            self._action(rows)
             for rows in together.values()
             if len({row["layer"] for row in rows}) > 1
         ]
 
-    def _action(
-        self, findings: Sequence[Mapping[Any, Any]], by_id: Mapping[str, Rule]
-    ) -> NetworkFinding:
+    def _action(self, findings: Sequence[Mapping[Any, Any]]) -> NetworkFinding:
         times = self.times
         saved, likely, rules, sure = (defaultdict[Any, float](float) for _ in range(4))
         for row in findings:
@@ -195,7 +185,8 @@ class _Network:
         first = max(findings, key=lambda row: float(row["saved_us"]))
         certainty = _largest(sure)[0]
         tells = next((row["tells"] for row in findings if row["certainty"] == certainty), "")
-        hazards = [by_id[name].hazard for name in _largest(rules)[:_HAZARDS]]
+        remedies = map(remedy_of, _largest(rules))
+        hazards = list(dict.fromkeys(each.hazard for each in remedies if each))[:_HAZARDS]
         return self._finding(
             first,
             tuple(_largest(rules)),
@@ -207,37 +198,38 @@ class _Network:
             str(tells),
         )
 
-    def short_launches(self, rule: Rule | None, book: Rules) -> NetworkFinding | None:
+    def short_launches(self) -> NetworkFinding | None:
         """Return the finding that many launches are short, over all of them."""
-        if rule is None:
+        launches = [one for layer in self.layers for one in layer.launches]
+        whole = sum(self.times.values())
+        row = {**self.layers[0].row, "layer_us": whole, "of_all": 1.0}
+        found = launch_finding(LayerLaunches(tuple(launches), {}), row)
+        if found is None:
             return None
-        whole = self.rows.assign(group=0, layer_us=self.rows["time_us"].astype(float).sum())
-        found = of_layers(rule, whole, layer_table(whole, book))
-        if not found:
-            return None
-        first = found[0]
-        time = self.rows["time_us"].astype(float)
-        short = time.where(time < book.short_us, 0.0).groupby(self.rows["layer"].astype(str)).sum()
-        saved = {str(name): float(each) for name, each in short.items() if each > 0}
-        gain = float(first["gain"])
+        saved = {
+            str(layer.row["layer"]): sum(
+                one.time_us for one in layer.launches if one.time_us < SHORT_US
+            )
+            for layer in self.layers
+        }
+        saved = {name: time for name, time in saved.items() if time > 0}
         return self._finding(
-            first,
-            first["rules"],
-            rule.hazard,
-            f"{first['evidence']}; {self._where(saved)}",
+            found,
+            found["rules"],
+            found["hazard"],
+            f"{found['evidence']}; {self._where(saved)}",
             saved,
-            gain * float(first["time_us"]),
-            certainty_of(rule, gain),
-            most=float(first["saved_us"]),
+            float(found["gain"]) * whole,
+            found["certainty"],
+            most=float(found["saved_us"]),
         )
 
     def idle(self, clock: Timeline) -> NetworkFinding:
         """Return the finding that the device waits between kernels, in the time on the clock."""
         text, action = clock.idle_text(), clock.idle_action()
         saved = clock.wall_us - clock.as_graph_us
-        row = self.rows.iloc[0]
         return NetworkFinding(
-            *_shown(row),
+            *_shown(self.layers[0].row),
             (_GAPS,),
             "the device waits between kernels",
             text,
@@ -285,11 +277,11 @@ class _Network:
         sums = {number: sum(saved[name] for name in names) for number, names in sets.items()}
         most = _largest(sums)[:_PLACES]
         told = [f"{listed_layers(sets[number], 2)} ({micros(sums[number])})" for number in most]
-        every = count(self.rows["group"].nunique(), "layer")
+        every = count(len(self.layers), "layer")
         return f"in {len(saved):,} of {every}, most in {', '.join(told)}"
 
 
-def _shown(row: Mapping[Any, Any] | pd.Series[Any]) -> tuple[str | None, str | None, int | None]:
+def _shown(row: Mapping[Any, Any]) -> tuple[str | None, str | None, int | None]:
     backend, precision, batch = (row.get(name) for name in _CONDITION)
     return (
         None if pd.isna(backend) else str(backend),

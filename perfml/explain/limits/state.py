@@ -46,6 +46,7 @@ class LaunchState:
     def __init__(self, launch: Launch) -> None:
         self.launch = launch
         self._known: dict[str, float] = {}
+        self._values: dict[str, float] = {}
 
     def __getitem__(self, name: str) -> float:
         """Return a quantity by its name."""
@@ -56,7 +57,10 @@ class LaunchState:
 
     def value(self, formula: Expression) -> float:
         """Return the value of a formula; NaN where one of its quantities is not known."""
-        return formula.number(self.__getitem__)
+        known = self._values.get(formula.text)
+        if known is None:
+            known = self._values[formula.text] = formula.number(self.__getitem__)
+        return known
 
     @property
     def functions(self) -> Collection[str]:
@@ -125,13 +129,18 @@ def _fixed_latency(state: LaunchState) -> float:
     return waited if math.isnan(short) else max(0.0, waited - short)
 
 
+def _of_doubles(state: LaunchState) -> float:
+    """Whether the arrays of a launch are of doubles, by the name of its template."""
+    return float(_OF_DOUBLES.search(state.launch.kernel) is not None)
+
+
 def _doubles(state: LaunchState) -> float:
     """Part of the arithmetic in double precision; by the name of a template without arithmetic."""
     launch = state.launch
     doubles, floats = launch["flop_count_dp"], launch["flop_count_sp"]
     if doubles + floats > 0:
         return doubles / (doubles + floats)
-    return float(_OF_DOUBLES.search(launch.kernel) is not None)
+    return _of_doubles(state)
 
 
 def _issuing(state: LaunchState) -> float:
@@ -150,6 +159,15 @@ def _tensor_level(state: LaunchState) -> float:
     return state.launch["tensor_utilization"] if math.isnan(cycles) else cycles
 
 
+def _queued_loads(state: LaunchState) -> float:
+    """Part of what loads are waited for that they stand in a queue; 1 if not known.
+
+    A load that waits for no longer than it takes from where its data lies stands in none.
+    """
+    longest = state["load_latency"] / state["load_wait"] if state["load_wait"] > 0 else math.nan
+    return 1.0 if math.isnan(longest) else 1 - min(1.0, longest)
+
+
 _FUNCTIONS: Mapping[str, Callable[[LaunchState], float]] = {
     "active": _active,
     "wave_fill": lambda state: wave_fill(state.launch["waves_per_sm"]),
@@ -157,10 +175,13 @@ _FUNCTIONS: Mapping[str, Callable[[LaunchState], float]] = {
     "short_scoreboard": _short_scoreboard,
     "fixed_latency": _fixed_latency,
     "doubles": _doubles,
+    "of_doubles": _of_doubles,
     "issuing": _issuing,
     "tensor_level": _tensor_level,
     "l1_level": lambda state: l1_level(state.launch),
     "bytes_asked": lambda state: bytes_asked(state.launch),
+    "warps": lambda state: resident_warps(state.launch),
+    "queued_loads": _queued_loads,
     "load_latency": lambda state: load_latency(state.launch),
     "unseen_traffic": lambda state: float(unseen_traffic(state.launch)),
     "flops": lambda state: operations(state.launch),

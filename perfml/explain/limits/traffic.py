@@ -38,16 +38,6 @@ L1_ACCESSES = {
 }
 """Sectors of a kind of access in L1, and its requests."""
 
-_OTHER_REQUESTS = (
-    *L1_ACCESSES.values(),
-    "global_atomic_requests",
-    "global_reduction_requests",
-)
-_WIDEST_LOAD = 4.0
-"""Wavefronts of a load of shared memory in which each lane reads 16 bytes."""
-_HALF = 0.5
-_TENSOR = ("tensor_cycles_utilization", "tensor_utilization")
-
 _LANES, _SECTOR = 32, 32  # lanes of a warp, bytes of a sector
 _SECTORS_OF_WORDS = 4
 """A warp of neighbouring 4-byte words; the profiler does not count sectors of atomics in L1."""
@@ -162,56 +152,6 @@ def shared_traffic(launch: Launch) -> dict[str, float]:
         # every lane takes part in an exchange: one wavefront a warp
         "lsu_pipe_time": _sum(launch, "inst_inter_thread_communication") / _LANES,
     }
-
-
-def shared_filled(launch: Launch) -> float:
-    """Return what a wavefront of shared memory carries, of its width; NaN where nobody knows.
-
-    By the bytes that were asked for; else by the wavefronts that conflicts add; else by what one
-    of a load carries at most. The widest load, of 16 bytes a lane, takes `_WIDEST_LOAD`
-    wavefronts. A load of half as many or fewer may have no conflict, and counts as full. Matrix
-    instructions have wavefronts and are no loads.
-    """
-    if not math.isnan(launch["shared_efficiency"]):
-        return launch["shared_efficiency"]
-    wavefronts = _sum(launch, "shared_load_transactions", "shared_store_transactions")
-    conflicts = launch.total(("shared_load_bank_conflicts", "shared_store_bank_conflicts"))
-    if not math.isnan(conflicts):
-        return 1 - min(conflicts / wavefronts, 1.0) if wavefronts > 0 else math.nan
-    loads, taken = launch["inst_executed_shared_loads"], launch["shared_load_transactions"]
-    tensor = min(known(launch[name], math.inf) for name in _TENSOR)
-    if tensor > 0 or not loads > 0 or math.isnan(taken):
-        return math.nan
-    carried = _WIDEST_LOAD * loads / taken if taken > 0 else 1.0
-    return carried if carried <= _HALF else 1.0
-
-
-def loads_shared_alone(launch: Launch) -> bool:
-    """Return whether loads are counted of shared memory, and none of another one.
-
-    A generic load (of a build with ``-G``, or by a pointer of unknown origin) is waited for in the
-    long scoreboard, wherever it ends: here all of these end in shared memory.
-    """
-    others = ("global_load_requests", "global_atomic_requests")
-    local = min(launch["local_load_requests"], launch["local_load_transactions"])
-    none = launch.total(others) == 0 and local == 0
-    none = none and known(launch["tex_fu_utilization"]) < SMALL
-    return none and launch["shared_load_transactions"] > 0
-
-
-def shared_of_wavefronts(launch: Launch) -> float:
-    """Return the share of shared memory in what passes L1's data stage; NaN if not counted."""
-    whole = launch["lsu_data_utilization"]
-    return min(1.0, launch["shared_utilization"] / whole) if whole > 0 else math.nan
-
-
-def shared_of_requests(launch: Launch) -> float:
-    """Return the share of shared memory in the loads and stores of warps; NaN if not counted."""
-    shared = _sum(launch, "inst_executed_shared_loads", "inst_executed_shared_stores")
-    others = _sum(launch, *_OTHER_REQUESTS)
-    if math.isnan(launch["global_load_requests"]) or not shared + others > 0:
-        return math.nan
-    return shared / (shared + others)
 
 
 def waits(launch: Launch) -> dict[str, float]:

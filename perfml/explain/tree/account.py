@@ -9,7 +9,7 @@ so they are weighed by how near to its ceiling the limit stands, and share what 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from perfml.explain.limits.state import LaunchState
@@ -60,6 +60,14 @@ def _by_amount(pair: Pair, units: Sequence[Limit]) -> dict[str, float]:
     return {name: min(part, 1.0) for name, part in grown.items() if part > 0}
 
 
+def _most_queued(pair: Pair, wait: Limit, nearness: Mapping[str, float]) -> float:
+    """Return the part of a wait that its units can make: what is a queue, or as full as one is."""
+    if wait.queued is None:
+        return 1.0
+    full = (nearness[name] for name in wait.units if name in nearness)
+    return max(pair.slow.value(wait.queued), *full, 0.0)
+
+
 def account(pair: Pair) -> list[Held]:
     """Return what each limit holds of the additional time, the most first."""
     units, waits, _ = load_limits()
@@ -82,7 +90,7 @@ def account(pair: Pair) -> list[Held]:
             continue
         more = min(more, 1.0)
         room = {name: QUEUED * grown[name] for name in wait.units if name in grown}
-        given = min(more, sum(room.values()))
+        given = min(more * _most_queued(pair, wait, nearness), sum(room.values()))
         for name, part in spread(room, given).items():
             waited[name] += part
             weighed[name] += part * level

@@ -30,8 +30,12 @@ class Limit:
         Counters of which one is above 0 where a launch uses it at all.
     units
         Of a wait: the units that it can be a wait for.
+    queued
+        Of a wait: the part of it that passes in a queue; None where that is not known.
     proportional
         Whether a unit's time can only grow with its amount.
+    relative
+        Whether it is a part of the time, however long that is.
     amount, factors, whole
         What a unit has to do, the product that it is (cause: quantity), and the cause that is named
         where factors make up for each other.
@@ -48,7 +52,9 @@ class Limit:
     ceiling: float
     used: tuple[str, ...]
     units: tuple[str, ...]
+    queued: Expression | None
     proportional: bool
+    relative: bool
     amount: str
     factors: Mapping[str, str]
     whole: str
@@ -122,7 +128,9 @@ def _limit(row: Mapping[str, Any]) -> Limit:
         ceiling=row.get("ceiling", 1.0),
         used=tuple(row.get("used", ())),
         units=tuple(row.get("units", ())),
+        queued=parse(row["queued"]) if "queued" in row else None,
         proportional=row.get("proportional", False),
+        relative=row.get("relative", False),
         amount=row.get("amount", ""),
         factors=row.get("factors", {}),
         whole=row.get("whole", row["cause"]),

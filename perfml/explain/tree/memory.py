@@ -8,7 +8,7 @@ from perfml.explain.limits.state import LaunchState
 from perfml.explain.tree.limits import Limit, limit_of, load_limits
 from perfml.explain.tree.pair import Pair
 from perfml.explain.tree.parts import Parts, spread
-from perfml.explain.tree.thresholds import GREW, NEGLIGIBLE, QUEUES
+from perfml.explain.tree.thresholds import GREW, MAJORITY, NEGLIGIBLE, QUEUES
 
 LOADS = "stall_memory_dependency"
 
@@ -92,7 +92,8 @@ def latency_of_memory(pair: Pair, longer: float, wait: str = LOADS) -> Parts:
         The stall: for loads, or for room in the queue of L1.
     """
     factors = access_factors(pair, None)
-    if wait == LOADS and nearest_memory(pair.slow) < QUEUES:
+    queued = pair.slow["queued_loads"] >= MAJORITY and nearest_memory(pair.slow) >= QUEUES
+    if wait == LOADS and not queued:
         factors.pop("sectors_per_request", None)
     farther = pair.grew("load_latency")
     if farther > 0:

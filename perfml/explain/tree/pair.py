@@ -18,6 +18,9 @@ class Pair:
         Of the baseline and of the target.
     single
         Whether both are single launches; a mean of waves over kernels has no last wave.
+    ideal
+        Whether the faster side is the ideal of the other (`perfml.explain.tree.ideal`): it is idle
+        for the same part of its time, unless it says otherwise.
 
     Attributes
     ----------
@@ -27,12 +30,13 @@ class Pair:
         By how much the slower one takes longer, microseconds.
     """
 
-    def __init__(self, before: Launch, after: Launch, *, single: bool) -> None:
+    def __init__(self, before: Launch, after: Launch, *, single: bool, ideal: bool = False) -> None:
         self.before, self.after = LaunchState(before), LaunchState(after)
         slower = after.time_us > before.time_us
         self.slow, self.fast = (self.after, self.before) if slower else (self.before, self.after)
         self.more_us = self.slow.launch.time_us - self.fast.launch.time_us
         self.single = single
+        self._ideal = ideal
 
     def grew(self, name: str) -> float:
         """Return the logarithm of a quantity on the slow side over that on the fast side.
@@ -47,7 +51,8 @@ class Pair:
         slow, fast = self.slow.value(limit.time), self.fast.value(limit.time)
         if not (slow >= 0 and fast >= 0):
             return 0.0, 0.0
-        longer = slow * self.slow.launch.time_us - fast * self.fast.launch.time_us
+        rest = self.slow if self._ideal and limit.relative else self.fast
+        longer = slow * self.slow.launch.time_us - fast * rest.launch.time_us
         return slow, longer / self.more_us
 
     def longer(self, limit: Limit) -> float:

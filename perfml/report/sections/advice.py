@@ -200,10 +200,8 @@ def findings_table(
 
 
 def _finding(row: Mapping[Any, Any], first: str, sources: bool) -> list[Cell]:
-    low, high = float(row["gain_low"]), float(row["gain_high"])
+    high = float(row["gain_high"])
     gain = percent(high)
-    if low == low and percent(low) != gain:
-        gain = f"{percent(low)} to {gain}"
     likely = percent(float(row["gain"]))
     if likely == percent(0):
         likely = "next to nothing"

@@ -10,10 +10,9 @@ import pytest
 from collectors.workloads import Options, default_backends, workload
 from collectors.workloads.cuda import Resources
 from perfml.errors import PerfmlError
-from perfml.explain.advice.rules import load_rules
 from perfml.explain.tree.causes import TERMS
 from perfml.metrics import load_catalogue
-from studies.truth.labels import RETIRED
+from studies.truth.labels import RETIRED, retired_rules
 from studies.workloads.planted import definition, plans
 from studies.workloads.planted import families as planted
 from studies.workloads.planted.answers import AWAITED
@@ -39,7 +38,7 @@ def test_there_are_the_families_that_were_asked_for():
 @pytest.mark.parametrize("family", planted.FAMILIES, ids=lambda family: family.name)
 def test_a_family_has_four_settings_and_a_cause_that_perfml_knows_by_name(family):
     assert len(family.values) == len(set(family.values)) == len(definition.LEVELS)
-    catalogue, rules = load_catalogue(), {rule.id for rule in load_rules(None)}
+    catalogue, rules = load_catalogue(), set(retired_rules())
     known = {*family.cause.metrics, *family.cause.direction, *family.along} - {
         "kernels",
         "launches",

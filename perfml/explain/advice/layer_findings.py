@@ -1,0 +1,234 @@
+"""What a layer's launches together can do without, which no single launch shows.
+
+Here to change: a hazard of layers is a row ``[[layer]]`` of ``remedies.toml`` and a function here.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from perfml.explain.advice.findings import finding_of
+from perfml.explain.advice.persons import person_of_all
+from perfml.explain.advice.remedies import filled, load_remedies
+from perfml.explain.launches import Launch, known
+from perfml.explain.tree.library_kernels import is_full, is_product
+from perfml.explain.tree.speedup import START_US
+
+SHORT_US = 5.0
+"""A launch below it counts as short."""
+_SHORTEST_US = 0.96
+"""The shortest of the 27,240 launches of datasets/h200-yolov4-tiny."""
+_MANY, _PART, _OFTEN = 2, 0.25, 4
+"""Short launches, and their part of the layer's time; launches of one product that are a loop's."""
+_TENTH = 0.1
+"""A part of the layer's time from which on rearranging data, or unaligned products, are told."""
+
+_TRANSFORMS = re.compile(
+    r"im2col|catarraybatchedcopy|col2im|nchwtonhwc|nhwctonchw|transpose|permute|direct_copy|convert|"
+    r"reformat|addpadding|splitkreduce|split_k_kernel|\bpad",
+    re.IGNORECASE,
+)
+_TILE, _ROW = 32, 16
+"""Sizes below it are smaller than a tile; bytes that one access moves at most (a vector load,
+cp.async), and that TMA asks of strides."""
+_ALIGNED = re.compile(r"tensorop_\w*gemm\w*_align(\d+)\b")
+"""In the name of a library's product (CUTLASS: ``..._s1688gemm_bf16_128x128_tn_align1``)."""
+_ELEMENTS = {"f16": 2, "s8": 1, "u8": 1}
+"""Bytes of an element by what a name holds; TF32 has four."""
+_SMALL_GRID = 0.5
+"""Of a wave: too few blocks for the device are its limit, whatever the rows are."""
+
+_LEVELS = (
+    *("dram_utilization", "l2_utilization", "shared_utilization", "issue_slot_utilization"),
+    *("single_precision_fu_utilization", "double_precision_fu_utilization"),
+    *("half_precision_fu_utilization", "special_fu_utilization", "ldst_fu_utilization"),
+    *("tensor_utilization", "tensor_cycles_utilization"),
+)
+_DRAM, _TENSOR = "dram_utilization", ("tensor_utilization", "tensor_cycles_utilization")
+
+
+@dataclass(frozen=True)
+class LayerLaunches:
+    """The launches of a layer, with its product and the device's peak where they are known.
+
+    Attributes
+    ----------
+    launches
+        Its usual launches.
+    product
+        ``product_m``, ``product_n``, ``product_k``, ``product_bytes`` and ``product_flops`` of its
+        largest product; empty where nobody recorded them.
+    peak
+        FLOP/s of the device in the layer's precision; NaN if not known.
+    fp32
+        Whether its products are in single precision, on CUDA cores.
+    """
+
+    launches: tuple[Launch, ...]
+    product: Mapping[str, float]
+    peak: float = math.nan
+    fp32: bool = False
+
+    @property
+    def time_us(self) -> float:
+        """Its time."""
+        return sum(one.time_us for one in self.launches)
+
+    @property
+    def beside(self) -> list[Launch]:
+        """All launches but the longest, which others would be fused into.
+
+        That is none that only rearranges data for another one.
+        """
+        own = [one for one in self.launches if not _TRANSFORMS.search(one.kernel)]
+        longest = max(own or self.launches, key=lambda one: one.time_us)
+        return [one for one in self.launches if one is not longest]
+
+
+_Told = tuple[Mapping[str, float], float]
+"""The numbers of a hazard, and the part of the layer's time that goes without it."""
+
+
+def short_launches(layer: LayerLaunches) -> _Told | None:
+    """Return what many launches take that are too short to fill the machine."""
+    short = [one.time_us for one in layer.beside if one.time_us < SHORT_US]
+    share = sum(short) / layer.time_us
+    if len(short) < _MANY or share < _PART:
+        return None
+    numbers = {"short_launches": len(short), "short_us": sum(short)}
+    return numbers, share
+
+
+def _repeated(layer: LayerLaunches) -> _Told | None:
+    """Return what a library's product of one size takes that is launched again and again.
+
+    Not that of one call that the largest grid cuts. What a larger call gains is the time in which
+    no unit is busy.
+    """
+    products = [one for one in layer.launches if one.grid and is_product(one.kernel)]
+    times = Counter((one.kernel, one.grid) for one in products)
+    again = [
+        one for one in products if times[one.kernel, one.grid] >= _OFTEN and not is_full(one.grid)
+    ]
+    share = sum(one.time_us for one in again) / layer.time_us
+    if len(again) < _OFTEN or share < _PART or short_launches(layer) is not None:
+        return None
+    idle = sum(one.time_us * (1 - _busiest(one)) for one in again)
+    numbers = {
+        "repeated_launches": len(again),
+        "repeated_share": share,
+        "repeated_idle_us": idle,
+    }
+    return numbers, idle / layer.time_us
+
+
+def _transforms(layer: LayerLaunches) -> _Told | None:
+    """Return what kernels take that only rearrange or add up data for the main one."""
+    turns = [one.time_us for one in layer.beside if _TRANSFORMS.search(one.kernel)]
+    share = sum(turns) / layer.time_us
+    if share < _TENTH:
+        return None
+    return {"transform_launches": len(turns), "transform_us": sum(turns)}, share
+
+
+def _padding(layer: LayerLaunches) -> _Told | None:
+    """Return what products take whose rows are no multiple of 16 bytes, by sizes or by names.
+
+    Products on CUDA cores have no tiles of 16 bytes, and one that is smaller than a tile in any
+    direction is padded whatever its size is. A library's kernel for rows that begin anywhere is
+    called ``..._align1``; it may be of an older design, whose tensor cores are busy for longer.
+    So what is left is told by the device's peak where sizes are known.
+    """
+    sizes = layer.product
+    if sizes.get("product_n", math.nan) > 0:
+        mine = [one for one in layer.launches if is_product(one.kernel)]
+        row, least = _row_of_sizes(layer), math.nan
+        if layer.peak > 0:
+            dram = sum(one.time_us * known(one[_DRAM]) for one in mine)
+            least = max(1e6 * sizes["product_flops"] / layer.peak, dram)
+    else:
+        mine = [one for one in layer.launches if _unaligned(one)]
+        row = min((_row_of_name(one.kernel) for one in mine), default=math.nan)
+        least = sum(
+            max(one.time_us * _busiest(one, (_DRAM, *_TENSOR)), min(one.time_us, START_US))
+            for one in mine
+        )
+    taken = sum(one.time_us for one in mine)
+    if not row < _ROW or taken < _TENTH * layer.time_us or math.isnan(least):
+        return None
+    numbers = {"row_bytes": row, "product_us": taken, "product_least_us": least}
+    return {**sizes, **numbers}, (taken - least) / layer.time_us
+
+
+def _row_of_sizes(layer: LayerLaunches) -> float:
+    """Return the largest power of two of bytes that all rows are a multiple of; NaN if unknown."""
+    sizes = [layer.product[f"product_{name}"] for name in "mnk"]
+    if layer.fp32 or not min(sizes) >= _TILE or not layer.product["product_bytes"] > 0:
+        return math.nan
+    rows = [size * layer.product["product_bytes"] for size in sizes[1:]]
+    return max(size for size in (1, 2, 4, 8, _ROW) if all(row % size == 0 for row in rows))
+
+
+def _row_of_name(kernel: str) -> float:
+    """Return the bytes that rows of a tensor-core product are a multiple of; NaN if not said."""
+    found = _ALIGNED.search(kernel)
+    if found is None:
+        return math.nan
+    element = next((size for word, size in _ELEMENTS.items() if word in found.group(0)), 4)
+    return float(int(found.group(1)) * element)
+
+
+def _unaligned(launch: Launch) -> bool:
+    """Return whether a product is for rows that begin anywhere, and that is its limit."""
+    counted = any(not math.isnan(launch[name]) for name in _TENSOR)
+    few = launch["waves_per_sm"] <= _SMALL_GRID
+    return _row_of_name(launch.kernel) < _ROW and counted and not few
+
+
+def _busiest(launch: Launch, levels: Sequence[str] = _LEVELS) -> float:
+    return min(1.0, max(known(launch[name]) for name in levels))
+
+
+_HAZARDS: Mapping[str, Callable[[LayerLaunches], _Told | None]] = {
+    "launch_bound": short_launches,
+    "repeated_products": _repeated,
+    "padding_to_tiles": _padding,
+    "transform_kernels": _transforms,
+}
+
+
+def layer_findings(
+    layer: LayerLaunches, row: Mapping[str, Any], *, convolves: bool = False
+) -> list[dict[str, Any]]:
+    """Return the findings of a layer as a whole; `row` is what it is called, and its time."""
+    found = ((name, hazard(layer)) for name, hazard in _HAZARDS.items())
+    return [_finding(name, told, layer, row, convolves) for name, told in found if told is not None]
+
+
+def launch_finding(layer: LayerLaunches, row: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the finding that many launches are short; None where they are not."""
+    told = short_launches(layer)
+    return None if told is None else _finding("launch_bound", told, layer, row, False)
+
+
+def _finding(
+    name: str, told: _Told, layer: LayerLaunches, row: Mapping[str, Any], convolves: bool
+) -> dict[str, Any]:
+    remedy = load_remedies()[1][name]
+    numbers, gain = told
+    values = {"launches": len(layer.launches), "layer_us": layer.time_us, **numbers}
+    person = person_of_all(one.kernel for one in layer.launches)
+    mitigation = remedy.advice_for(person, convolves=convolves)
+    evidence = filled(remedy.evidence, lambda each: values.get(each, math.nan))
+    finding = finding_of(
+        row, (name,), remedy.hazard, evidence, mitigation, (gain, gain), remedy.source, person,
+        remedy.author,
+    )  # fmt: skip
+    # whole launches are counted; how far one call of a product speeds up is not
+    sure = "firm" if gain >= 0.3 and name != "repeated_products" else "likely"
+    return finding | {"certainty": sure if gain >= _TENTH else "open"}

@@ -1,0 +1,135 @@
+"""What to do about causes, for each person: ``remedies.toml``, read here.
+
+Here to change: a remedy is a row of ``remedies.toml``; a cause has one at most.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any
+
+from perfml.explain.advice.persons import Person
+from perfml.util.words import Readable
+
+_FIELD = re.compile(r"\{([A-Za-z_][\w.]*)(?::([,.\d%a-z]*))?\}")
+_UNKNOWN = re.compile(r"[^,:;()]*\{-\}[^,:;()]*")
+"""A part of a sentence whose number is not known."""
+
+
+@dataclass(frozen=True)
+class NcuRule:
+    """A rule of Nsight Compute that means the same: its name, and a pattern of its message."""
+
+    rule: str
+    message: re.Pattern[str] | None
+
+    def says(self, rule: str, message: str) -> bool:
+        """Return whether a result of Nsight Compute is of this rule."""
+        return self.rule == rule and (self.message is None or bool(self.message.search(message)))
+
+
+@dataclass(frozen=True)
+class ForUsers:
+    """What a user of a library's kernel, or of PyTorch's, can do.
+
+    Attributes
+    ----------
+    id
+        Remedies of one table are one thing to do.
+    library, pytorch
+        The texts.
+    convolutions
+        What is said besides where convolutions run.
+    fuses
+        Whether PyTorch's users fuse the kernel with its neighbours: one thing to do for all of
+        them.
+    """
+
+    id: str
+    library: str
+    pytorch: str
+    convolutions: str = ""
+    fuses: bool = False
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """What helps against some causes; `remedies.toml` says what its fields mean."""
+
+    id: str
+    causes: tuple[str, ...]
+    hazard: str
+    evidence: str
+    author: str
+    users: ForUsers
+    source: str
+    ncu: tuple[NcuRule, ...]
+
+    def advice_for(self, person: Person, *, convolves: bool = True) -> str:
+        """Return what a person can do about it; `convolves` where convolutions run."""
+        if person is Person.AUTHOR:
+            return self.author
+        said = self.users.library if person is Person.LIBRARY else self.users.pytorch
+        more = f" {self.users.convolutions}" if convolves and self.users.convolutions else ""
+        return f"The kernel is {person.whose}. {said}{more}"
+
+    def says(self, rule: str, message: str) -> bool:
+        """Return whether a result of Nsight Compute means this."""
+        return any(each.says(rule, message) for each in self.ncu)
+
+
+@functools.cache
+def load_remedies() -> tuple[tuple[Remedy, ...], Mapping[str, Remedy]]:
+    """Return the remedies of causes, and those of layers by id."""
+    path = resources.files("perfml.explain.advice").joinpath("remedies.toml")
+    rows = tomllib.loads(path.read_text(encoding="utf-8"))
+    users = {name: ForUsers(name, **texts) for name, texts in rows["users"].items()}
+    layers = {row["id"]: _remedy(row, users) for row in rows["layer"]}
+    return tuple(_remedy(row, users) for row in rows["remedy"]), layers
+
+
+@functools.cache
+def remedy_of(cause: str) -> Remedy | None:
+    """Return the remedy of a cause, or of a hazard of layers; None where there is none."""
+    remedies, layers = load_remedies()
+    return next((each for each in remedies if cause in each.causes), layers.get(cause))
+
+
+def _remedy(row: Mapping[str, Any], users: Mapping[str, ForUsers]) -> Remedy:
+    ncu = tuple(
+        NcuRule(each["rule"], re.compile(each["message"], re.I) if "message" in each else None)
+        for each in row.get("ncu", ())
+    )
+    return Remedy(
+        row["id"],
+        tuple(row.get("causes", (row["id"],))),
+        row["hazard"],
+        row["evidence"],
+        row["author"],
+        users[row["users"]],
+        row["source"],
+        ncu,
+    )
+
+
+def filled(text: str, value: Callable[[str], float]) -> str:
+    """Return a sentence with its numbers, without the parts whose numbers are not known.
+
+    Examples
+    --------
+    >>> filled("{a:.0%} of {b:.0f}, and {c:.0f} more", {"a": 0.25, "b": 4, "c": float("nan")}.get)
+    '25 % of 4'
+    """
+
+    def one(match: re.Match[str]) -> str:
+        number = value(match.group(1))
+        return "{-}" if number != number else format(Readable(number), match.group(2) or "g")
+
+    said = _UNKNOWN.sub("", _FIELD.sub(one, text)).replace("()", "")
+    parts = (part.strip(" ,:") for part in said.split(";"))
+    return "; ".join(re.sub(r"\s+", " ", part).replace(" ,", ",") for part in parts if part)

@@ -1,0 +1,199 @@
+"""The layers of a table as advice reads them, and what their metrics do not tell."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypedDict
+
+import numpy as np
+import pandas as pd
+
+from perfml.chips import of_rows
+from perfml.datasets.loading import DEVICE_FACTS
+from perfml.errors import PerfmlError
+from perfml.explain.advice.layer_findings import LayerLaunches
+from perfml.explain.advice.remedies import load_remedies
+from perfml.explain.advice.representative import condition_keys
+from perfml.explain.launches import Launch
+from perfml.explain.residency import with_limits, with_waves
+from perfml.explain.roofs.peaks import Peaks, peaks_of
+from perfml.explain.tree.causes import TERMS
+from perfml.kernel_names import kernel_traits
+from perfml.metrics import load_catalogue
+from perfml.tables import PRODUCT_COLUMNS, metric_columns
+
+NOT_COLLECTED = "not collected"
+_CONVOLVES = ("convolution", "layout")
+"""What kernels do where a layout of images matters (`perfml.kernel_names`)."""
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A layer of one condition.
+
+    Attributes
+    ----------
+    row
+        What it is called, ``layer_us`` and ``of_all``.
+    together
+        Its usual launches; of a merged row the layer as if it were one.
+    labels
+        What people read of each launch.
+    convolves
+        Whether convolutions run in it.
+    """
+
+    row: Mapping[str, Any]
+    together: LayerLaunches
+    labels: tuple[str, ...]
+    convolves: bool
+
+    @property
+    def launches(self) -> tuple[Launch, ...]:
+        """Its launches."""
+        return self.together.launches
+
+
+def layers_of(rows: pd.DataFrame, peaks: Peaks | None) -> list[Layer]:
+    """Return the layers of a table of usual launches, or of merged rows.
+
+    Parameters
+    ----------
+    rows
+        With the columns ``group``, ``label``, ``layer_us`` and ``of_all``.
+    peaks
+        Given ones; else those known of each row's device.
+    """
+    told = rows.drop(columns=metric_columns(rows)).to_dict("records")
+    launches = _launches(rows)
+    found: dict[Any, list[int]] = {}
+    for at, row in enumerate(told):
+        found.setdefault(row["group"], []).append(at)
+    convolving = {name for name in rows.get("kernel", ()) if _convolves(str(name))}
+    facts = rows.attrs.get(DEVICE_FACTS, {})
+    known: dict[str, Mapping[str, float]] = {}
+    layers = []
+    for places in found.values():
+        first = {str(name): value for name, value in told[places[0]].items()}
+        sizes = {name: float(first[name]) for name in PRODUCT_COLUMNS if pd.notna(first.get(name))}
+        sizes = sizes if len(sizes) == len(PRODUCT_COLUMNS) else {}
+        peak = math.nan
+        if sizes:
+            device, precision = str(first.get("device")), str(first.get("precision"))
+            if peaks is None and device not in known:
+                known[device] = _peaks(device, facts)
+            values = known[device] if peaks is None else peaks.values
+            peak = values.get(precision, math.nan)
+        own = tuple(launches[at] for at in places)
+        layers.append(
+            Layer(
+                first,
+                LayerLaunches(own, sizes, peak, str(first.get("precision")) == "fp32"),
+                tuple(str(told[at]["label"]) for at in places),
+                any(one.kernel in convolving for one in own),
+            )
+        )
+    return layers
+
+
+def _convolves(kernel: str) -> bool:
+    return kernel_traits(kernel).does in _CONVOLVES
+
+
+def _launches(rows: pd.DataFrame) -> list[Launch]:
+    """Return the rows with their counters; taking one out of a table costs more than using it."""
+    limited = with_waves(with_limits(rows)) if "block" in rows.columns else rows
+    names = metric_columns(limited)
+    names += [name for name in ("kernels", "ncu_time_us") if name in limited.columns]
+    values = limited[names].to_numpy(dtype=float, na_value=np.nan).tolist()
+    texts = [
+        rows[name].astype("string").fillna("").tolist()
+        if name in rows.columns
+        else [""] * len(rows)
+        for name in ("kernel", "grid")
+    ]
+    times = rows["time_us"].astype(float).tolist()
+    columns = (*texts, times, values, of_rows(rows))
+    return [
+        Launch(kernel, time, dict(zip(names, row, strict=True)), grid, chip)
+        for kernel, grid, time, row, chip in zip(*columns, strict=True)
+    ]
+
+
+def _peaks(device: str, facts: Mapping[str, Mapping[str, Any]]) -> Mapping[str, float]:
+    try:
+        return peaks_of([device], None, facts).values
+    except PerfmlError:
+        return {}
+
+
+class NotChecked(TypedDict):
+    """A cause that could not be checked, and why.
+
+    Attributes
+    ----------
+    why
+        ``not collected``, ``undefined: ...`` or ``not given``.
+    """
+
+    backend: str | None
+    precision: str | None
+    batch: int | None
+    rule: str
+    missing: str
+    why: str
+
+
+def not_checked_by(rows: pd.DataFrame, *, merged: bool) -> pd.DataFrame:
+    """Return what could not be checked, and the metrics that would be needed, by condition.
+
+    Parameters
+    ----------
+    rows
+        Usual launches, or merged layers.
+    merged
+        Whether they are merged layers.
+    """
+    shown = [name for name in ("backend", "precision", "batch") if name in rows.columns]
+    found: list[dict[str, Any]] = []
+    keys = [name for name in condition_keys(rows) if name != "layer"]
+    remedies, of_layers = load_remedies()
+    for _, part in rows.groupby(keys or "share", dropna=False, sort=False):
+        same = {name: part[name].iloc[0] for name in shown}
+        needs = {"missing": "launches (a Kernels table)", "why": "not given"}
+        if merged:
+            found += [{**same, "rule": name, **needs} for name in of_layers]
+        for cause in (remedy.causes[0] for remedy in remedies):
+            absent = [name for name in TERMS[cause].evidence if not _is_present(part, name)]
+            others = TERMS[cause].or_evidence
+            if absent and not (others and all(_is_present(part, name) for name in others)):
+                lacking = {"missing": ", ".join(absent), "why": _why_missing(part, absent)}
+                found.append({**same, "rule": cause, **lacking})
+        bare = part.groupby("layer", sort=False)[metric_columns(part)].count().sum(axis=1) == 0
+        if bare.any():
+            layers = ", ".join(map(str, bare[bare].index))
+            lacking = {"missing": f"counters of {layers}", "why": NOT_COLLECTED}
+            found.append({**same, "rule": "all of a launch", **lacking})
+    return pd.DataFrame(found, columns=[*shown, "rule", "missing", "why"])
+
+
+def _is_present(frame: pd.DataFrame, name: str) -> bool:
+    """Return whether a column holds a number."""
+    return name in frame.columns and bool(frame[name].notna().any())
+
+
+def _why_missing(frame: pd.DataFrame, names: Sequence[str]) -> str:
+    """Return why metrics have no value in any row: the words that follow their names."""
+    catalogue = load_catalogue()
+    undefined = [
+        name
+        for name in names
+        if name in frame.columns
+        and name in catalogue
+        and (catalogue[name].zero_undefined or catalogue[name].guard is not None)
+    ]
+    if len(undefined) == len(names):
+        return "undefined: no launch does what it measures"
+    return NOT_COLLECTED

@@ -1,0 +1,308 @@
+"""The ideal side of a launch: what it would count at least, for the tree to compare it with.
+
+Advice asks the engine of two sides what separates a launch from this one. Where the counters tell
+what is needed (the sectors of the bytes asked for, no conflict, full warps, even multiprocessors),
+the ideal has that; where they do not, it has a part of the work of a limit that stands near its
+ceiling (`ideals.toml`).
+"""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections.abc import Callable, Container, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib import resources
+
+from perfml.explain.launches import Launch, known
+from perfml.explain.limits.state import LaunchState
+from perfml.explain.limits.traffic import placed_blocks
+from perfml.explain.tree.library_kernels import is_product
+from perfml.explain.tree.limits import limit_of, load_limits
+from perfml.explain.tree.mix import DIVISION
+from perfml.metrics.expressions import parse
+
+NEAR = 0.3
+"""A limit that is less near its ceiling loses no time with work that may be needed."""
+
+_SECTOR, _WORDS = 32, 4
+"""Bytes of a sector, and sectors of a warp's neighbouring words of 4 bytes."""
+_NARROW, _WIDEST = 80.0, 512.0
+"""Bytes of a request: of half a warp's words and a little more, and of 16 bytes a lane."""
+_USED = 0.9
+"""Of the bytes that loads move: from there on narrow requests have neighbouring addresses."""
+_AGAIN = 8.0
+"""Times that a byte from DRAM is loaded, from which on it is loaded again and again."""
+_WIDE_LOAD = 1.5
+"""Wavefronts of a load of shared memory, below which most loads have no conflict."""
+_RESIDENT = 0.9
+"""Of the warps that fit, what is resident at best: a block that ends is replaced with a delay."""
+_TENSOR_RATE = 1 / 8
+"""Of the time of CUDA cores, what tensor cores take (TF32 beside FP32, compute capability 8.0)."""
+_DIGITS = 0.02
+"""Nsight Compute says waves to two digits."""
+_LEAST, _MOST = 0.05, 0.95
+"""The ideal's time, as a part of the launch's."""
+
+
+@dataclass(frozen=True)
+class Ideal:
+    """What one cause leaves of some counters; `ideals.toml` says what the fields mean."""
+
+    cause: str
+    left: float | str
+    scales: tuple[str, ...]
+    sets: Mapping[str, float]
+    limits: tuple[str, ...] | None
+    unless: tuple[str, ...]
+    alone: float | str | None
+    unknown: str
+
+
+@cache
+def load_ideals() -> tuple[Ideal, ...]:
+    """Return the rows of ``ideals.toml``."""
+    path = resources.files("perfml.explain.tree").joinpath("ideals.toml")
+    rows = tomllib.loads(path.read_text(encoding="utf-8"))["ideal"]
+    return tuple(
+        Ideal(
+            row["cause"],
+            row["left"],
+            tuple(row["scales"]),
+            row.get("sets", {}),
+            tuple(row["limits"]) if "limits" in row else None,
+            tuple(row.get("unless", ())),
+            row.get("alone"),
+            row.get("unknown", ""),
+        )
+        for row in rows
+    )
+
+
+@cache
+def unknown_needs() -> frozenset[str]:
+    """Return the causes of which no counter tells how much of the work is needed."""
+    return frozenset(row.cause for row in load_ideals() if row.limits is not None)
+
+
+def ideal_launch(launch: Launch, *, more_blocks: bool = False) -> Launch:
+    """Return the ideal side of a launch.
+
+    Parameters
+    ----------
+    launch
+        The launch.
+    more_blocks
+        Whether its grid can be split as far as one wave has places, which no counter tells.
+
+    Returns
+    -------
+    Launch
+        With counters at their ideals. Its time is that of its fullest unit, and its busy levels
+        and waits are parts of that time.
+    """
+    state = LaunchState(launch)
+    counters = ideal_counters(state)
+    counters |= _shape(state, more_blocks)
+    part = min(max(fullest(replace(launch, counters=counters)), _LEAST), _MOST)
+    for name in counters:
+        if name.startswith("stall_") or "_utilization" in name:
+            counters[name] /= part
+    return replace(launch, counters=counters, time_us=launch.time_us * part)
+
+
+def ideal_counters(
+    state: LaunchState, causes: Container[str] | None = None, left: float | None = None
+) -> dict[str, float]:
+    """Return a launch's counters without some causes, in its own time.
+
+    Parameters
+    ----------
+    state
+        The launch.
+    causes
+        Ids of the causes; all by default.
+    left
+        What stays of them; by default what the rows say.
+    """
+    counters = dict(state.launch.counters)
+    lost: set[str] = set()
+    for row in load_ideals():
+        if (causes is not None and row.cause not in causes) or not lost.isdisjoint(row.unless):
+            continue
+        stays = _left(row, state, alone=causes is not None) if left is None else left
+        if stays < 1:
+            lost.add(row.cause)
+            counters |= {name: stays * counters[name] for name in row.scales if name in counters}
+            counters |= {name: at for name, at in row.sets.items() if name in counters}
+    return counters
+
+
+def fullest(launch: Launch) -> float:
+    """Return how near to its ceiling the fullest unit of a launch stands."""
+    state = LaunchState(launch)
+    return max(nearness(state, unit.id) for unit in load_limits()[0] if unit.id != "idle")
+
+
+def nearness(state: LaunchState, unit: str) -> float:
+    """Return how near to its ceiling a unit stands over the time of a launch; 0 if not known."""
+    limit = limit_of(unit)
+    return known(state.value(limit.time) / limit.ceiling)
+
+
+_formula = cache(parse)
+
+
+def _left(row: Ideal, state: LaunchState, *, alone: bool) -> float:
+    """Return what stays of a row's counters; `alone` where its cause is known to be one."""
+    left = row.alone if alone and row.alone is not None else row.left
+    if isinstance(left, str):
+        if not alone and left in _WHERE and not _WHERE[left](state):
+            return 1.0
+        value = _LEFT[left](state) if left in _LEFT else state.value(_formula(left))
+        return min(1.0, known(max(value, 0.0), 1.0))
+    if row.limits and not alone:
+        # a unit of a multiprocessor is as busy as it is while there is a block
+        active = max(state["active"], _LEAST)
+        levels = (
+            nearness(state, name) / (1.0 if limit_of(name).group == "memory" else active)
+            for name in row.limits
+        )
+        return left if max(levels) >= NEAR else 1.0
+    return left
+
+
+def _coalesced(state: LaunchState) -> float:
+    """Return the sectors that the bytes asked for need, one a request at least, over those moved.
+
+    Asynchronous copies share the sectors of loads, and have an efficiency of their own.
+    """
+    launch, sectors = state.launch, state["sectors"]
+    if launch["inst_executed_async_copies"] > 0:
+        return known(launch["ldgsts_efficiency"], 1.0)
+    requests, asked = state["requests"], state["bytes_asked"]
+    if math.isnan(requests):
+        # what a request touches was not counted, only what part of it was asked for
+        return known(state["asked_of_moved"], known(launch["gld_efficiency"], 1.0))
+    needed = asked / _SECTOR if asked > 0 else min(_WORDS * requests, sectors)
+    return max(needed, requests) / sectors if requests > 0 < sectors else 1.0
+
+
+def _coalesced_dram(state: LaunchState) -> float:
+    """Return the same of DRAM's bytes: no fewer than are asked for."""
+    return max(_coalesced(state), known(state["asked_of_dram"]))
+
+
+def _once(state: LaunchState) -> float:
+    """Return the loads that are left where each byte from DRAM is loaded once.
+
+    What comes from DRAM may all be needed, and so may two loads a store; between both nothing is
+    known.
+    """
+    launch = state.launch
+    least = min(1.0, known(state["stores_per_load"] * 2))
+    needed = min(1.0, known(state["dram_of_loads"]))
+    left = math.sqrt(least * max(least, needed))
+    return left if launch["global_load_requests"] > 0 else 1.0
+
+
+def _without_repeats(state: LaunchState) -> float:
+    """Return the instructions that are left; what other threads load each thread asks for still."""
+    return 1 - 2 * state["load_part"] * (1 - max(_once(state), 0.5))
+
+
+def _loaded_again(state: LaunchState) -> bool:
+    """Return whether loads that fill their sectors keep L1 or L2 near its ceiling."""
+    launch = state.launch
+    again = launch["gld_efficiency"] / state["dram_of_loads"] if state["dram_of_loads"] > 0 else 0.0
+    full = max(nearness(state, "l1"), nearness(state, "l2")) >= NEAR
+    return again >= _AGAIN and full and state["sectors_per_request"] <= 2 * _WORDS
+
+
+def _is_narrow(state: LaunchState) -> bool:
+    """Return whether neighbouring lanes ask for little."""
+    return 0 < state["bytes_per_request"] <= _NARROW and state["gld_efficiency"] >= _USED
+
+
+def _without_divisions(state: LaunchState) -> float:
+    """Return what stays of conversions where those of integers that are divided go."""
+    launch = state.launch
+    divides = launch["inst_integer"] >= DIVISION * launch["inst_bit_convert"] > 0
+    return 0.5 if divides else 1.0
+
+
+def _conflict_free(state: LaunchState) -> float:
+    """Return what a round of shared memory carries; words that many lanes read look like less."""
+    if state["wavefronts_per_shared_load"] < _WIDE_LOAD:
+        return 1.0
+    return state["shared_efficiency"] or 1.0
+
+
+def _is_product(state: LaunchState) -> bool:
+    """Return whether a library computes a product on CUDA cores."""
+    on_cuda_cores = state["tensor_level"] < 0.01 and nearness(state, "fp32") >= NEAR
+    return on_cuda_cores and is_product(state.launch.kernel)
+
+
+_LEFT: Mapping[str, Callable[[LaunchState], float]] = {
+    "coalesced": _coalesced,
+    "coalesced_dram": _coalesced_dram,
+    "once": _once,
+    "wide": lambda state: state["bytes_per_request"] / _WIDEST,
+    "by_each_thread": lambda state: max(_once(state), 0.5),
+    "without_repeats": _without_repeats,
+    "without_divisions": _without_divisions,
+    "conflict_free": _conflict_free,
+    "full_warps": lambda state: state["warp_execution_efficiency"],
+    "by_tensor_cores": lambda _: _TENSOR_RATE,
+}
+_WHERE: Mapping[str, Callable[[LaunchState], bool]] = {
+    "once": _loaded_again,
+    "without_repeats": _loaded_again,
+    "wide": _is_narrow,
+    "by_tensor_cores": _is_product,
+}
+"""What has to be so for an ideal to be claimed of one launch, where no other one says it."""
+
+
+def _shape(state: LaunchState, more_blocks: bool) -> dict[str, float]:
+    """Return the counters of a launch whose multiprocessors and warps have work all the time.
+
+    A grid below one wave has no more warps and no more busy multiprocessors than its blocks give,
+    if it is split evenly, unless it can be split further.
+    """
+    launch, waves = state.launch, state["waves_per_sm"]
+    fits, resident = 1.0, _RESIDENT
+    balance = known(1 / state["imbalance"], 1.0)
+    busy = 1.0
+    if 0 < waves <= 1 and not more_blocks:
+        fits = known(state["theoretical_occupancy"], 1.0)
+        resident = max(min(_RESIDENT, waves * fits), known(state["achieved_occupancy"]))
+        # where nobody knows how many fit, all that is idle is the grid's
+        busy = min(1.0, max(known(_even(placed_blocks(launch)), balance), balance))
+    shape = {
+        "theoretical_occupancy": fits,
+        "achieved_occupancy": resident,
+        "sm_active_cycles_mean": launch["sm_active_cycles_max"] * busy,
+        "sm_efficiency": 1.0
+        if busy == 1
+        else min(1.0, launch["sm_efficiency"] * max(1.0, busy / balance)),
+    }
+    if waves > 1 or (waves > 0 and more_blocks):
+        shape["waves_per_sm"] = float(math.ceil(waves))
+    return {name: value for name, value in shape.items() if not math.isnan(launch[name])}
+
+
+def _even(blocks: float) -> float:
+    """Return how busy even blocks keep multiprocessors, over the busiest one.
+
+    132 blocks are one for each of 132 multiprocessors, however many would fit; 140 are two for
+    some of them, and two waves of time.
+    """
+    if not blocks > 0:
+        return math.nan
+    whole = round(blocks)
+    if whole >= 1 and abs(blocks - whole) <= _DIGITS * blocks:
+        return 1.0
+    return blocks / math.ceil(blocks)
