@@ -1,6 +1,6 @@
 """What the documentation takes from the program when it is built, so that it cannot go stale.
 
-A page says where with ``<!-- generated: NAME -->``: commands, metrics, rules, words.
+A page says where with ``<!-- generated: NAME -->``: causes, commands, metrics, words.
 """
 
 from __future__ import annotations
@@ -64,15 +64,24 @@ def metrics() -> str:
     return search_field("occupancy, dram bytes, sm__warps") + "\n".join(rows)
 
 
-def rules() -> str:
-    """Return what advice says about causes as a table."""
-    from perfml.explain.advice.remedies import load_remedies
+def causes() -> str:
+    """Return every cause as a table: its counters, what advice calls it, and what helps."""
+    from perfml.explain.advice.remedies import load_remedies, remedy_of
+    from perfml.explain.tree.causes import TERMS
 
-    remedies, layers = load_remedies()
-    rows = ["| causes | problem | what its author can do |", "|---|---|---|"]
-    for each in (*remedies, *layers.values()):
-        causes = ", ".join(f"`{name}`" for name in each.causes)
-        rows.append(f"| {causes} | {_plain(each.hazard)} | {_plain(each.author)} |")
+    rows = ["| cause | needs | problem | what its author can do |", "|---|---|---|---|"]
+    for each in TERMS.values():
+        remedy = remedy_of(each.id)
+        needs = ", ".join(f"`{name}`" for name in each.evidence)
+        if each.or_evidence:
+            needs += " or " + ", ".join(f"`{name}`" for name in each.or_evidence)
+        hazard = _plain(remedy.hazard) if remedy else ""
+        action = _plain(remedy.author if remedy else each.action)
+        rows.append(f"| `{each.id}`: {_plain(each.label)} | {needs} | {hazard} | {action} |")
+    for each in load_remedies()[1].values():
+        rows.append(
+            f"| `{each.id}` (a layer) | launches | {_plain(each.hazard)} | {_plain(each.author)} |"
+        )
     return search_field("coalesced, occupancy") + "\n".join(rows)
 
 
@@ -126,8 +135,8 @@ def _plain(text: str) -> str:
 
 
 GENERATORS: dict[str, Callable[[], str]] = {
+    "causes": causes,
     "commands": commands,
     "metrics": metrics,
-    "rules": rules,
     "words": words,
 }
