@@ -38,8 +38,8 @@ _PART = 0.01
 """A smaller part of what the sides differ by is left out of a sentence."""
 UNSEEN = (
     "the kernels alone show no difference: if the program is slower, its time lies between them, "
-    "where a profiler of counters records nothing (copies, memsets, waiting for the host, kernels "
-    "that no longer overlap); look there with perfml collect, or record both sides with nsys "
+    "where a profiler of counters records nothing (copies, memsets, waits for the host, overlap "
+    "that is lost); look there with perfml collect, or record both sides with nsys "
     "profile --trace cuda,nvtx; then give the traces to perfml explain"
 )
 """What cannot be told of sides whose kernels, timed one at a time, are as fast."""

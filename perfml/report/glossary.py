@@ -52,7 +52,7 @@ WORDS = (
     Entry(
         "wave",
         "As many blocks as fit on all multiprocessors at once; 0.07 of a wave leaves "
-        "most of the GPU idle, 1.1 waves need a second round for a tenth of the blocks.",
+        "most of the GPU idle, 1.1 waves need a second round for few blocks.",
         ("wave quantization (tail effect)", "wave quantization"),
     ),
     Entry("occupancy", "Warps that are resident on a multiprocessor, of those that could be."),

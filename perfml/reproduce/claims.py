@@ -35,7 +35,7 @@ CHANCE_OF_ORDER = 1 / 6
 
 LEGEND = (
     "reproduced: same count or range, or holds in at least 95 % of the splits. within the spread: "
-    "a published score between the 2.5 % and 97.5 % quantiles, or a statement that holds in 5 % "
+    "a score between the 2.5 % and 97.5 % quantiles, or a statement that holds in 5 % "
     "to 95 % of the splits: one draw of many. not reproduced: neither. An average is judged by the "
     "mean over the splits, an order of three models by chance (17 %). not testable on this data: "
     "the data lacks what the claim is about. carries over, does not carry over: judged on another "

@@ -167,20 +167,20 @@ _LIBRARY_CALLS = (
         _of("tensor_pipe_time"),
         "",
         "ask for fewer products: leave out those that are thrown away (padded rows of a batch, "
-        "masked pairs), multiply a chain in the order with the fewest operations, as A(Bx) for "
-        "(AB)x, or use a smaller type",
+        "masked pairs); multiply a chain in the order with the fewest operations, as A(Bx) for "
+        "(AB)x; or use a smaller type",
     ),
     _case(
         _any,
         "gemv|gemmSN|batched",
         "do products this small point by point and add up (in PyTorch a product and a sum, fused "
-        "by torch.compile), or make one large product of them",
+        "by torch.compile); or make one large product of them",
     ),
     _case(
         _launches,
         "",
         "call the one function that does it all (as F.scaled_dot_product_attention with its fused "
-        "backends, nn.LSTM, F.conv2d do), or take away what makes these launches necessary",
+        "backends, nn.LSTM, F.conv2d do); or take away what makes these launches necessary",
     ),
 )
 

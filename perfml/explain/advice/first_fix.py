@@ -44,12 +44,12 @@ _WORK_ASKED = ("instructions", "global_requests", "redundant_traffic", "integer_
 """Causes that grow with what a call asks for."""
 _REPEATED = 4
 _ASKED = (
-    "see what the calls ask for: this kernel runs on both sides, and executes {asked:.3g} times "
+    "see what the calls ask for: this kernel runs on both sides; it executes {asked:.3g} times "
     "the instructions here (options, such as a mask in place of is_causal; sizes; padding)"
 )
 _AT_ONCE = (
-    "let one call do what {number} launches of the same kernel do (a larger batch, bmm or a "
-    "batched call in place of a loop)"
+    "let one call do what {number} launches of the same kernel do (a larger batch, or bmm "
+    "in place of a loop)"
 )
 """Launches of one kernel that the other side lacks: from so many on they are a loop's."""
 

@@ -264,6 +264,6 @@ def _verdict(groups: pd.DataFrame, moved: float) -> tuple[bool, str]:
     first = "stay the same" if same else "change"
     return depends, (
         f"{start} on the merge weights. With weights averaged over repeats the first three groups "
-        f"{first}. The largest move of P(top 3) is {shift[largest]:+.2f} ({name}), and no metric "
+        f"{first}. The largest move of P(top 3) is {shift[largest]:+.2f} ({name}). No metric "
         f"changes by more than {Readable(moved):.2%} of its range."
     )
