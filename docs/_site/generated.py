@@ -65,23 +65,28 @@ def metrics() -> str:
 
 
 def causes() -> str:
-    """Return every cause as a table: its counters, what advice calls it, and what helps."""
+    """Return every cause as a table; those that advice says as one are a row."""
     from perfml.explain.advice.remedies import load_remedies, remedy_of
     from perfml.explain.tree.causes import TERMS
 
-    rows = ["| cause | needs | problem | what its author can do |", "|---|---|---|---|"]
+    rows = ["| causes | problem | what its author can do | counters |", "|---|---|---|---|"]
+    seen: set[str] = set()
     for each in TERMS.values():
         remedy = remedy_of(each.id)
-        needs = ", ".join(f"`{name}`" for name in each.evidence)
-        if each.or_evidence:
-            needs += " or " + ", ".join(f"`{name}`" for name in each.or_evidence)
-        hazard = _plain(remedy.hazard) if remedy else ""
-        action = _plain(remedy.author if remedy else each.action)
-        rows.append(f"| `{each.id}`: {_plain(each.label)} | {needs} | {hazard} | {action} |")
-    for each in load_remedies()[1].values():
-        rows.append(
-            f"| `{each.id}` (a layer) | launches | {_plain(each.hazard)} | {_plain(each.author)} |"
+        ids = [each.id] if remedy is None else [name for name in remedy.causes if name in TERMS]
+        if each.id in seen:
+            continue
+        seen.update(ids)
+        counters = dict.fromkeys(
+            name for one in ids for name in (*TERMS[one].evidence, *TERMS[one].or_evidence)
         )
+        problem, action = (
+            (each.label, each.action) if remedy is None else (remedy.hazard, remedy.author)
+        )
+        names, needs = (", ".join(f"`{name}`" for name in listed) for listed in (ids, counters))
+        rows.append(f"| {names} | {_plain(problem)} | {_plain(action)} | {needs} |")
+    for each in load_remedies()[1].values():
+        rows.append(f"| `{each.id}` | {_plain(each.hazard)} | {_plain(each.author)} | |")
     return search_field("coalesced, occupancy") + "\n".join(rows)
 
 
