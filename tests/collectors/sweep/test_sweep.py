@@ -352,7 +352,7 @@ def test_two_workers_make_and_remove_the_folder_of_unfinished_runs_at_once(tmp_p
     )
     command = [sys.executable, "-c", script, str(tmp_path)]
     both = [subprocess.Popen([*command, name], cwd=ROOT) for name in ("one", "two")]
-    assert [each.wait(60) for each in both] == [0, 0]
+    assert [each.wait(PATIENCE_S) for each in both] == [0, 0]
     assert len(list(tmp_path.glob("*-*"))) == 600
 
 
