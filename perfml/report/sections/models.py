@@ -43,7 +43,8 @@ MEANINGS = {
 
 def models_section(results: Results) -> Section | None:
     """Return the rankings and scores of every task; behind a click what does not beat chance."""
-    tasks = dict.fromkeys(each.task for each in (*results.rankings, *results.evaluations))
+    ranked = [each.task for each in results.rankings]
+    tasks = dict.fromkeys([*ranked, *(each.task for each in results.evaluations)])
     if not tasks:
         return None
     panels = []

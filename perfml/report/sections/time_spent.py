@@ -119,7 +119,7 @@ def _is_communication(kernel: str) -> bool:
 def _few_blocks(row: pd.Series) -> str:
     """Say that most multiprocessors get no block of a kernel; empty where that is not so."""
     sizes = [int(size) for size in re.findall(r"\d+", str(row.get("grid", "")))]
-    room = chips.of_launch(row.to_dict()).multiprocessors
+    room = chips.of_launch({str(name): value for name, value in row.items()}).multiprocessors
     if not sizes or math.isnan(room) or 2 * math.prod(sizes) >= room:
         return ""
     blocks = count(math.prod(sizes), "block")
