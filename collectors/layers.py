@@ -77,6 +77,15 @@ def iteration(number: int) -> Iterator[None]:
     For a repeat that is more than one call of the model, such as a training step.
 
     `number` counts from 0, another one each time.
+
+    Examples
+    --------
+    One step of training is one repeat::
+
+        with perfml.layers(model):
+            for number, batch in enumerate(loader):
+                with perfml.iteration(number):
+                    train(batch)
     """
     global _open_iterations
     with _nvtx().iteration(number):

@@ -375,29 +375,32 @@ class _Driver:
             return
         if run_id not in self.began and result.get("begun"):
             self._begun(result["begun"])  # the message itself is late
-        state = "failed"
+        record = folders.finished(self.out, run_id) if status in ("done", "kept") else None
+        if record is not None:
+            self._done(record, result.get("warnings", ()), result.get("seconds"))
+            return
         if status in ("done", "kept"):
-            if folders.finished(self.out, run_id) is not None:
-                state = "done"
-            else:
-                message = (
-                    f"{run_id}: the worker finished it, but not into this folder\n"
-                    "The folder must be on a file system that all machines share."
-                )
+            message = (
+                f"{run_id}: the worker finished it, but not into this folder\n"
+                "The folder must be on a file system that all machines share."
+            )
         elif status == "busy":
             message = f"{run_id}: {message}\nWait for it, then go on with --resume."
-        launches = result.get("launches") if state == "done" else None
-        if result.get("warnings"):
-            self.warnings[run_id] = list(result["warnings"])
-        self.launches += (launches or 0) if status == "done" else 0
-        self._close(
-            run_id,
-            state,
-            message="" if state == "done" else message,
-            launches=launches,
-            seconds=result.get("seconds"),
-            seconds_per_launch=result.get("seconds_per_launch"),
-        )
+        self._close(run_id, "failed", message, seconds=result.get("seconds"))
+
+    def _done(
+        self, record: dict[str, Any], warnings: Iterable[str] = (), seconds: float | None = None
+    ) -> None:
+        """Close a run whose folder is finished, whether or not its worker lived to say so."""
+        run_id, launches = record["run_id"], record.get("launches_profiled")
+        told = list(warnings) or record.get("warnings")
+        if told:
+            self.warnings[run_id] = list(told)
+        if run_id in self.began:  # else another process measured it meanwhile
+            self.launches += launches or 0
+            seconds = seconds or time.monotonic() - self.began[run_id][0]
+        rate = record.get("seconds_per_launch")
+        self._close(run_id, "done", "", launches, seconds=seconds, seconds_per_launch=rate)
 
     def _close(
         self, run_id: str, state: str, message: str, launches: int | None = None, **details: Any
@@ -410,7 +413,14 @@ class _Driver:
         self.observer(change)
 
     def _broken(self, run_id: str, error: Exception) -> None:
-        """Give a run up that took its workers down, or that could not be sent."""
+        """Give a run up that took its workers down, or that could not be sent.
+
+        A run that is finished is done: only its result was lost, with the worker that held it.
+        """
+        record = folders.finished(self.out, run_id)
+        if record is not None:
+            self._done(record)
+            return
         if type(error).__name__ == "KilledWorker":
             place = self.began.get(run_id, (0.0, {}, 0))[1]
             what = (

@@ -29,6 +29,7 @@ from collectors.execution import ExecutionContext
 from collectors.profilers import ncu
 from collectors.profilers.gpu import Gpu, gpus
 from collectors.profilers.process import ProfilerError
+from collectors.run_folder import finished
 from collectors.run_spec import Run
 from collectors.sweep import guard as guard_script
 from perfml import __version__
@@ -101,8 +102,8 @@ def measure_run(task: Task) -> dict[str, Any]:
     -------
     dict
         ``run_id``, ``status`` (as of `collectors.collect.RunResult`, or ``stopped``), ``message``,
-        ``warnings``, ``launches``, ``seconds_per_launch``, ``seconds``, and ``begun``, the message
-        that `announce` sent.
+        ``warnings``, ``seconds``, and ``begun``, the message that `announce` sent. A run that is
+        finished is ``kept`` and not begun: Dask asks again if a worker dies with its result.
     """
     with _LOCK:
         if task.sweep in _STATE.stopped:
@@ -122,20 +123,19 @@ def measure_run(task: Task) -> dict[str, Any]:
 
 def _measured(task: Task, began: float) -> dict[str, Any]:
     _check_same(task)
+    if finished(Path(task.out), task.run_id) is not None:
+        return _answer(task, "kept")
     _hold_gpu(task.timeout_s)
     begun = announce(task)
     _read_ahead()
     gpu = None if task.launcher else own_gpu()
     context = ExecutionContext(gpu, task.launcher, task.timeout_s, ncu_version)
     found = collect_one(task.run, context, Path(task.out))
-    record = found.record or {}
     return _answer(
         task,
         found.status,
         message=found.message,
         warnings=list(found.warnings),
-        launches=record.get("launches_profiled"),
-        seconds_per_launch=record.get("seconds_per_launch"),
         seconds=round(time.monotonic() - began, 3),
         begun=begun,
     )

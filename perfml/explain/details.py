@@ -209,11 +209,12 @@ def _advice(
     """Return what the rules of advice say of each of some layers of one side."""
     if known is None:
         rows = side.layers if side.kernels is None else side.kernels
-        found = advise(rows[rows["layer"].isin(layers)], peaks=peaks, min_whole=0.0).table
+        mine = rows[rows["layer"].isin(layers)]
+        found = advise(mine, peaks=peaks, layers=list(mine["layer"].unique())).table
     else:
-        mine = known.table["backend"] == side.name
+        own = known.table["backend"] == side.name
         # who is faster the comparison itself says
-        found = known.table[mine].assign(faster=None).reset_index(drop=True)
+        found = known.table[own].assign(faster=None).reset_index(drop=True)
     found.insert(0, "side", side.name)
     places = rows_by(found["layer"])
     return {str(name): found.iloc[places.get(str(name), [])] for name in layers}

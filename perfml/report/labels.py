@@ -148,11 +148,5 @@ def members(value: object) -> tuple[str, ...]:
 
 
 def capital(text: str) -> str:
-    """Return a sentence with a capital at its beginning.
-
-    Examples
-    --------
-    >>> capital("the device is idle")
-    'The device is idle'
-    """
+    """Return a sentence with a capital at its beginning."""
     return f"{text[:1].upper()}{text[1:]}"

@@ -7,6 +7,7 @@ import pytest
 from collectors.profilers import cupti, forecast
 from collectors.profilers.forecast import Forecast, of_replay
 from collectors.profilers.process import Finished, ProfilerError, run
+from tests.support.processes import PATIENCE_S
 
 BEFORE = "# perfml-counters 1\nM\t0\tm__1\n# timed 3\n# groups 2\n# apart 1\n# group 0 passes 8\n"
 EXPECTED = "# reserved 3495 ranges 13499660 bytes\n# expects {}\n"
@@ -91,5 +92,6 @@ def test_a_program_that_took_too_long_is_told_how_long_it_would_have_taken(tmp_p
 @pytest.mark.process
 def test_a_program_is_looked_after_while_it_runs(tmp_path):
     looks = []
-    run(["sleep", "0.2"], log=tmp_path / "log", timeout_s=10, meanwhile=lambda: looks.append(1))
+    log = tmp_path / "log"
+    run(["sleep", "0.2"], log=log, timeout_s=PATIENCE_S, meanwhile=lambda: looks.append(1))
     assert looks

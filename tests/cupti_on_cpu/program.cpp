@@ -69,7 +69,7 @@ void wait_for_the_other(const char* symbol) {
   if (std::strcmp(symbol, "_Z7collectPf") != 0) return;
   const int came = ++g_waiting;
   const int both = came + came % 2;
-  for (int i = 0; i < 5000 && g_waiting < both; ++i) usleep(1000);
+  for (int i = 0; i < 300'000 && g_waiting < both; ++i) usleep(1000);
   if (g_waiting < both) std::abort();
 }
 

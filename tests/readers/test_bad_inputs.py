@@ -29,6 +29,7 @@ from perfml.readers.demangle import demangle, demangled
 from perfml.tables import metric_columns
 from tests.support.bad_inputs import BAD, Base, bases
 from tests.support.nvprof_profile import Profile, fill
+from tests.support.processes import PATIENCE_S
 
 EXPECTED = json.loads((BAD / "expected.json").read_text(encoding="utf-8"))
 FOLDERS = sorted({name.partition("/")[0] for name in EXPECTED})
@@ -190,7 +191,7 @@ def test_a_mangled_name_that_stands_for_gigabytes_is_left_as_it_is():
 # Things that are no plain file
 
 
-def in_time(*commands: list[str], seconds: float = 120) -> tuple[list[tuple[int, str]], int]:
+def in_time(*commands: list[str]) -> tuple[list[tuple[int, str]], int]:
     """Run perfml in one process; return exit statuses, what was said, and its size in MiB."""
     script = (
         "import gc, json, sys\nfrom typer.testing import CliRunner\nfrom perfml.cli import app\n"
@@ -209,7 +210,7 @@ def in_time(*commands: list[str], seconds: float = 120) -> tuple[list[tuple[int,
         [sys.executable, "-c", script, json.dumps(commands)],
         capture_output=True,
         text=True,
-        timeout=seconds,
+        timeout=PATIENCE_S,
         check=False,
     )
     assert "Traceback" not in ended.stderr

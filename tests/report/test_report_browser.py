@@ -311,7 +311,7 @@ def test_causes_are_chosen_by_pair_and_show_kernels_as_a_diff(desktop):
     ]
     page.locator("#why .tabs button").nth(1).click()
     # its kernels are those of the pair before: told once
-    assert "is that of inductor" in page.locator("#why .panel:visible").inner_text()
+    assert "is that of inductor" in page.locator("#why .panel:visible").text_content()
     page.locator("#why .tabs button").nth(2).click()
     panel = page.locator("#why .panel:visible")
     # the browser lays a panel out when it comes into sight, which is a frame after the click

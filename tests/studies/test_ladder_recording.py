@@ -13,6 +13,7 @@ from studies.ladders import recording
 from studies.ladders.recording import Recording, Wanted
 from studies.workloads.attention import workload as attention
 from tests.support.paths import ROOT
+from tests.support.processes import PATIENCE_S
 
 RECORDING = Recording(
     "conv",
@@ -85,7 +86,7 @@ def test_a_run_is_not_begun_without_the_time_for_it():
 def test_a_run_that_failed_says_why():
     def told(text):
         script = f"import sys; print({text!r}); sys.stderr.write('error: 1 run'); sys.exit(1)"
-        return recording._one([sys.executable, "-c", script], {}, end=time.monotonic() + 60)
+        return recording._one([sys.executable, "-c", script], {}, end=time.monotonic() + PATIENCE_S)
 
     document = {
         "runs": [{"status": "failed", "message": "conv1_b10/y: a kernel's output is wrong"}]

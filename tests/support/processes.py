@@ -28,6 +28,27 @@ def until(condition, seconds=PATIENCE_S):
     return answer
 
 
+def hanging(begun, attempt):
+    """Let something hang until its limit, with a longer one if it had not begun by then.
+
+    What hangs, or its child, sleeps for 600 s: an attempt that takes as long waited for it.
+
+    Parameters
+    ----------
+    begun
+        The file that it writes when it begins.
+    attempt
+        Called with the limit in seconds; returns when it is ended.
+    """
+    for seconds in (1, 10, 100, PATIENCE_S):
+        start = time.monotonic()
+        attempt(seconds)
+        assert time.monotonic() - start < seconds + 300
+        if begun.exists() and begun.stat().st_size:
+            return
+    raise AssertionError(f"{begun}: it did not begin")
+
+
 def alive(pid):
     """Whether a process runs: neither gone nor a zombie."""
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 
 import numpy as np
@@ -18,6 +19,11 @@ LEAK = "The rows are repeats of a few conditions."
 
 def kernels(layers=12, repeats=3, backends=BACKENDS, batches=(1,), **columns):
     """Return a Kernels table: two kernels a layer; the first backend is the fastest throughout."""
+    return _launches(layers, repeats, backends, batches).assign(**columns)
+
+
+@functools.cache
+def _launches(layers, repeats, backends, batches):
     rows = []
     random = np.random.default_rng(0)
     for batch in batches:
@@ -48,7 +54,7 @@ def kernels(layers=12, repeats=3, backends=BACKENDS, batches=(1,), **columns):
                                 "stall_memory_dependency": random.uniform(0.2, 0.5),
                             }
                         )
-    return pd.DataFrame(rows).assign(**columns)
+    return pd.DataFrame(rows)
 
 
 def on_h200(**given):
@@ -62,6 +68,11 @@ def on_h200(**given):
 
 def layers(**given):
     """Return the Layers table of `kernels`."""
+    return _merged(**given).copy()
+
+
+@functools.cache
+def _merged(**given):
     return merge(kernels(**given))
 
 

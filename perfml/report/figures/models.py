@@ -238,7 +238,7 @@ def predicted_vs_measured(
             linewidths=0,
             label=plain(backend, 30),
         )
-        of = rows["layer"].iloc[mine] if "layer" in rows.columns else []
+        of = list(rows["layer"].iloc[mine]) if "layer" in rows.columns else []
         pairs = zip(truth[mine], guess[mine], strict=True)
         texts = [f"measured {number(real)}, predicted {number(said)}" for real, said in pairs]
         tell([points], texts, of)

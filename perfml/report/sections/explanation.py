@@ -102,12 +102,10 @@ def _longest_kernels(detail: LayerDiff) -> tuple[object, ...]:
     """Return what tells one explanation from another: the layer, and each side's longest kernel."""
     launches = detail.launches
     if launches.empty:
-        return (detail,)
-    sides = ("baseline_us", "target_us")
-    longest = [
-        launches.loc[launches[side].idxmax(), "kernel"] for side in sides if launches[side].any()
-    ]
-    return (detail.layer, *map(kernel_label, longest))
+        return (id(detail),)
+    sides = [launches[name].fillna(0.0).to_numpy(float) for name in ("baseline_us", "target_us")]
+    longest = [str(launches["kernel"].iloc[int(side.argmax())]) for side in sides if side.any()]
+    return (detail.layer, *(kernel_label(name) for name in longest))
 
 
 def explanation_document(explanation: Explanation) -> Document:

@@ -283,7 +283,8 @@ def cause_and_cure(detail: LayerDiff, names: Explanation, instead: str = "") -> 
         named += f"{factor_text(first.factor)} in time"
     cause = f"Cause: {named}{all_else(detail, found[:1])}."
     if detail.fix is not None:
-        return f"{cause} {capital(detail.fix.action).rstrip('.')}."
+        side = f"in {names.baseline}: " if detail.time.verdict == "faster" else ""
+        return f"{cause} {capital(side + detail.fix.action).rstrip('.')}."
     cure = first.term.action if detail.time.verdict == "slower" else ""
     return " ".join(filter(None, (cause, cure, instead)))
 

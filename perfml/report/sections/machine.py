@@ -59,8 +59,11 @@ def roofline_section(results: Results) -> Section | None:
 
 def _rates(roofs: Roofs, label: str) -> Text:
     """Say what is known without counted bytes: the share of the arithmetic peak."""
-    rates = roofs.points["flop_rate"].astype(float) / max(roofs.flops.values())
-    best = roofs.points.loc[rates.idxmax()]
+    known = roofs.points[roofs.points["flop_rate"].notna()]
+    if known.empty:
+        return Text(f"No roofline, {label}: neither operations nor bytes were counted.")
+    rates = known["flop_rate"].astype(float) / max(roofs.flops.values())
+    best = known.iloc[int(rates.to_numpy().argmax())]
     return Text(
         f"No roofline, {label}: bytes of device memory were not counted (perfml collect --metrics "
         f"roofline). What is known is the share of the arithmetic peak: {percent(rates.median())} "
@@ -75,8 +78,7 @@ def _draw_roofs(roofs: Roofs, palette: Mapping[str, str], width: int) -> Axes:
 
 def _roofs_caption(roofs: Roofs, label: str) -> str:
     text = f"Layers under the device's roofs, {label}{_reached(roofs.points)}."
-    text += f" Peaks, {roofs.source}."
-    return text
+    return f"{text} Peaks, {roofs.source}."
 
 
 def _reached(points: pd.DataFrame) -> str:

@@ -43,7 +43,8 @@ MEANINGS = {
 
 def models_section(results: Results) -> Section | None:
     """Return the rankings and scores of every task; behind a click what does not beat chance."""
-    tasks = dict.fromkeys(each.task for each in (*results.rankings, *results.evaluations))
+    ranked = [each.task for each in results.rankings]
+    tasks = dict.fromkeys([*ranked, *(each.task for each in results.evaluations)])
     if not tasks:
         return None
     panels = []
@@ -69,15 +70,16 @@ def models_section(results: Results) -> Section | None:
 
 def _ranking(ranking: Ranking, settings: str) -> tuple[Block, ...]:
     """Return the figure and the table of one ranking, of rows measured under some settings."""
-    told = Text(" ".join(filter(None, (ranking.chance, ranking.tie))))
+    told = tuple(Text(said) for said in (ranking.chance, ranking.tie) if said)
     if not len(ranking.summary):
-        return (told,)
+        return told
     picture, table = _ranks_picture(ranking, settings), ranks_table(ranking.summary)
     notices = Notices(sentences_of(ranking.warnings), "this ranking")
-    if not ranking.beyond_chance:
+    tested = ranking.null is not None and not ranking.null.reason
+    if tested and not ranking.beyond_chance:
         summary = "The ranking, which is no better than chance"
-        return told, Fold(summary, (picture, table, notices), page_only=False)
-    return told, picture, Fold("Ranks and p-values", (table,), page_only=False), notices
+        return *told, Fold(summary, (picture, table, notices), page_only=False)
+    return *told, picture, Fold("Ranks and p-values", (table,), page_only=False), notices
 
 
 def _ranks_picture(ranking: Ranking, settings: str) -> Pictures:
@@ -135,10 +137,10 @@ def _rank(place: float) -> str:
 
 def _scores(evaluation: Evaluation) -> Fold:
     """Return how well the models of a task predict layers that they never saw."""
-    warnings = sentences_of((evaluation.leakage.warning or "", *evaluation.warnings))
+    # what its splits leak stands at the top of the page
     blocks = (
         Text(MEANINGS.get(evaluation.task, "The score.")),
-        Notices(warnings, "these scores"),
+        Notices(sentences_of(evaluation.warnings), "these scores"),
         scores_table(evaluation),
     )
     return Fold("How well the models predict it", blocks, page_only=False)

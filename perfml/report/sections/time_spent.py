@@ -78,8 +78,8 @@ def _between(clock: Timeline | None) -> Iterator[tuple[float, Sentence]]:
     yield device.idle_us / wall, Sentence("do", "likely", text, title, gain, _AS_GRAPH)
     if (moved := clock.moved_sentence()) is not None:
         gain = f"copying {micros(device.copying_us)} {of} ({percent(device.copying_us / wall)})"
-        step = Sentence("do", "likely", capital(moved), "Copy less, or beside kernels", gain)
-        yield device.copying_us / wall, Sentence(**{**vars(step), "command": _PINNED})
+        title, share = "Copy less, or beside kernels", device.copying_us / wall
+        yield share, Sentence("do", "likely", capital(moved), title, gain, _PINNED)
 
 
 def _kernels(kernels: pd.DataFrame, whole: float) -> Iterator[tuple[float, Sentence]]:
@@ -119,7 +119,7 @@ def _is_communication(kernel: str) -> bool:
 def _few_blocks(row: pd.Series) -> str:
     """Say that most multiprocessors get no block of a kernel; empty where that is not so."""
     sizes = [int(size) for size in re.findall(r"\d+", str(row.get("grid", "")))]
-    room = chips.of_launch(row.to_dict()).multiprocessors
+    room = chips.of_launch({str(name): value for name, value in row.items()}).multiprocessors
     if not sizes or math.isnan(room) or 2 * math.prod(sizes) >= room:
         return ""
     blocks = count(math.prod(sizes), "block")

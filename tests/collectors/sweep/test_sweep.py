@@ -159,6 +159,26 @@ def test_a_killed_workers_run_goes_on_elsewhere_and_its_profiler_is_ended(host):
 
 
 @pytest.mark.slow
+def test_a_run_whose_worker_died_before_it_could_answer_was_measured_by_this_sweep(host):
+    (host / "control/hold").touch()
+    write(host, "./p hold")
+    process = sweeping(host, "--json", "--gpus", "1")
+    (first,) = until(lambda: held(host))
+    process.send_signal(signal.SIGSTOP)  # it takes no answer meanwhile
+    (host / "control/hold").unlink()
+    until(lambda: list((host / "runs").glob("*/run.json")))
+    os.kill(first["worker"], signal.SIGKILL)
+    process.send_signal(signal.SIGCONT)
+    answer, said = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 0, said
+    document = json.loads(answer)
+    summary = document["summary"]
+    assert (summary["done"], summary["launches"], summary["lost_attempts"]) == (1, 7, 0)
+    assert [each["attempts"] for each in document["runs"]] == [1]
+    assert len(held(host)) == 1
+
+
+@pytest.mark.slow
 def test_a_killed_driver_loses_no_finished_run_and_leaves_no_profiler(host):
     (host / "control/hold").touch()
     write(host, "./p 1", "./p hold", "./p 2")
@@ -332,7 +352,7 @@ def test_two_workers_make_and_remove_the_folder_of_unfinished_runs_at_once(tmp_p
     )
     command = [sys.executable, "-c", script, str(tmp_path)]
     both = [subprocess.Popen([*command, name], cwd=ROOT) for name in ("one", "two")]
-    assert [each.wait(60) for each in both] == [0, 0]
+    assert [each.wait(PATIENCE_S) for each in both] == [0, 0]
     assert len(list(tmp_path.glob("*-*"))) == 600
 
 
