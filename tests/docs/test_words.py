@@ -1,5 +1,7 @@
 """Words that people should not have to read are found, and are in no page."""
 
+import json
+
 import pytest
 
 from tests.support.paths import ROOT
@@ -18,6 +20,19 @@ def test_a_page_has_none_of_them(path):
 @every_page
 def test_a_page_has_no_sentence_of_more_than_twenty_words(path):
     assert words.long_sentences(path.read_text("utf-8")) == []
+
+
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "notebooks").glob("*.ipynb")), ids=lambda path: path.stem
+)
+def test_the_text_of_a_notebook_is_like_that_of_a_page(path, tmp_path):
+    cells = json.loads(path.read_text("utf-8"))["cells"]
+    page = tmp_path / "page.md"
+    page.write_text(
+        "\n\n".join("".join(each["source"]) for each in cells if each["cell_type"] == "markdown")
+    )
+    assert words.long_sentences(page.read_text("utf-8")) == []
+    assert [str(each) for each in words.in_page(page)] == []
 
 
 def test_a_word_is_found_with_its_line_and_what_to_write(tmp_path):
