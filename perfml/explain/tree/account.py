@@ -2,8 +2,8 @@
 
 For each limit, the time on the slow side less the time on the fast side, over the additional time.
 What warps wait for longer belongs to the units whose own time grew, in proportion; where none did,
-it is a wait of its own (for a latency). Parts overlap (a unit works while warps wait for another),
-so they are weighed by how near to its ceiling the limit stands, and share what they hold together.
+it is a wait of its own (for a latency). Units work at the same time, so the time that one of them
+adds holds the launch only in part: `exposed` says which. A wait counts by its part of the time.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from perfml.explain.limits.state import LaunchState
 from perfml.explain.tree.limits import Limit, load_limits
 from perfml.explain.tree.pair import Pair
 from perfml.explain.tree.parts import spread
-from perfml.explain.tree.thresholds import QUEUED
+from perfml.explain.tree.thresholds import OVERLAP, QUEUED
 
 
 @dataclass(frozen=True)
@@ -60,11 +60,34 @@ def _by_amount(pair: Pair, units: Sequence[Limit]) -> dict[str, float]:
     return {name: min(part, 1.0) for name, part in grown.items() if part > 0}
 
 
+def exposed(pair: Pair, level: float, more: float) -> float:
+    """Return the part of the additional time for which a unit's own holds the launch.
+
+    Units overlap in part: a launch takes ``sum(t ** p) ** (1 / p)`` of the times `t` that they
+    take alone. With p = 1 they wait for each other, and with an infinite one the fullest alone
+    counts (a roofline). What a unit adds to the sum, over what all add, is its part.
+
+    Parameters
+    ----------
+    pair
+        The launches.
+    level
+        The unit's time on the slow side, over that of the launch.
+    more
+        Its additional time, over that of the launch.
+    """
+    faster = pair.fast.launch.time_us / pair.slow.launch.time_us
+    slow = min(level, 1.0)
+    fast = max(0.0, slow - more * (1 - faster))
+    return float((slow**OVERLAP - fast**OVERLAP) / (1 - faster**OVERLAP))
+
+
 def account(pair: Pair) -> list[Held]:
     """Return what each limit holds of the additional time, the most first."""
     units, waits, _ = load_limits()
     nearness: dict[str, float] = {}
     grown: dict[str, float] = {}
+    shown: dict[str, float] = {}
     for unit in units:
         level, more = pair.taken(unit)
         if _same(pair, unit):
@@ -72,6 +95,7 @@ def account(pair: Pair) -> list[Held]:
         if is_used(unit, pair.slow) and more > 0:
             nearness[unit.id] = min(1.0, level / unit.ceiling)
             grown[unit.id] = min(more, 1.0)
+            shown[unit.id] = exposed(pair, level / unit.ceiling, more / unit.ceiling)
     waited: dict[str, float] = dict.fromkeys(grown, 0.0)
     weighed: dict[str, float] = dict.fromkeys(grown, 0.0)
     parts: dict[str, float] = {}
@@ -91,7 +115,7 @@ def account(pair: Pair) -> list[Held]:
             weights[wait.id], parts[wait.id] = (more - given) * level, more - given
     for name, own in grown.items():
         parts[name] = max(own, waited[name])
-        weights[name] = max(own * nearness[name], weighed[name])
+        weights[name] = max(shown[name], weighed[name])
     if not weights:
         # nobody counted what any limit takes: what has more to do may be one
         parts = _by_amount(pair, units)
