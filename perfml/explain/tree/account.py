@@ -13,10 +13,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from perfml.explain.limits.state import LaunchState
-from perfml.explain.tree.limits import Limit, load_limits
+from perfml.explain.tree.limits import Limit, limit_of, load_limits
 from perfml.explain.tree.pair import Pair
 from perfml.explain.tree.parts import spread
 from perfml.explain.tree.thresholds import OVERLAP, QUEUED
+
+
+IDLE = "idle"
 
 
 @dataclass(frozen=True)
@@ -60,7 +63,7 @@ def _by_amount(pair: Pair, units: Sequence[Limit]) -> dict[str, float]:
     return {name: min(part, 1.0) for name, part in grown.items() if part > 0}
 
 
-def exposed(pair: Pair, level: float, more: float) -> float:
+def exposed(faster: float, level: float, more: float) -> float:
     """Return the part of the additional time for which a unit's own holds the launch.
 
     Units overlap in part: a launch takes ``sum(t ** p) ** (1 / p)`` of the times `t` that they
@@ -69,14 +72,13 @@ def exposed(pair: Pair, level: float, more: float) -> float:
 
     Parameters
     ----------
-    pair
-        The launches.
+    faster
+        The time of the fast side, over that of the slow side.
     level
         The unit's time on the slow side, over that of the launch.
     more
         Its additional time, over that of the launch.
     """
-    faster = pair.fast.launch.time_us / pair.slow.launch.time_us
     slow = min(level, 1.0)
     fast = max(0.0, slow - more * (1 - faster))
     return float((slow**OVERLAP - fast**OVERLAP) / (1 - faster**OVERLAP))
@@ -90,12 +92,13 @@ def account(pair: Pair) -> list[Held]:
     shown: dict[str, float] = {}
     for unit in units:
         level, more = pair.taken(unit)
-        if _same(pair, unit):
+        if unit.id == IDLE or _same(pair, unit):
             continue
         if is_used(unit, pair.slow) and more > 0:
+            span, before = pair.spans(unit)
             nearness[unit.id] = min(1.0, level / unit.ceiling)
             grown[unit.id] = min(more, 1.0)
-            shown[unit.id] = exposed(pair, level / unit.ceiling, more / unit.ceiling)
+            shown[unit.id] = exposed(before / span, level / unit.ceiling, more / unit.ceiling)
     waited: dict[str, float] = dict.fromkeys(grown, 0.0)
     weighed: dict[str, float] = dict.fromkeys(grown, 0.0)
     parts: dict[str, float] = {}
@@ -116,17 +119,16 @@ def account(pair: Pair) -> list[Held]:
     for name, own in grown.items():
         parts[name] = max(own, waited[name])
         weights[name] = max(shown[name], weighed[name])
+    idle = [Held(limit_of(IDLE), pair.idle, 1 - pair.slow["active"])] if pair.idle > 0 else []
     if not weights:
         # nobody counted what any limit takes: what has more to do may be one
         parts = _by_amount(pair, units)
         weights, nearness = dict(parts), dict.fromkeys(parts, 0.0)
     whole = sum(weights.values())
-    if not whole > 0:
-        return []
-    together = min(1.0, sum(parts.values()))
-    rows = {limit.id: limit for limit in (*units, *waits)}
-    held = [
-        Held(rows[name], together * weight / whole, nearness[name])
+    together = (1 - pair.idle) * min(1.0, sum(parts.values()))
+    held = idle + [
+        Held(limit_of(name), together * weight / whole, nearness[name])
         for name, weight in weights.items()
+        if whole > 0
     ]
     return sorted(held, key=lambda each: -each.share)

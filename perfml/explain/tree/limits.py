@@ -24,6 +24,8 @@ class Limit:
         Units of one group serve the same accesses, one behind the other.
     time
         The part of the launch's time that is this limit's.
+    device
+        Whether it is one for all multiprocessors, and works while any of them has a block.
     ceiling
         The largest part of the time that a unit sustains.
     used
@@ -45,6 +47,7 @@ class Limit:
     label: str
     group: str
     time: Expression
+    device: bool
     ceiling: float
     used: tuple[str, ...]
     units: tuple[str, ...]
@@ -119,6 +122,7 @@ def _limit(row: Mapping[str, Any]) -> Limit:
         label=row["label"],
         group=row.get("group", row["id"]),
         time=parse(row["time"]),
+        device=row.get("device", False),
         ceiling=row.get("ceiling", 1.0),
         used=tuple(row.get("used", ())),
         units=tuple(row.get("units", ())),
