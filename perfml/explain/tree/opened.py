@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 
 from perfml.explain.tree.limits import Limit
 from perfml.explain.tree.memory import access_factors, latency_of_memory
-from perfml.explain.tree.mix import issued, of_pipe
+from perfml.explain.tree.mix import arithmetic_kinds, issued, of_pipe
 from perfml.explain.tree.pair import Pair
 from perfml.explain.tree.parts import Parts, add, spread
 from perfml.explain.tree.resident import idle_causes, missing_warps
@@ -63,6 +63,25 @@ def _wait(pair: Pair, limit: Limit) -> Parts:
     return add(found, {limit.cause: 1.0}, 1 - sum(found.values()))
 
 
+def _arithmetic(pair: Pair, limit: Limit) -> Parts:
+    """Return the causes of a wait for results of arithmetic, or for the turn of a single warp.
+
+    Warps wait for every instruction, so it is longer with fewer warps, with more instructions, and
+    with others that take longer.
+    """
+    longer = pair.longer(limit)
+    missing = missing_warps(pair)
+    more = max(0.0, pair.grew("inst_executed"))
+    whole = sum(missing.values()) + more
+    share = min(1.0, whole / longer) if 0 < longer < math.inf else 1.0
+    parts = spread(missing, share * sum(missing.values()) / whole) if whole > 0 else {}
+    kinds = arithmetic_kinds(pair)
+    parts = add(parts, kinds, 1 - sum(parts.values()))
+    instructions = share * more / whole if whole > 0 else 0.0
+    parts = add(parts, {"instructions": 1.0}, instructions * (1 - sum(kinds.values())))
+    return add(parts, {limit.cause: 1.0}, 1 - sum(parts.values()))
+
+
 def _waits(pair: Pair, limit: Limit) -> Parts:
     return of_warps(pair, pair.longer(limit))
 
@@ -103,6 +122,7 @@ _OPENS: Mapping[str, Callable[[Pair, Limit], Parts]] = {
     "memory": _memory,
     "latency": _latency,
     "wait": _wait,
+    "arithmetic": _arithmetic,
     "shared": _shared,
     "issue": issued,
     "pipe": of_pipe,
