@@ -46,10 +46,14 @@ def is_used(limit: Limit, state: LaunchState) -> bool:
     return not limit.used or any(state[name] > 0 for name in limit.used)
 
 
-def _same(pair: Pair, unit: Limit) -> bool:
-    """Return whether a unit has no more to do than on the fast side, so that it takes no longer."""
+def _within_amount(pair: Pair, unit: Limit, level: float, more: float) -> float:
+    """Return the additional time of a unit; where it is proportional, no more than its work's."""
     counted = pair.slow[unit.amount] > 0 and pair.fast[unit.amount] > 0
-    return unit.proportional and counted and not pair.grew(unit.amount) > 0
+    if not (unit.proportional and counted):
+        return more
+    span, before = pair.spans(unit)
+    work = -level * math.expm1(-pair.grew(unit.amount)) * span
+    return min(more, work / (span - before) if span > before else 0.0)
 
 
 def _by_amount(pair: Pair, units: Sequence[Limit]) -> dict[str, float]:
@@ -92,8 +96,9 @@ def account(pair: Pair) -> list[Held]:
     shown: dict[str, float] = {}
     for unit in units:
         level, more = pair.taken(unit)
-        if unit.id == IDLE or _same(pair, unit):
+        if unit.id == IDLE:
             continue
+        more = _within_amount(pair, unit, level, more)
         if is_used(unit, pair.slow) and more > 0:
             span, before = pair.spans(unit)
             nearness[unit.id] = min(1.0, level / unit.ceiling)
@@ -119,14 +124,15 @@ def account(pair: Pair) -> list[Held]:
     for name, own in grown.items():
         parts[name] = max(own, waited[name])
         weights[name] = max(shown[name], weighed[name])
-    idle = [Held(limit_of(IDLE), pair.idle, 1 - pair.slow["active"])] if pair.idle > 0 else []
+    idle = pair.idle(max((nearness[unit.id] for unit in units if unit.device and unit.id in nearness), default=0.0))
+    gone = [Held(limit_of(IDLE), idle, 1 - pair.slow["active"])] if idle > 0 else []
     if not weights:
         # nobody counted what any limit takes: what has more to do may be one
         parts = _by_amount(pair, units)
         weights, nearness = dict(parts), dict.fromkeys(parts, 0.0)
     whole = sum(weights.values())
-    together = (1 - pair.idle) * min(1.0, sum(parts.values()))
-    held = idle + [
+    together = (1 - idle) * min(1.0, sum(parts.values()))
+    held = gone + [
         Held(limit_of(name), together * weight / whole, nearness[name])
         for name, weight in weights.items()
         if whole > 0

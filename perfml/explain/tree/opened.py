@@ -75,9 +75,12 @@ def _arithmetic(pair: Pair, limit: Limit) -> Parts:
     whole = sum(missing.values()) + more
     share = min(1.0, whole / longer) if 0 < longer < math.inf else 1.0
     parts = spread(missing, share * sum(missing.values()) / whole) if whole > 0 else {}
+    instructions = share * more / whole if whole > 0 else 0.0
+    lost = min(more, pair.grew("lost_lanes")) / more if more > 0 else 0.0
+    parts = add(parts, {"active_threads_per_warp": 1.0}, lost * instructions)
+    instructions *= 1 - max(lost, 0.0)
     kinds = arithmetic_kinds(pair)
     parts = add(parts, kinds, 1 - sum(parts.values()))
-    instructions = share * more / whole if whole > 0 else 0.0
     parts = add(parts, {"instructions": 1.0}, instructions * (1 - sum(kinds.values())))
     return add(parts, {limit.cause: 1.0}, 1 - sum(parts.values()))
 
@@ -106,6 +109,15 @@ def of_warps(pair: Pair, longer: float) -> Parts:
     return spread(missing, share)
 
 
+def _local(pair: Pair, limit: Limit) -> Parts:
+    """Return whose accesses to local memory are additional: also those of lanes without work."""
+    lost, grown = pair.grew("lost_lanes"), pair.grew(limit.amount)
+    share = min(1.0, lost / grown) if lost >= GREW and grown > 0 else 0.0
+    found = add({}, {"active_threads_per_warp": 1.0}, share)
+    found = add(found, _waits(pair, limit), 1 - share)
+    return add(found, {limit.cause: 1.0}, 1 - sum(found.values()))
+
+
 def _shared(pair: Pair, limit: Limit) -> Parts:
     up = {cause: pair.grew(name) for cause, name in limit.factors.items()}
     if not pair.slow["wavefronts_per_shared_load"] > 0 or up["wavefronts_per_shared_load"] >= GREW:
@@ -122,6 +134,7 @@ _OPENS: Mapping[str, Callable[[Pair, Limit], Parts]] = {
     "memory": _memory,
     "latency": _latency,
     "wait": _wait,
+    "local": _local,
     "arithmetic": _arithmetic,
     "shared": _shared,
     "issue": issued,

@@ -37,16 +37,21 @@ class Pair:
         fast, slow = self.fast["active"], self.slow["active"]
         self._active = (slow, fast) if slow > 0 and fast > 0 else (1.0, 1.0)
 
-    @property
-    def idle(self) -> float:
-        """The part of the (logarithm of the) ratio that is multiprocessors without a block.
+    def idle(self, nearest: float) -> float:
+        """Return the part of the (logarithm of the) ratio that is multiprocessors without a block.
 
         A launch takes the mean time in which a multiprocessor has a block, over the part of its
         time that this is: what grew of either is additional, and as many that are idle on both
-        sides add nothing.
+        sides add nothing. With all of them at work no unit would be busier than it sustains.
+
+        Parameters
+        ----------
+        nearest
+            How near to its ceiling the fullest unit of the device stands.
         """
         slow, fast = self._active
-        return min(1.0, max(0.0, math.log(fast / slow) / self._longer)) if self._longer > 0 else 0.0
+        gone = min(math.log(fast / slow), -math.log(max(nearest, 0.01)))
+        return min(1.0, max(0.0, gone / self._longer)) if self._longer > 0 else 0.0
 
     def grew(self, name: str) -> float:
         """Return the logarithm of a quantity on the slow side over that on the fast side.
