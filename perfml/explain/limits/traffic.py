@@ -285,6 +285,9 @@ def _split_memory(shares: dict[str, float], launch: Launch) -> None:
     drain, throttle = launch["stall_drain"], launch["stall_lg_throttle"]
     if math.isnan(drain) or math.isnan(throttle):
         drain, throttle = 0.0, launch["stall_memory_throttle"]
+    if unseen_traffic(launch):
+        # copies that are no requests (TMA) are waited for too
+        return
     for kind in ("local_memory", "global_atomics"):
         waiting = launch["stall_memory_dependency"] * _share(loads, kind)
         _split(shares, "stall_memory_dependency", {kind: waiting})
