@@ -124,7 +124,8 @@ def account(pair: Pair) -> list[Held]:
     for name, own in grown.items():
         parts[name] = max(own, waited[name])
         weights[name] = max(shown[name], weighed[name])
-    idle = pair.idle(max((nearness[unit.id] for unit in units if unit.device and unit.id in nearness), default=0.0))
+    of_device = (nearness[unit.id] for unit in units if unit.device and unit.id in nearness)
+    idle = pair.idle(max(of_device, default=0.0))
     gone = [Held(limit_of(IDLE), idle, 1 - pair.slow["active"])] if idle > 0 else []
     if not weights:
         # nobody counted what any limit takes: what has more to do may be one

@@ -97,7 +97,7 @@ def added_kinds(pair: Pair) -> Parts:
 def arithmetic_kinds(pair: Pair) -> Parts:
     """Return the kind that most of the instructions are of that the fast side has not.
 
-    Empty where these are few: an instruction in the place of another may take longer.
+    Empty where these are few, or of several kinds. One in the place of another may take longer.
     """
     kinds = added_kinds(pair)
     whole = sum(kinds.values())

@@ -69,20 +69,16 @@ def _arithmetic(pair: Pair, limit: Limit) -> Parts:
     Warps wait for every instruction, so it is longer with fewer warps, with more instructions, and
     with others that take longer.
     """
+    missing, more = missing_warps(pair), max(0.0, pair.grew("inst_executed"))
+    lost = max(0.0, min(more, pair.grew("lost_lanes")))
+    known = {**missing, "active_threads_per_warp": lost, "instructions": more - lost}
     longer = pair.longer(limit)
-    missing = missing_warps(pair)
-    more = max(0.0, pair.grew("inst_executed"))
-    whole = sum(missing.values()) + more
-    share = min(1.0, whole / longer) if 0 < longer < math.inf else 1.0
-    parts = spread(missing, share * sum(missing.values()) / whole) if whole > 0 else {}
-    instructions = share * more / whole if whole > 0 else 0.0
-    lost = min(more, pair.grew("lost_lanes")) / more if more > 0 else 0.0
-    parts = add(parts, {"active_threads_per_warp": 1.0}, lost * instructions)
-    instructions *= 1 - max(lost, 0.0)
+    parts = spread(known, min(1.0, sum(known.values()) / longer if longer > 0 else 1.0))
     kinds = arithmetic_kinds(pair)
-    parts = add(parts, kinds, 1 - sum(parts.values()))
-    parts = add(parts, {"instructions": 1.0}, instructions * (1 - sum(kinds.values())))
-    return add(parts, {limit.cause: 1.0}, 1 - sum(parts.values()))
+    if kinds:
+        # those are what is additional, or takes longer
+        parts.pop("instructions", None)
+    return add(parts, kinds or {limit.cause: 1.0}, 1 - sum(parts.values()))
 
 
 def _waits(pair: Pair, limit: Limit) -> Parts:
@@ -113,8 +109,7 @@ def _local(pair: Pair, limit: Limit) -> Parts:
     """Return whose accesses to local memory are additional: also those of lanes without work."""
     lost, grown = pair.grew("lost_lanes"), pair.grew(limit.amount)
     share = min(1.0, lost / grown) if lost >= GREW and grown > 0 else 0.0
-    found = add({}, {"active_threads_per_warp": 1.0}, share)
-    found = add(found, _waits(pair, limit), 1 - share)
+    found = add(spread({"active_threads_per_warp": share}, share), _waits(pair, limit), 1 - share)
     return add(found, {limit.cause: 1.0}, 1 - sum(found.values()))
 
 
