@@ -22,6 +22,7 @@ from perfml.explain.limits.traffic import (
     l1_level,
     load_latency,
     operations,
+    placed_blocks,
     shared_traffic,
     unseen_traffic,
     waits,
@@ -93,9 +94,14 @@ class LaunchState:
 
 
 def _active(state: LaunchState) -> float:
-    """Part of the time in which a multiprocessor has a block, in the mean; 1 if not known."""
-    active = state.launch["sm_efficiency"]
-    return 1.0 if math.isnan(active) else active
+    """Part of the time in which a multiprocessor has a block, in the mean; 1 if not known.
+
+    Where it was not counted: a grid of fewer blocks than multiprocessors leaves the others idle.
+    """
+    active, blocks = state.launch["sm_efficiency"], placed_blocks(state.launch)
+    if not math.isnan(active):
+        return active
+    return min(1.0, blocks) if blocks > 0 else 1.0
 
 
 def wave_fill(waves: float) -> float:
