@@ -156,6 +156,12 @@ def _tensor_level(state: LaunchState) -> float:
     return state.launch["tensor_utilization"] if math.isnan(cycles) else cycles
 
 
+def _unseen(state: LaunchState) -> float:
+    """1 where L2 or DRAM moved more than loads and stores ask for, else 0; NaN if not counted."""
+    below = state["l2_sectors"] + state["dram_bytes"] + state["sectors"]
+    return math.nan if math.isnan(below) else float(unseen_traffic(state.launch))
+
+
 _FUNCTIONS: Mapping[str, Callable[[LaunchState], float]] = {
     "active": _active,
     "wave_fill": lambda state: wave_fill(state.launch["waves_per_sm"]),
@@ -168,7 +174,7 @@ _FUNCTIONS: Mapping[str, Callable[[LaunchState], float]] = {
     "l1_level": lambda state: l1_level(state.launch),
     "bytes_asked": lambda state: bytes_asked(state.launch),
     "load_latency": lambda state: load_latency(state.launch),
-    "unseen_traffic": lambda state: float(unseen_traffic(state.launch)),
+    "unseen_traffic": _unseen,
     "flops": lambda state: operations(state.launch),
     "time": lambda state: state.launch.time_us,
 }
