@@ -31,8 +31,7 @@ from perfml.tables import replacing
 from studies.page_tables import markdown
 from studies.truth.fixes import fixes_of, summary
 from studies.truth.questions import exam_questions
-from studies.truth.scores import wilson
-from studies.truth.sets import CONFIDENT
+from studies.truth.scores import CONFIDENT, wilson
 
 if TYPE_CHECKING:
     from perfml.explain import LayerDiff

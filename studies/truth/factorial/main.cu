@@ -44,7 +44,7 @@ constexpr int kLarge = 100 << 10;  // of shared memory: two blocks fit
 
 // family, toggles that change the results, {blocks, threads, bytes of shared memory} of mask m
 FAMILY(map, 3, {m & 16 ? 44 : 0, 256, 0})
-FAMILY(window, 0, {m & 16 ? 132 * 32 : 132 * 8, m & 16 ? 32 : 256, 0})
+FAMILY(window, 4, {m & 16 ? 132 * 32 : 132 * 8, m & 16 ? 32 : 256, 0})
 FAMILY(product, 0, {1024, 256, m & 4 ? kLarge : 0})
 FAMILY(bins, 2, {m & 16 ? 44 : 132 * 4, 256, 0})
 FAMILY(forces, 0, {1024, 256, m & 16 ? kLarge : 0})
