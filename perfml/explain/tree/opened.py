@@ -58,6 +58,15 @@ def _latency(pair: Pair, limit: Limit) -> Parts:
     return add(found, latency, 1 - sum(found.values()))
 
 
+def _fence(pair: Pair, limit: Limit) -> Parts:
+    """Return the causes of longer waits at fences: what was asked of memory before has to arrive.
+
+    Where the fast side has none, the fences are what is additional.
+    """
+    longer = pair.longer(limit)
+    return _latency(pair, limit) if math.isfinite(longer) else {limit.cause: 1.0}
+
+
 def _wait(pair: Pair, limit: Limit) -> Parts:
     found = _waits(pair, limit)
     return add(found, {limit.cause: 1.0}, 1 - sum(found.values()))
@@ -128,6 +137,7 @@ def _idle(pair: Pair, limit: Limit) -> Parts:
 _OPENS: Mapping[str, Callable[[Pair, Limit], Parts]] = {
     "memory": _memory,
     "latency": _latency,
+    "fence": _fence,
     "wait": _wait,
     "local": _local,
     "arithmetic": _arithmetic,
