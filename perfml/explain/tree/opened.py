@@ -61,10 +61,11 @@ def _latency(pair: Pair, limit: Limit) -> Parts:
 def _fence(pair: Pair, limit: Limit) -> Parts:
     """Return the causes of longer waits at fences: what was asked of memory before has to arrive.
 
-    Where the fast side has none, the fences are what is additional.
+    Where the fast side has no fence, memory has as much of them as it has of the whole.
     """
-    longer = pair.longer(limit)
-    return _latency(pair, limit) if math.isfinite(longer) else {limit.cause: 1.0}
+    found = _waits(pair, limit)
+    longer = min(pair.longer(limit), pair.log_ratio)
+    return add(found, latency_of_memory(pair, longer, limit.cause), 1 - sum(found.values()))
 
 
 def _wait(pair: Pair, limit: Limit) -> Parts:

@@ -23,6 +23,8 @@ class Pair:
     ----------
     slow, fast
         The slower and the faster of both.
+    log_ratio
+        The logarithm of the slower one's time over the faster one's.
     more_us
         By how much the slower one takes longer, microseconds.
     """
@@ -32,7 +34,7 @@ class Pair:
         slower = after.time_us > before.time_us
         self.slow, self.fast = (self.after, self.before) if slower else (self.before, self.after)
         self.more_us = self.slow.launch.time_us - self.fast.launch.time_us
-        self._longer = math.log(self.slow.launch.time_us / self.fast.launch.time_us)
+        self.log_ratio = math.log(self.slow.launch.time_us / self.fast.launch.time_us)
         self.single = single
         fast, slow = self.fast["active"], self.slow["active"]
         self._active = (slow, fast) if slow > 0 and fast > 0 else (1.0, 1.0)
@@ -51,7 +53,7 @@ class Pair:
         """
         slow, fast = self._active
         gone = min(math.log(fast / slow), -math.log(max(nearest, 0.01)))
-        return min(1.0, max(0.0, gone / self._longer)) if self._longer > 0 else 0.0
+        return min(1.0, max(0.0, gone / self.log_ratio)) if self.log_ratio > 0 else 0.0
 
     def grew(self, name: str) -> float:
         """Return the logarithm of a quantity on the slow side over that on the fast side.

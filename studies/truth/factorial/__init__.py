@@ -54,8 +54,10 @@ class FactorialPair:
     toggles
         What is on on the slow side alone, the greatest share first.
     clear
-        Whether there is one right answer: without that toggle the slow side is faster by `EFFECT`
-        (another may make it do nothing there), and its share is greater by `AHEAD`.
+        Whether there is one right answer, by the times: the greatest share is greater by `AHEAD`;
+        without that toggle the slow side is faster by `EFFECT` (another may make it do nothing
+        there); and no toggle that is on on both sides is needed for half of the difference, and so
+        is as good a cause.
     """
 
     question: Question
@@ -138,6 +140,12 @@ def _of_family(
         toggles = tuple(Toggle(frozenset(terms[k]), share) for k, share in parts)
         first = parts[0]
         matters = times[slow] / times[slow & ~(1 << first[0])] >= EFFECT
+        whole = math.log(times[slow] / times[fast])
+        without = (
+            math.log(times[slow & ~(1 << k)] / times[fast & ~(1 << k)])
+            for k in range(TOGGLES)
+            if fast >> k & 1
+        )
         ahead = first[1] - (parts[1][1] if len(parts) > 1 else 0.0)
         question = Question(
             case=f"{family} {fast} to {slow}",
@@ -147,4 +155,8 @@ def _of_family(
             comparable=True,
             accepted=Accepted(toggles[0].terms, frozenset(), (), ()),
         )
-        yield FactorialPair(question, toggles, matters and ahead >= AHEAD)
+        yield FactorialPair(
+            question,
+            toggles,
+            matters and ahead >= AHEAD and all(log >= whole / 2 for log in without),
+        )
