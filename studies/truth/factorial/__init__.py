@@ -26,6 +26,10 @@ TOGGLES = 5
 AHEAD = 0.2
 """Of two toggles whose parts of the difference are closer, both are as good an answer."""
 
+SIDE_EFFECTS = {"bins": 0b01000, "forces": 0b00110}
+"""Toggles that (together) do what their causes do not say (README of the recording, defects 3 and
+4); seen when misses were read, so such pairs count among all."""
+
 
 @dataclass(frozen=True)
 class Toggle:
@@ -56,8 +60,8 @@ class FactorialPair:
     clear
         Whether there is one right answer, by the times: the greatest share is greater by `AHEAD`;
         without that toggle the slow side is faster by `EFFECT` (another may make it do nothing
-        there); and no toggle that is on on both sides is needed for half of the difference, and so
-        is as good a cause.
+        there); no toggle that is on on both sides is needed for half of the difference, and so is
+        as good a cause; and no toggle has a side effect.
     """
 
     question: Question
@@ -138,15 +142,6 @@ def _of_family(
             continue
         parts = sorted(shapley(times, fast, slow).items(), key=lambda part: -part[1])
         toggles = tuple(Toggle(frozenset(terms[k]), share) for k, share in parts)
-        first = parts[0]
-        matters = times[slow] / times[slow & ~(1 << first[0])] >= EFFECT
-        whole = math.log(times[slow] / times[fast])
-        without = (
-            math.log(times[slow & ~(1 << k)] / times[fast & ~(1 << k)])
-            for k in range(TOGGLES)
-            if fast >> k & 1
-        )
-        ahead = first[1] - (parts[1][1] if len(parts) > 1 else 0.0)
         question = Question(
             case=f"{family} {fast} to {slow}",
             family=family,
@@ -155,8 +150,26 @@ def _of_family(
             comparable=True,
             accepted=Accepted(toggles[0].terms, frozenset(), (), ()),
         )
-        yield FactorialPair(
-            question,
-            toggles,
-            matters and ahead >= AHEAD and all(log >= whole / 2 for log in without),
-        )
+        clear = _is_clear(family, parts, times, fast, slow)
+        yield FactorialPair(question, toggles, clear)
+
+
+def _is_clear(
+    family: str,
+    parts: Sequence[tuple[int, float]],
+    times: Mapping[int, float],
+    fast: int,
+    slow: int,
+) -> bool:
+    """Return whether one toggle is the right answer (`FactorialPair.clear`)."""
+    greatest, share = parts[0]
+    if times[slow] / times[slow & ~(1 << greatest)] < EFFECT:
+        return False
+    if len(parts) > 1 and share - parts[1][1] < AHEAD:
+        return False
+    several = SIDE_EFFECTS.get(family, 0)
+    if several and slow & several == several and fast & several != several:
+        return False
+    whole = math.log(times[slow] / times[fast])
+    both = (~(1 << k) for k in range(TOGGLES) if fast >> k & 1)
+    return all(math.log(times[slow & rest] / times[fast & rest]) >= whole / 2 for rest in both)
