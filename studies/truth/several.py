@@ -1,6 +1,6 @@
 """Is the first cause the toggle that truly holds most, and are said and true shares alike?
 
-Run: ``python -m studies.truth.factorial.measure --out tests/data/truth/factorial.json``; no GPU,
+Run: ``python -m studies.truth.several --out tests/data/truth/factorial.json``; no GPU,
 20 s. The half *develop* of the kernels was read when misses were mended; *aside* was scored once,
 after that. The first answers of all, before any was read, are in ``factorial_first.json`` there.
 """
