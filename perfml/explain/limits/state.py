@@ -17,6 +17,7 @@ from importlib import resources
 from perfml.explain.launches import Launch
 from perfml.explain.limits.chip import resident_warps
 from perfml.explain.limits.traffic import (
+    SECTOR,
     bytes_asked,
     global_traffic,
     l1_level,
@@ -156,6 +157,12 @@ def _tensor_level(state: LaunchState) -> float:
     return state.launch["tensor_utilization"] if math.isnan(cycles) else cycles
 
 
+def _bytes_wanted(state: LaunchState) -> float:
+    """Bytes that global loads and stores ask for; what they move where that was not counted."""
+    asked = state["bytes_asked"]
+    return SECTOR * state["sectors"] if math.isnan(asked) else asked
+
+
 def _unseen(state: LaunchState) -> float:
     """1 where L2 or DRAM moved more than loads and stores ask for, else 0; NaN if not counted."""
     below = state["l2_sectors"] + state["dram_bytes"] + state["sectors"]
@@ -173,6 +180,7 @@ _FUNCTIONS: Mapping[str, Callable[[LaunchState], float]] = {
     "tensor_level": _tensor_level,
     "l1_level": lambda state: l1_level(state.launch),
     "bytes_asked": lambda state: bytes_asked(state.launch),
+    "bytes_wanted": _bytes_wanted,
     "load_latency": lambda state: load_latency(state.launch),
     "unseen_traffic": _unseen,
     "flops": lambda state: operations(state.launch),

@@ -48,7 +48,7 @@ _WIDEST_LOAD = 4.0
 _HALF = 0.5
 _TENSOR = ("tensor_cycles_utilization", "tensor_utilization")
 
-_LANES, _SECTOR = 32, 32  # lanes of a warp, bytes of a sector
+_LANES, SECTOR = 32, 32  # lanes of a warp, bytes of a sector
 _SECTORS_OF_WORDS = 4
 """A warp of neighbouring 4-byte words; the profiler does not count sectors of atomics in L1."""
 
@@ -103,7 +103,7 @@ def bytes_asked(launch: Launch) -> float:
     for kind in ("gld", "gst"):
         moved = launch[f"{kind}_transactions"]
         if moved != 0:
-            asked += _SECTOR * moved * launch[f"{kind}_efficiency"]
+            asked += SECTOR * moved * launch[f"{kind}_efficiency"]
     return asked
 
 

@@ -18,7 +18,6 @@ from perfml.explain.tree.pair import Pair
 from perfml.explain.tree.parts import spread
 from perfml.explain.tree.thresholds import OVERLAP, QUEUED
 
-
 IDLE = "idle"
 
 
