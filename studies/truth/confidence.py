@@ -26,9 +26,9 @@ from perfml.explain.launches import changes_between
 from perfml.explain.tree.confidence import FEATURES, evidence_of
 from perfml.explain.tree.layer import answers_of, layer_matches
 from studies.truth.factorial import pairs
-from studies.truth.questions import Question
+from studies.truth.questions import Question, exam_half
 from studies.truth.scores import ASIDE, DEVELOP, hand_over
-from studies.truth.sets import COLUMNS, SETS, exam_half
+from studies.truth.sets import COLUMNS, SETS
 
 PRECISION = 0.95
 """Of firm answers, held out."""

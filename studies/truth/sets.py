@@ -12,7 +12,7 @@ import math
 import re
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ from studies.truth.factorial import pairs
 from studies.truth.questions import (
     Question,
     columns_of,
-    exam_questions,
+    exam_half,
     planted_questions,
     stranger_questions,
 )
@@ -61,19 +61,6 @@ SETS: dict[str, Callable[[], list[Question]]] = {
     ),
 }
 STRANGERS = "public reports of strangers"
-
-
-def exam_half(half: str) -> list[Question]:
-    """Return the pairs of all exams in a half; their family is the exam."""
-    from studies.truth.strangers import EXAMS
-
-    return [
-        replace(question, family=name)
-        for name, exam in EXAMS.items()
-        for question in exam_questions(exam.dataset)
-        if half_of(question.case) == half
-        and question.case not in exam.document("decision.json")["left_out"]
-    ]
 
 
 def factorial_half(half: str) -> list[Question]:
