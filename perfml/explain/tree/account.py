@@ -4,6 +4,7 @@ For each limit, the time on the slow side less the time on the fast side, over t
 What warps wait for longer belongs to the units whose own time grew, in proportion; where none did,
 it is a wait of its own (for a latency). Units work at the same time, so the time that one of them
 adds holds the launch only in part: `exposed` says which. A wait counts by its part of the time.
+Multiprocessors without a block are no amount of time but a part of it (`Pair.idle`).
 """
 
 from __future__ import annotations
