@@ -124,8 +124,9 @@ def account(pair: Pair) -> list[Held]:
     for name, own in grown.items():
         parts[name] = max(own, waited[name])
         weights[name] = max(shown[name], weighed[name])
-    of_device = (nearness[unit.id] for unit in units if unit.device and unit.id in nearness)
-    idle = pair.idle(max(of_device, default=0.0))
+    of_device = (unit for unit in units if unit.device and unit.id != IDLE)
+    levels = (pair.slow.value(unit.time) / unit.ceiling for unit in of_device)
+    idle = pair.idle(max((min(level, 1.0) for level in levels if level >= 0), default=0.0))
     gone = [Held(limit_of(IDLE), idle, 1 - pair.slow["active"])] if idle > 0 else []
     if not weights:
         # nobody counted what any limit takes: what has more to do may be one
