@@ -2,16 +2,15 @@
 
 Run: ``python -m studies.truth.confidence --out perfml/explain/tree/confidence.json``; a minute, no
 GPU. Recorded pairs whose cause is known are asked with four sets of counters. The model is logistic
-with weights that cannot be negative. It is fitted on planted pairs and on the half *develop* of the
-exams (by a hash of the pair's name); the half *aside* is only measured. Held-out figures leave out
-one exam or planted family at a time. *Firm* begins where held-out answers to the exams of that half
-are right in 95 % or more.
+with weights that cannot be negative. It is fitted on planted pairs, on the half *develop* of the
+exams and on the kernels with five toggles (pairs with one right answer); the half *aside* of the
+exams is only measured. Held-out figures leave out one exam or family of kernels at a time. *Firm*
+begins where held-out answers are right in 95 % or more, weighed as in the fit.
 """
 
 from __future__ import annotations
 
 import argparse
-import hashlib
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
@@ -26,20 +25,20 @@ from scipy.optimize import minimize
 from perfml.explain.launches import changes_between
 from perfml.explain.tree.confidence import FEATURES, evidence_of
 from perfml.explain.tree.layer import answers_of, layer_matches
-from studies.truth.questions import Question, exam_questions
-from studies.truth.scores import hand_over
+from studies.truth.factorial import pairs
+from studies.truth.questions import Question, exam_half
+from studies.truth.scores import ASIDE, DEVELOP, hand_over
 from studies.truth.sets import COLUMNS, SETS
-from studies.truth.strangers import EXAMS
 
 PRECISION = 0.95
 """Of firm answers, held out."""
-_STEP = 0.05
+_STEP = 0.1
 """Of the probabilities that are tried: finer ones would be chosen by luck."""
-DEVELOP, ASIDE, PLANTED = "develop", "aside", "planted"
+PLANTED, FACTORIAL = "planted", "factorial"
 _RIDGE = 0.01
 """Of the weights: keeps a weight finite where a feature decides everything."""
-_PLANTED_WEIGHT = 0.2
-"""Of a planted pair beside one of an exam: there are many, each in twelve variants."""
+WEIGHTS = {PLANTED: 0.2, DEVELOP: 1.0, FACTORIAL: 0.1}
+"""Of a pair: planted ones are in twelve variants, and ten kernels have a hundred pairs each."""
 
 Array = npt.NDArray[np.float64]
 
@@ -51,9 +50,9 @@ class Case:
     Attributes
     ----------
     part
-        ``planted``, ``develop`` or ``aside``.
+        ``planted``, ``factorial``, ``develop`` or ``aside``.
     group
-        Exam or planted family, which is left out together.
+        Exam or family of kernels, which is left out together.
     columns
         Set of counters.
     features
@@ -72,27 +71,19 @@ class Case:
     residual: bool
 
 
-def half_of(case: str) -> str:
-    """Return the half of the exams that a pair belongs to."""
-    return DEVELOP if hashlib.sha256(case.encode()).digest()[0] % 2 == 0 else ASIDE
-
-
-def questions() -> Iterator[tuple[str, str, Question]]:
-    """Yield part, group and question of every recorded pair."""
+def questions() -> Iterator[tuple[str, Question]]:
+    """Yield part and question of every recorded pair that has one right answer."""
     for ask in SETS.values():
-        for question in ask():
-            yield PLANTED, question.family, question
-    for name, exam in EXAMS.items():
-        left_out = exam.document("decision.json")["left_out"]
-        for question in exam_questions(exam.dataset):
-            if question.case not in left_out:
-                yield half_of(question.case), name, question
+        yield from ((PLANTED, question) for question in ask())
+    for half in (DEVELOP, ASIDE):
+        yield from ((half, question) for question in exam_half(half))
+    yield from ((FACTORIAL, pair.question) for pair in pairs() if pair.clear)
 
 
 def cases() -> list[Case]:
     """Return all answers."""
     found = []
-    for part, group, question in questions():
+    for part, question in questions():
         for name, columns in COLUMNS.items():
             asked = question.cut(columns)
             changes = changes_between(asked.before.names, asked.after.names)
@@ -101,7 +92,7 @@ def cases() -> list[Case]:
             if evidence is not None:
                 right = evidence.first.id in question.accepted.terms
                 residual = evidence.first.residual
-                found.append(Case(part, group, name, evidence.features, right, residual))
+                found.append(Case(part, question.family, name, evidence.features, right, residual))
     return found
 
 
@@ -109,7 +100,7 @@ def fit(some: Sequence[Case]) -> Array:
     """Return intercept and weights; no weight is negative."""
     rows = np.array([each.features for each in some])
     truth = np.array([each.right for each in some], dtype=float)
-    weight = np.array([_PLANTED_WEIGHT if each.part == PLANTED else 1.0 for each in some])
+    weight = np.array([WEIGHTS[each.part] for each in some])
 
     def loss(point: Array) -> float:
         value = point[0] + rows @ point[1:]
@@ -143,7 +134,7 @@ def curve(sure: Array, some: Sequence[Case]) -> list[dict[str, float]]:
     """Return how many answers reach each probability, and how many of these are right."""
     right = np.array([each.right for each in some])
     rows = []
-    for least in (0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.925, 0.95, 0.97):
+    for least in (0.5, 0.6, 0.7, 0.8, 0.9, 0.95):
         taken = sure >= least
         count = int(taken.sum())
         rows.append(
@@ -152,12 +143,18 @@ def curve(sure: Array, some: Sequence[Case]) -> list[dict[str, float]]:
     return rows
 
 
+def _curve_of(part: str, sure: Array, some: Sequence[Case]) -> list[dict[str, float]]:
+    mine = [at for at, each in enumerate(some) if each.part == part]
+    return curve(sure[mine], [some[at] for at in mine])
+
+
 def firm_from(sure: Array, some: Sequence[Case]) -> float:
     """Return the least probability from which on answers are right as often as `PRECISION`."""
     right = np.array([each.right for each in some])
+    weight = np.array([WEIGHTS[each.part] for each in some])
     for least in np.arange(0.5, 1.0, _STEP):
         taken = sure >= least
-        if taken.any() and right[taken].mean() >= PRECISION:
+        if taken.any() and np.average(right[taken], weights=weight[taken]) >= PRECISION:
             return round(float(least), 3)
     return 0.99
 
@@ -168,8 +165,6 @@ def measure() -> dict[str, Any]:
     fitted = [each for each in found if each.part != ASIDE]
     point = fit(fitted)
     out = held_out(fitted)
-    exams = [at for at, each in enumerate(fitted) if each.part == DEVELOP]
-    of_exams = [fitted[at] for at in exams]
     aside = [each for each in found if each.part == ASIDE]
     by_columns = {
         name: curve(predict(point, some), some)
@@ -181,8 +176,8 @@ def measure() -> dict[str, Any]:
         "features": list(FEATURES),
         "intercept": round(float(point[0]), 3),
         "weights": [round(float(value), 3) for value in point[1:]],
-        "firm": firm_from(out[exams], of_exams),
-        "held out, exams, half develop": curve(out[exams], of_exams),
+        "firm": firm_from(out, fitted),
+        "held out": {part: _curve_of(part, out, fitted) for part in WEIGHTS},
         "never fitted, exams, half aside": by_columns,
     }
 

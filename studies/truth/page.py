@@ -1,25 +1,21 @@
 """The tables of ``RESULTS.md`` beside this file, and the one of docs/explanation/truth.md.
 
-``python -m studies.truth.measure --json > FILE`` measures. ``python -m studies.truth.page FILE``
-keeps what the tables need in ``tests/data/truth/h200.json`` and writes them anew; without FILE it
-only writes the tables. The other stored results in ``tests/data/truth`` have a program each
-(`sets`, `fixes`, `lines`, `exam_rules`, `advised`, `unseen`, `public`). ``outside.toml``
-has the counts of a test whose cases are not here, ``development.toml`` those of rules that are
-gone.
+``python -m studies.truth.page`` writes them anew from the stored results in ``tests/data/truth``,
+which have a program each (`sets`, `several`, `fixes`, `lines`, `exam_rules`, `advised`,
+`unseen`, `public`). ``outside.toml`` has the counts of a test whose cases are not here,
+``development.toml`` those of rules that are gone.
 """
 
 from __future__ import annotations
 
 import json
-import sys
 import tomllib
-from collections import Counter
 from pathlib import Path
 
 from perfml.explain.certainty import IN_WORDS
-from perfml.tables import replacing
 from studies.page_tables import markdown, table_on, write_tables
 from studies.truth import exam_rules, public, strangers, unseen
+from studies.truth.scores import ASIDE, DEVELOP
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = Path(__file__).with_name("RESULTS.md")
@@ -27,95 +23,13 @@ TRUTH = ROOT / "docs/explanation/truth.md"
 OUTSIDE = Path(__file__).with_name("outside.toml")
 DEVELOPMENT = Path(__file__).with_name("development.toml")
 CONFIDENCE = ROOT / "perfml/explain/tree/confidence.json"
-DATA = ROOT / "studies/data/h200-planted"
-KEPT = ROOT / "tests/data/truth/h200.json"
+FACTORIAL = ROOT / "tests/data/truth/factorial.json"
+FACTORIAL_FIRST = ROOT / "tests/data/truth/factorial_first.json"
 SETS = ROOT / "tests/data/truth/sets.json"
 FIRST = ROOT / "tests/data/truth/first_answers.json"
 FIXES = ROOT / "tests/data/truth/fixes.json"
 ADVISED = ROOT / "tests/data/truth/advised.json"
 LINES = ROOT / "tests/data/truth/lines.json"
-NCU, LESS = "Nsight Compute's rules", "Nsight Compute's, less remarks"
-GINI = ("Gini, one tree", "Gini, forest")
-NAMES = {
-    "causes": "perfml, causes",
-    "advice": "perfml, advice",
-    "Shapley": "perfml, Shapley (gbr)",
-    LESS: "Nsight Compute's rules, less remarks",
-}
-COMPARED = ("causes", "advice", "Shapley")
-"""Methods that are asked why one side is slower than the other."""
-QUESTIONS = dict.fromkeys(GINI, "which metrics tell a family's times apart") | dict.fromkeys(
-    (NCU, LESS), "what slows down this launch"
-)
-"""What the other methods are asked. `perfml rank` is asked nothing: a family has four layers."""
-
-
-def measured():
-    return json.loads(KEPT.read_text(encoding="utf-8"))
-
-
-def planted():
-    return json.loads((DATA / "truth.json").read_text(encoding="utf-8"))["families"]
-
-
-def keep(document):
-    """Return what the page needs: without the thousand misses of methods that mostly miss."""
-    missed = [
-        each
-        for each in document["missed"]
-        if each["method"] == "causes"
-        or (each["part"] == "base" and each["method"] in (*QUESTIONS, "advice"))
-    ]
-    shapley = Counter(
-        each["named"][0] if each["named"] else "nothing"
-        for each in document["missed"]
-        if each["method"] == "Shapley" and each["part"] == "base"
-    )
-    kept = ("methods", "between", "mixtures", "kinds", "families", "goals", "left_out")
-    return {
-        **{name: document[name] for name in kept},
-        "missed": missed,
-        "shapley_first": dict(shapley.most_common(5)),
-    }
-
-
-def _share(scored, name):
-    part = scored[name]
-    return f"**{part['share']:.0%}** ({part['low']:.0%} to {part['high']:.0%})"
-
-
-def scores(part):
-    rows = [
-        [NAMES[name], scored["cases"], _share(scored, "first"), _share(scored, "three")]
-        for name, scored in measured()[part].items()
-        if name in COMPARED
-    ]
-    return markdown(["method", "cases", "cause first", "in the first three"], rows)
-
-
-def other_questions():
-    """Scores of methods that are not asked about two sides, with what they are asked."""
-    rows = []
-    for name, question in QUESTIONS.items():
-        alone, mixed = (measured()[part][name] for part in ("methods", "mixtures"))
-        cells = [f"{_share(part, 'first')}, {_share(part, 'three')}" for part in (alone, mixed)]
-        rows.append([NAMES.get(name, name), question, alone["cases"], cells[0]])
-        rows[-1] += [mixed["cases"], cells[1]]
-    header = ["method", "question", "cases", "first, in three", "mixtures", "first, in three"]
-    return markdown(header, rows)
-
-
-def by_family():
-    """Cases with the cause first, of all, for each family."""
-    rows = []
-    for family, found in measured()["families"].items():
-        cells = [f"{found[name]['first']['hits']}/{found[name]['cases']}" for name in COMPARED]
-        for name in QUESTIONS:
-            first, three = (found[name][limit]["hits"] for limit in ("first", "three"))
-            cells.append("first" if first else "in three" if three else "-")
-        rows.append([f"`{family}`", *cells])
-    short = ["Gini, tree", "Gini, forest", "ncu", "ncu, less remarks"]
-    return markdown(["family", *COMPARED, *short], rows)
 
 
 def measured_sets():
@@ -314,12 +228,19 @@ def development():
     return markdown([*header, "counted by"], rows)
 
 
+PARTS = {
+    "planted": "planted, a family",
+    "develop": "exams, develop, an exam",
+    "factorial": "kernels with five toggles, a kernel",
+}
+
+
 def held_out():
     """How often an answer is right from a probability on, where no part of it was fitted."""
     document = json.loads(CONFIDENCE.read_text(encoding="utf-8"))
-    curves = {"develop, one exam held out": document["held out, exams, half develop"]}
+    curves = {f"{PARTS[part]}, held out": curve for part, curve in document["held out"].items()}
     aside = document["never fitted, exams, half aside"]
-    curves |= {f"aside, {columns}": curve for columns, curve in aside.items()}
+    curves |= {f"exams, aside, {columns}": curve for columns, curve in aside.items()}
     rows = [
         [
             name,
@@ -332,21 +253,32 @@ def held_out():
         for each in curve
         if each["from"] in (0.5, document["firm"]) and each["answers"]
     ]
-    return markdown(["exams, half and counters", "from", "pairs", "answers", "right"], rows)
+    return markdown(["pairs, and what was held out", "from", "asked", "answers", "right"], rows)
+
+
+def factorial():
+    """Causes of kernels with several: as first answered, and now."""
+    rows = []
+    for when, path in (("first answers", FACTORIAL_FIRST), ("now", FACTORIAL)):
+        document = json.loads(path.read_text(encoding="utf-8"))
+        for half in (DEVELOP, ASIDE):
+            for which, found in document[half].items():
+                cells = [part(found[name], found["pairs"]) for name in ("first", "named")]
+                firm = part(found["firm_right"], found["firm"])
+                row = [when, half, which, found["pairs"], *cells, found["firm"], firm]
+                rows.append([*row, f"{found['rank']:.2f}"])
+    header = ["asked", "half", "pairs", "count", "greatest share first", "a toggle first"]
+    return markdown([*header, "firm", "firm and right", "rank correlation"], rows)
 
 
 TABLES = {
     "development": development,
+    "factorial": factorial,
     "heldout": held_out,
     "firstasked": strangers.unseen_table,
     "published": published,
     "sets": by_set,
     "rivals": rivals,
-    "base": lambda: scores("methods"),
-    "between": lambda: scores("between"),
-    "mixtures": lambda: scores("mixtures"),
-    "otherquestions": other_questions,
-    "byfamily": by_family,
     "advised": advised,
     "advisedsure": advice_certainty,
     "examrules": exam_rules.table,
@@ -361,10 +293,6 @@ def table_of(name):
 
 
 def main():
-    if len(sys.argv) > 1:
-        found = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
-        with replacing(KEPT) as place:
-            place.write_text(json.dumps(keep(found), indent=1) + "\n", encoding="utf-8")
     write_tables(PAGE, TABLES)
     write_tables(TRUTH, {"pooled": pooled})
 

@@ -25,9 +25,22 @@ from perfml.explain.tree.causes import TERMS
 from perfml.metrics import load_catalogue
 from studies.truth.labels import retired_rules
 from studies.truth.rules import Remark, planted_remarks, report_remarks
-from studies.truth.scores import EFFECT, Family, read_truth
+from studies.truth.scores import EFFECT, Family, half_of, read_truth
 
 JUDGEMENTS = Path(__file__).with_name("judgements.toml")
+EXAM_DATASETS = {
+    "first": "h200-strangers",
+    "second": "h200-strangers2",
+    "third": "h200-strangers3",
+    "fourth": "h200-strangers4",
+    "fifth": "h200-strangers5",
+    "sixth": "h100-strangers6",
+    "torch": "h200-torch-pairs",
+    "torch2": "h200-torch-pairs2",
+    "torch3": "h200-torch-pairs3",
+    "torch4": "h100-torch-pairs4",
+}
+"""Exam -> where it is recorded."""
 DIFFERENCE = 0.01
 """Pairs of strangers that are closer than this must be told to be no difference."""
 
@@ -182,6 +195,21 @@ def exam_questions(name: str) -> list[Question]:
         for layer, one, two in layer_sides(before, after)
         if layer in labels
     ]  # fmt: skip
+
+
+def exam_half(half: str) -> list[Question]:
+    """Return the pairs that count of all exams in a half; their family is the exam."""
+    found = []
+    for name, dataset in EXAM_DATASETS.items():
+        folder = find(dataset)
+        assert folder is not None
+        decision = json.loads((folder / "decision.json").read_text(encoding="utf-8"))
+        found += [
+            replace(question, family=name)
+            for question in exam_questions(dataset)
+            if half_of(question.case) == half and question.case not in decision["left_out"]
+        ]
+    return found
 
 
 def _accepted(family: Family) -> Accepted:

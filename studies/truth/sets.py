@@ -12,7 +12,8 @@ import math
 import re
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +24,15 @@ from perfml.explain.launches import Launches, changes_between
 from perfml.explain.tree.layer import kernel_causes
 from perfml.explain.tree.told import Causes
 from perfml.metrics import PUBLISHED
-from studies.truth.questions import Question, columns_of, planted_questions, stranger_questions
-from studies.truth.scores import run_study
-
-CONFIDENT = 0.5
-"""A cause that is said to be at least half of the ratio is said with confidence."""
+from studies.truth.factorial import pairs
+from studies.truth.questions import (
+    Question,
+    columns_of,
+    exam_half,
+    planted_questions,
+    stranger_questions,
+)
+from studies.truth.scores import ASIDE, CONFIDENT, DEVELOP, half_of, run_study
 
 COLUMNS: dict[str, tuple[str, ...] | None] = {
     "all that was recorded": None,
@@ -56,6 +61,23 @@ SETS: dict[str, Callable[[], list[Question]]] = {
     ),
 }
 STRANGERS = "public reports of strangers"
+
+
+def factorial_half(half: str) -> list[Question]:
+    """Return the pairs of kernels with several causes, by the half of the kernel."""
+    found = (pair.question for pair in pairs())
+    return [question for question in found if half_of(question.family) == half]
+
+
+EXAM_SETS = {half: f"ten exams, {half}" for half in (DEVELOP, ASIDE)}
+FACTORIAL_SETS = {half: f"ten kernels with five toggles, {half}, H100" for half in (DEVELOP, ASIDE)}
+"""What was read by those who mended, and what was counted alone."""
+
+EVERY = {
+    **SETS,
+    **{name: partial(exam_half, half) for half, name in EXAM_SETS.items()},
+    **{name: partial(factorial_half, half) for half, name in FACTORIAL_SETS.items()},
+}
 
 
 @dataclass(frozen=True)
@@ -176,12 +198,6 @@ def measure_set(questions: Sequence[Question]) -> dict[str, Any]:
     for name, columns in COLUMNS.items():
         verdicts = [ask_perfml(each.cut(columns)) for each in questions]
         found["columns"][name] = tally(verdicts)
-        if name == "default":
-            found["not_first"] = [
-                {"case": question.case, "family": question.family, **asdict(verdict)}
-                for question, verdict in zip(questions, verdicts, strict=True)
-                if verdict.place != 1
-            ]
     found["largest change"] = tally([ask_largest_change(each) for each in questions])
     ruled = [each for each in questions if each.remarks is not None]
     if ruled:
@@ -202,7 +218,7 @@ def _known(verdict: Verdict | None) -> Verdict:
 
 def measure_all(strangers: Path | None = None) -> dict[str, Any]:
     """Return the scores of every set; without the strangers where there is no folder of them."""
-    found = {name: measure_set(questions()) for name, questions in SETS.items()}
+    found = {name: measure_set(questions()) for name, questions in EVERY.items()}
     if strangers is not None:
         steps, same = stranger_questions(strangers)
         found[STRANGERS] = measure_set(steps)

@@ -31,9 +31,8 @@ from perfml.tables import replacing
 from studies.page_tables import markdown
 from studies.truth.fixes import fixes_of, summary
 from studies.truth.labels import causes_of_rules
-from studies.truth.questions import exam_questions
-from studies.truth.scores import wilson
-from studies.truth.sets import CONFIDENT
+from studies.truth.questions import EXAM_DATASETS, exam_questions
+from studies.truth.scores import CONFIDENT, wilson
 
 if TYPE_CHECKING:
     from perfml.explain import LayerDiff
@@ -195,16 +194,16 @@ class Exam:
 _CUDA, _TORCH = "CUDA kernels", "PyTorch blocks"
 
 EXAMS = {
-    "first": Exam("h200-strangers", ("ncu", "collect"), "2026-11-22", _CUDA),
-    "second": Exam("h200-strangers2", ("ncu",), "2026-11-22", _CUDA),
-    "third": Exam("h200-strangers3", ("ncu",), "2026-11-23", _CUDA),
-    "fourth": Exam("h200-strangers4", ("ncu",), "2026-11-23", _CUDA),
-    "fifth": Exam("h200-strangers5", ("ncu",), "2026-11-23", _CUDA),
-    "sixth": Exam("h100-strangers6", ("ncu",), "2026-11-23", _CUDA),
-    "torch": Exam("h200-torch-pairs", ("collect",), "2026-11-23", _TORCH),
-    "torch2": Exam("h200-torch-pairs2", ("collect",), "2026-11-23", _TORCH),
-    "torch3": Exam("h200-torch-pairs3", ("collect",), "2026-11-23", _TORCH),
-    "torch4": Exam("h100-torch-pairs4", ("collect",), "2026-11-23", _TORCH),
+    "first": Exam(EXAM_DATASETS["first"], ("ncu", "collect"), "2026-11-22", _CUDA),
+    "second": Exam(EXAM_DATASETS["second"], ("ncu",), "2026-11-22", _CUDA),
+    "third": Exam(EXAM_DATASETS["third"], ("ncu",), "2026-11-23", _CUDA),
+    "fourth": Exam(EXAM_DATASETS["fourth"], ("ncu",), "2026-11-23", _CUDA),
+    "fifth": Exam(EXAM_DATASETS["fifth"], ("ncu",), "2026-11-23", _CUDA),
+    "sixth": Exam(EXAM_DATASETS["sixth"], ("ncu",), "2026-11-23", _CUDA),
+    "torch": Exam(EXAM_DATASETS["torch"], ("collect",), "2026-11-23", _TORCH),
+    "torch2": Exam(EXAM_DATASETS["torch2"], ("collect",), "2026-11-23", _TORCH),
+    "torch3": Exam(EXAM_DATASETS["torch3"], ("collect",), "2026-11-23", _TORCH),
+    "torch4": Exam(EXAM_DATASETS["torch4"], ("collect",), "2026-11-23", _TORCH),
 }
 
 READ = ("first", "second", "third", "fifth", "torch", "torch2", "torch3")

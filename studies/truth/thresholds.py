@@ -13,11 +13,13 @@ from contextlib import contextmanager
 
 from perfml.explain.tree import thresholds
 from studies.page_tables import markdown
-from studies.truth.confidence import ASIDE, DEVELOP, PLANTED, questions
+from studies.truth.confidence import FACTORIAL, PLANTED, questions
 from studies.truth.questions import Question
+from studies.truth.scores import ASIDE, DEVELOP
 from studies.truth.sets import ask_perfml
 
-NAMES = ("GREW", "NEGLIGIBLE", "MAJORITY", "QUEUES", "QUEUED")
+NAMES = ("GREW", "NEGLIGIBLE", "MAJORITY", "QUEUES", "QUEUED", "OVERLAP")
+PARTS = (PLANTED, DEVELOP, ASIDE, FACTORIAL)
 FACTORS = (0.5, 2.0)
 
 
@@ -39,10 +41,10 @@ def changed(name: str, factor: float) -> Iterator[None]:
             setattr(module, name, value)
 
 
-def firsts(asked: list[tuple[str, str, Question]]) -> Counter[str]:
+def firsts(asked: list[tuple[str, Question]]) -> Counter[str]:
     """Return how many causes stand first, by part."""
     found: Counter[str] = Counter()
-    for part, _, question in asked:
+    for part, question in asked:
         found[part] += ask_perfml(question).place == 1
     return found
 
@@ -55,12 +57,12 @@ def main() -> int:
         for factor in FACTORS:
             with changed(name, factor):
                 rows.append([name, f"x {factor:g}", *_counts(firsts(asked))])
-    sys.stdout.write(markdown(["number", "times", PLANTED, DEVELOP, ASIDE], rows) + "\n")
+    sys.stdout.write(markdown(["number", "times", *PARTS], rows) + "\n")
     return 0
 
 
 def _counts(found: Counter[str]) -> list[int]:
-    return [found[part] for part in (PLANTED, DEVELOP, ASIDE)]
+    return [found[part] for part in PARTS]
 
 
 if __name__ == "__main__":

@@ -148,3 +148,57 @@ def test_limits_are_weighed_by_how_near_they_stand_to_what_they_sustain():
     assert held["l2"].nearness == pytest.approx(0.6 / 0.62)
     assert held["fp32"].nearness == pytest.approx(0.3)
     assert held["l2"].share > 2 * held["fp32"].share
+
+
+ARITHMETIC = {"kernel": "k", "time_us": 10.0, "sm_efficiency": 0.25, "stall_exec_dependency": 1.0}
+ARITHMETIC |= {"stall_short_scoreboard": 0.0, "inst_executed": 1e6, "achieved_occupancy": 0.5}
+ARITHMETIC |= {"theoretical_occupancy": 0.5, "dram_utilization": 0.1}
+
+
+def parts_of(pair):
+    found = decompose_pair(*pair, single=True).contributions
+    return {one.term.id: one.log_ratio for one in found if one.log_ratio > 1e-9}
+
+
+def test_multiprocessors_that_are_idle_on_both_sides_add_nothing():
+    # three quarters of them have no block, before and after; the others execute four times as much
+    pair = slower(ARITHMETIC, 4.0, inst_executed=4e6, dram_utilization=0.025)
+    assert parts_of(pair) == {"instructions": pytest.approx(math.log(4))}
+
+
+def test_idle_multiprocessors_hold_what_their_part_of_the_time_grew_by():
+    pair = slower(ARITHMETIC, 4.0, sm_efficiency=0.125, inst_executed=2e6, dram_utilization=0.025)
+    held = {each.limit.id: each.share for each in account(Pair(*pair, single=True))}
+    # half as many work, and each for twice as long: half of the logarithm of four
+    assert held["idle"] == pytest.approx(0.5)
+
+
+def test_idle_multiprocessors_cost_no_more_than_a_full_memory_leaves_room_for():
+    # DRAM sustains 93 % of its peak; from 83.7 % on, a tenth is left
+    pair = slower(ARITHMETIC, 4.0, sm_efficiency=0.125, dram_utilization=0.837)
+    held = {each.limit.id: each.share for each in account(Pair(*pair, single=True))}
+    assert held["idle"] == pytest.approx(-math.log(0.9) / math.log(4))
+
+
+def test_lanes_without_work_are_the_cause_of_instructions_that_warps_wait_for():
+    row = {**ARITHMETIC, "warp_execution_efficiency": 1.0}
+    pair = slower(row, 2.0, inst_executed=2e6, warp_execution_efficiency=0.5, dram_utilization=0.05)
+    assert parts_of(pair) == {"active_threads_per_warp": pytest.approx(math.log(2))}
+
+
+def test_a_unit_holds_no_more_time_than_its_own_work_grew_by():
+    local = {"local_load_transactions": 4e6, "local_store_transactions": 4e6}
+    row = {**WAITS, **local, "local_load_requests": 1e6, "local_store_requests": 1e6}
+    # as many accesses to local memory, in twice the time of a busier L2
+    pair = slower(row, 2.0, l2_utilization=0.3)
+    held = {each.limit.id for each in account(Pair(*pair, single=True))}
+    assert "l2" in held
+    assert "local" not in held
+
+
+@pytest.mark.parametrize(("fences", "cause"), [(0.6, "sectors_per_request"), (0.0, "memory_fence")])
+def test_a_fence_waits_for_what_was_stored_before_it(fences, cause):
+    row = {**WAITS, "stall_memory_dependency": 0.05, "stall_sync": fences, "stall_membar": fences}
+    scattered = {} if fences == 0 else {"gst_transactions": 3.2e6, "gld_transactions": 32e6}
+    pair = slower(row, 8.0, stall_sync=0.6, stall_membar=0.6, l2_utilization=0.02, **scattered)
+    assert first(*pair).term.id == cause

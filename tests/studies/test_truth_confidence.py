@@ -5,17 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from perfml.explain.tree.confidence import FEATURES
-from studies.truth.confidence import (
-    ASIDE,
-    DEVELOP,
-    Case,
-    curve,
-    firm_from,
-    fit,
-    half_of,
-    held_out,
-    predict,
-)
+from studies.truth.confidence import Case, curve, firm_from, fit, held_out, predict
+from studies.truth.scores import DEVELOP
 
 
 def cases(count=400):
@@ -57,8 +48,3 @@ def test_firm_begins_where_answers_are_right_often_enough():
     assert firm_from(sure, some) == 0.6
     point = next(row for row in curve(sure, some) if row["from"] == 0.6)
     assert (point["answers"], point["right"], point["of"]) == (40, 40, 100)
-
-
-def test_halves_depend_on_the_name_alone():
-    assert half_of("csr_lanes") == half_of("csr_lanes")
-    assert {half_of(f"pair {at}") for at in range(20)} == {DEVELOP, ASIDE}

@@ -31,9 +31,9 @@ def test_the_slow_side_is_the_one_before_the_fix():
     remarks = (Remark("CPIStall: a memory barrier", 0.75), Remark("Other: x", 0.9))
     (row,) = fixes.fixes_of("made up", [question("memory_fence", remarks, ("memory barrier",))])
     assert (row.now_us, row.after_us, row.term) == (40.0, 10.0, "memory_fence")
-    # three quarters of the time are the fence's, and half of that goes
-    assert row.estimate_us == pytest.approx(40 * (1 - 0.75 / 2))
-    assert row.error == pytest.approx(1.5)
+    # five sixths of what warps wait for are the fence's, and half of that goes
+    assert row.estimate_us == pytest.approx(40 * (1 - 5 / 6 / 2))
+    assert row.error == pytest.approx(4 / 3)
     assert row.rules_us == pytest.approx(10.0)
 
 

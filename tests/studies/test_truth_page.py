@@ -8,30 +8,24 @@ import tomllib
 import pytest
 
 from studies.page_tables import table_on
-from studies.truth import measure
-from studies.truth.confidence import ASIDE, DEVELOP, half_of
 from studies.truth.page import (
-    COMPARED,
     CONFIDENCE,
     DEVELOPMENT,
-    NAMES,
     OUTSIDE,
-    QUESTIONS,
     TABLES,
     TRUTH,
-    measured,
     measured_sets,
-    planted,
     pooled,
     table_of,
 )
-from studies.truth.sets import STRANGERS
+from studies.truth.scores import ASIDE, DEVELOP, half_of
+from studies.truth.sets import EXAM_SETS, SETS
 from studies.truth.strangers import EXAMS, HALVES, Score, score
 from tests.support.paths import ROOT
 
 pytestmark = pytest.mark.page
 
-ANEW = "write it anew: python -m studies.truth.measure --json > F; python -m studies.truth.page F"
+ANEW = "write it anew: python -m studies.truth.page"
 
 
 @pytest.mark.parametrize("name", list(TABLES))
@@ -87,33 +81,6 @@ def test_the_readme_gives_all_sets_pooled():
         assert wrong.split(" of ")[0] in text
 
 
-def test_the_goals_are_met_and_every_family_is_counted():
-    kept = measured()
-    assert kept["goals"]["best"] == "causes"
-    assert kept["goals"]["parts"] == {"base": True, "between": True, "mixture": True}
-    assert set(kept["families"]) == {each["family"] for each in planted()}
-
-
-def test_methods_that_are_asked_something_else_have_a_table_of_their_own():
-    assert set(measured()["methods"]) == {*COMPARED, *QUESTIONS}
-    for name in QUESTIONS:
-        method = f"| {NAMES.get(name, name)} |"
-        assert method in table_of("otherquestions")
-        assert not any(method in table_of(part) for part in ("base", "between", "mixtures"))
-
-
-@pytest.mark.slow
-def test_the_program_measures_what_the_tables_say(capsys):
-    assert measure.main(["--json", "--no-shapley"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    kept = measured()
-    for part in ("methods", "between", "mixtures"):
-        for method, scored in kept[part].items():
-            if method != "Shapley":
-                assert found[part][method] == scored, f"{part}, {method}: {ANEW}"
-    assert found["left_out"] == kept["left_out"], ANEW
-
-
 def _development(part):
     rows = tomllib.loads(DEVELOPMENT.read_text(encoding="utf-8"))["rows"]
     return next(row for row in rows if part in row["set"])
@@ -124,12 +91,21 @@ def _development(part):
     [("all counters", "all that was recorded"), ("default counters", "default")],
 )
 def test_planted_causes_of_the_development_figures_are_the_sum_of_the_sets(part, columns):
-    planted_sets = [kept for name, kept in measured_sets().items() if name != STRANGERS]
+    planted_sets = [kept for name, kept in measured_sets().items() if name in SETS]
     found = [kept["columns"][columns] for kept in planted_sets]
     row = _development(part)
     assert row["pairs"] == sum(each["cases"] for each in found)
     assert row["now"][0] == sum(each["first"] for each in found)
     assert row["now"][1] == sum(each["wrong_and_silent"] for each in found)
+
+
+@pytest.mark.parametrize("half", EXAM_SETS)
+def test_exams_of_the_development_figures_are_those_of_the_sets(half):
+    found = measured_sets()[EXAM_SETS[half]]["columns"]["all that was recorded"]
+    row = _development(f"{half}, kernels alone")
+    firm_right = found["first"] - found["right_and_hedged"]
+    wrong_and_firm = found["cases"] - found["said"] - firm_right
+    assert [found["cases"], found["first"], wrong_and_firm] == [row["pairs"], *row["now"]]
 
 
 @pytest.mark.slow

@@ -17,11 +17,13 @@ from importlib import resources
 from perfml.explain.launches import Launch
 from perfml.explain.limits.chip import resident_warps
 from perfml.explain.limits.traffic import (
+    SECTOR,
     bytes_asked,
     global_traffic,
     l1_level,
     load_latency,
     operations,
+    placed_blocks,
     shared_traffic,
     unseen_traffic,
     waits,
@@ -97,9 +99,14 @@ class LaunchState:
 
 
 def _active(state: LaunchState) -> float:
-    """Part of the time in which a multiprocessor has a block, in the mean; 1 if not known."""
-    active = state.launch["sm_efficiency"]
-    return 1.0 if math.isnan(active) else active
+    """Part of the time in which a multiprocessor has a block, in the mean; 1 if not known.
+
+    Where it was not counted: a grid of fewer blocks than multiprocessors leaves the others idle.
+    """
+    active, blocks = state.launch["sm_efficiency"], placed_blocks(state.launch)
+    if not math.isnan(active):
+        return active
+    return min(1.0, blocks) if blocks > 0 else 1.0
 
 
 def wave_fill(waves: float) -> float:
@@ -168,6 +175,18 @@ def _queued_loads(state: LaunchState) -> float:
     return 1.0 if math.isnan(longest) else 1 - min(1.0, longest)
 
 
+def _bytes_wanted(state: LaunchState) -> float:
+    """Bytes that global loads and stores ask for; what they move where that was not counted."""
+    asked = state["bytes_asked"]
+    return SECTOR * state["sectors"] if math.isnan(asked) else asked
+
+
+def _unseen(state: LaunchState) -> float:
+    """1 where L2 or DRAM moved more than loads and stores ask for, else 0; NaN if not counted."""
+    below = state["l2_sectors"] + state["dram_bytes"] + state["sectors"]
+    return math.nan if math.isnan(below) else float(unseen_traffic(state.launch))
+
+
 _FUNCTIONS: Mapping[str, Callable[[LaunchState], float]] = {
     "active": _active,
     "wave_fill": lambda state: wave_fill(state.launch["waves_per_sm"]),
@@ -182,8 +201,9 @@ _FUNCTIONS: Mapping[str, Callable[[LaunchState], float]] = {
     "bytes_asked": lambda state: bytes_asked(state.launch),
     "warps": lambda state: resident_warps(state.launch),
     "queued_loads": _queued_loads,
+    "bytes_wanted": _bytes_wanted,
     "load_latency": lambda state: load_latency(state.launch),
-    "unseen_traffic": lambda state: float(unseen_traffic(state.launch)),
+    "unseen_traffic": _unseen,
     "flops": lambda state: operations(state.launch),
     "time": lambda state: state.launch.time_us,
 }

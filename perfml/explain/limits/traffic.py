@@ -38,7 +38,7 @@ L1_ACCESSES = {
 }
 """Sectors of a kind of access in L1, and its requests."""
 
-_LANES, _SECTOR = 32, 32  # lanes of a warp, bytes of a sector
+_LANES, SECTOR = 32, 32  # lanes of a warp, bytes of a sector
 _SECTORS_OF_WORDS = 4
 """A warp of neighbouring 4-byte words; the profiler does not count sectors of atomics in L1."""
 
@@ -93,7 +93,7 @@ def bytes_asked(launch: Launch) -> float:
     for kind in ("gld", "gst"):
         moved = launch[f"{kind}_transactions"]
         if moved != 0:
-            asked += _SECTOR * moved * launch[f"{kind}_efficiency"]
+            asked += SECTOR * moved * launch[f"{kind}_efficiency"]
     return asked
 
 
@@ -225,6 +225,9 @@ def _split_memory(shares: dict[str, float], launch: Launch) -> None:
     drain, throttle = launch["stall_drain"], launch["stall_lg_throttle"]
     if math.isnan(drain) or math.isnan(throttle):
         drain, throttle = 0.0, launch["stall_memory_throttle"]
+    if unseen_traffic(launch):
+        # copies that are no requests (TMA) are waited for too
+        return
     for kind in ("local_memory", "global_atomics"):
         waiting = launch["stall_memory_dependency"] * _share(loads, kind)
         _split(shares, "stall_memory_dependency", {kind: waiting})

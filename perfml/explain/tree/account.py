@@ -2,8 +2,9 @@
 
 For each limit, the time on the slow side less the time on the fast side, over the additional time.
 What warps wait for longer belongs to the units whose own time grew, in proportion; where none did,
-it is a wait of its own (for a latency). Parts overlap (a unit works while warps wait for another),
-so they are weighed by how near to its ceiling the limit stands, and share what they hold together.
+it is a wait of its own (for a latency). Units work at the same time, so the time that one of them
+adds holds the launch only in part: `exposed` says which. A wait counts by its part of the time.
+Multiprocessors without a block are no amount of time but a part of it (`Pair.idle`).
 """
 
 from __future__ import annotations
@@ -13,10 +14,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from perfml.explain.limits.state import LaunchState
-from perfml.explain.tree.limits import Limit, load_limits
+from perfml.explain.tree.limits import Limit, limit_of, load_limits
 from perfml.explain.tree.pair import Pair
 from perfml.explain.tree.parts import spread
-from perfml.explain.tree.thresholds import QUEUED
+from perfml.explain.tree.thresholds import OVERLAP, QUEUED
+
+IDLE = "idle"
 
 
 @dataclass(frozen=True)
@@ -43,10 +46,14 @@ def is_used(limit: Limit, state: LaunchState) -> bool:
     return not limit.used or any(state[name] > 0 for name in limit.used)
 
 
-def _same(pair: Pair, unit: Limit) -> bool:
-    """Return whether a unit has no more to do than on the fast side, so that it takes no longer."""
+def _within_amount(pair: Pair, unit: Limit, level: float, more: float) -> float:
+    """Return the additional time of a unit; where it is proportional, no more than its work's."""
     counted = pair.slow[unit.amount] > 0 and pair.fast[unit.amount] > 0
-    return unit.proportional and counted and not pair.grew(unit.amount) > 0
+    if not (unit.proportional and counted):
+        return more
+    span, before = pair.spans(unit)
+    work = -level * math.expm1(-pair.grew(unit.amount)) * span
+    return min(more, work / (span - before) if span > before else 0.0)
 
 
 def _by_amount(pair: Pair, units: Sequence[Limit]) -> dict[str, float]:
@@ -68,18 +75,43 @@ def _most_queued(pair: Pair, wait: Limit, nearness: Mapping[str, float]) -> floa
     return max(pair.slow.value(wait.queued), *full, 0.0)
 
 
+def exposed(faster: float, level: float, more: float) -> float:
+    """Return the part of the additional time for which a unit's own holds the launch.
+
+    Units overlap in part: a launch takes ``sum(t ** p) ** (1 / p)`` of the times `t` that they
+    take alone. With p = 1 they wait for each other, and with an infinite one the fullest alone
+    counts (a roofline). What a unit adds to the sum, over what all add, is its part.
+
+    Parameters
+    ----------
+    faster
+        The time of the fast side, over that of the slow side.
+    level
+        The unit's time on the slow side, over that of the launch.
+    more
+        Its additional time, over that of the launch.
+    """
+    slow = min(level, 1.0)
+    fast = max(0.0, slow - more * (1 - faster))
+    return float((slow**OVERLAP - fast**OVERLAP) / (1 - faster**OVERLAP))
+
+
 def account(pair: Pair) -> list[Held]:
     """Return what each limit holds of the additional time, the most first."""
     units, waits, _ = load_limits()
     nearness: dict[str, float] = {}
     grown: dict[str, float] = {}
+    shown: dict[str, float] = {}
     for unit in units:
         level, more = pair.taken(unit)
-        if _same(pair, unit):
+        if unit.id == IDLE:
             continue
+        more = _within_amount(pair, unit, level, more)
         if is_used(unit, pair.slow) and more > 0:
+            span, before = pair.spans(unit)
             nearness[unit.id] = min(1.0, level / unit.ceiling)
             grown[unit.id] = min(more, 1.0)
+            shown[unit.id] = exposed(before / span, level / unit.ceiling, more / unit.ceiling)
     waited: dict[str, float] = dict.fromkeys(grown, 0.0)
     weighed: dict[str, float] = dict.fromkeys(grown, 0.0)
     parts: dict[str, float] = {}
@@ -99,18 +131,20 @@ def account(pair: Pair) -> list[Held]:
             weights[wait.id], parts[wait.id] = (more - given) * level, more - given
     for name, own in grown.items():
         parts[name] = max(own, waited[name])
-        weights[name] = max(own * nearness[name], weighed[name])
+        weights[name] = max(shown[name], weighed[name])
+    of_device = (unit for unit in units if unit.device and unit.id != IDLE)
+    levels = (pair.slow.value(unit.time) / unit.ceiling for unit in of_device)
+    idle = pair.idle(max((min(level, 1.0) for level in levels if level >= 0), default=0.0))
+    gone = [Held(limit_of(IDLE), idle, 1 - pair.slow["active"])] if idle > 0 else []
     if not weights:
         # nobody counted what any limit takes: what has more to do may be one
         parts = _by_amount(pair, units)
         weights, nearness = dict(parts), dict.fromkeys(parts, 0.0)
     whole = sum(weights.values())
-    if not whole > 0:
-        return []
-    together = min(1.0, sum(parts.values()))
-    rows = {limit.id: limit for limit in (*units, *waits)}
-    held = [
-        Held(rows[name], together * weight / whole, nearness[name])
+    together = (1 - idle) * min(1.0, sum(parts.values()))
+    held = gone + [
+        Held(limit_of(name), together * weight / whole, nearness[name])
         for name, weight in weights.items()
+        if whole > 0
     ]
     return sorted(held, key=lambda each: -each.share)

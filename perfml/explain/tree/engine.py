@@ -50,9 +50,7 @@ class Decomposed:
         return self.held[0].limit.label if self.held else None
 
 
-def decompose_pair(
-    before: Launch, after: Launch, *, single: bool, ideal: bool = False
-) -> Decomposed:
+def decompose_pair(before: Launch, after: Launch, *, single: bool) -> Decomposed:
     """Return the causes of the difference between two launches.
 
     Parameters
@@ -61,8 +59,6 @@ def decompose_pair(
         Of the baseline and of the target (or merged layers, as if they were single launches).
     single
         Whether they are single launches.
-    ideal
-        Whether `before` is the ideal of `after`.
     """
     first: list[Contribution] = []
     counts = before["kernels"], after["kernels"]
@@ -75,7 +71,7 @@ def decompose_pair(
         outside = [one.time_us / one.duration_us for one in (before, after)]
         cause = Contribution(TERMS["unprofiled_time"], outside[0], outside[1], ratio)
         return Decomposed((*first, cause))
-    pair = Pair(before, after, single=single, ideal=ideal)
+    pair = Pair(before, after, single=single)
     held = account(pair) if ratio != 0 else []
     by_limit = _causes_of(pair, held)
     shares = {cause: sum(limits.values()) for cause, limits in by_limit.items()}

@@ -24,6 +24,8 @@ class Limit:
         Units of one group serve the same accesses, one behind the other.
     time
         The part of the launch's time that is this limit's.
+    device
+        Whether it is one for all multiprocessors, and works while any of them has a block.
     ceiling
         The largest part of the time that a unit sustains.
     used
@@ -34,8 +36,6 @@ class Limit:
         Of a wait: the part of it that passes in a queue; None where that is not known.
     proportional
         Whether a unit's time can only grow with its amount.
-    relative
-        Whether it is a part of the time, however long that is.
     amount, factors, whole
         What a unit has to do, the product that it is (cause: quantity), and the cause that is named
         where factors make up for each other.
@@ -49,12 +49,12 @@ class Limit:
     label: str
     group: str
     time: Expression
+    device: bool
     ceiling: float
     used: tuple[str, ...]
     units: tuple[str, ...]
     queued: Expression | None
     proportional: bool
-    relative: bool
     amount: str
     factors: Mapping[str, str]
     whole: str
@@ -125,12 +125,12 @@ def _limit(row: Mapping[str, Any]) -> Limit:
         label=row["label"],
         group=row.get("group", row["id"]),
         time=parse(row["time"]),
+        device=row.get("device", False),
         ceiling=row.get("ceiling", 1.0),
         used=tuple(row.get("used", ())),
         units=tuple(row.get("units", ())),
         queued=parse(row["queued"]) if "queued" in row else None,
         proportional=row.get("proportional", False),
-        relative=row.get("relative", False),
         amount=row.get("amount", ""),
         factors=row.get("factors", {}),
         whole=row.get("whole", row["cause"]),

@@ -43,7 +43,8 @@ def access_factors(pair: Pair, limit: Limit | None) -> Parts:
         parts[limit.whole] = wider
         sectors -= wider
     parts["sectors_per_request"] = sectors
-    if limit is not None and not (pair.slow["unseen_traffic"] or pair.fast["unseen_traffic"]):
+    unseen = any(side["unseen_traffic"] > 0 for side in (pair.slow, pair.fast))
+    if limit is not None and not unseen:
         # what passes L2 beside L1 (bulk copies, instructions) is in no ratio of their sectors
         for cause, name in limit.factors.items():
             if cause not in ("requests", "sectors_per_request"):

@@ -94,6 +94,18 @@ def added_kinds(pair: Pair) -> Parts:
     return found
 
 
+def arithmetic_kinds(pair: Pair) -> Parts:
+    """Return the kind that most of the instructions are of that the fast side has not.
+
+    Empty where these are few, or of several kinds. One in the place of another may take longer.
+    """
+    kinds = added_kinds(pair)
+    whole = sum(kinds.values())
+    if not whole >= math.expm1(GREW) * pair.fast["inst_executed"]:
+        return {}
+    return {name: 1.0 for name, value in kinds.items() if value > MAJORITY * whole}
+
+
 def _lost(pair: Pair, limit: Limit) -> Parts:
     """Return the part of additional instructions that is lanes without work."""
     lost, longer = pair.grew("lost_lanes"), pair.longer(limit)

@@ -60,7 +60,7 @@ def losses(launch: Launch, *, single: bool = True) -> tuple[Loss, ...]:
 
 
 def _beside(launch: Launch, ideal: Launch, *, single: bool) -> list[Loss]:
-    decomposed = decompose_pair(ideal, launch, single=single, ideal=True)
+    decomposed = decompose_pair(ideal, launch, single=single)
     ratio = sum(each.log_ratio for each in decomposed.contributions)
     saved = 1 - ideal.time_us / launch.time_us
     found = []

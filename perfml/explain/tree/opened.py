@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 
 from perfml.explain.tree.limits import Limit
 from perfml.explain.tree.memory import access_factors, latency_of_memory
-from perfml.explain.tree.mix import issued, of_pipe
+from perfml.explain.tree.mix import arithmetic_kinds, issued, of_pipe
 from perfml.explain.tree.pair import Pair
 from perfml.explain.tree.parts import Parts, add, spread
 from perfml.explain.tree.resident import idle_causes, missing_warps
@@ -58,9 +58,37 @@ def _latency(pair: Pair, limit: Limit) -> Parts:
     return add(found, latency, 1 - sum(found.values()))
 
 
+def _fence(pair: Pair, limit: Limit) -> Parts:
+    """Return the causes of longer waits at fences: what was asked of memory before has to arrive.
+
+    Where the fast side has no fence, memory has as much of them as it has of the whole.
+    """
+    found = _waits(pair, limit)
+    longer = min(pair.longer(limit), pair.log_ratio)
+    return add(found, latency_of_memory(pair, longer, limit.cause), 1 - sum(found.values()))
+
+
 def _wait(pair: Pair, limit: Limit) -> Parts:
     found = _waits(pair, limit)
     return add(found, {limit.cause: 1.0}, 1 - sum(found.values()))
+
+
+def _arithmetic(pair: Pair, limit: Limit) -> Parts:
+    """Return the causes of a wait for results of arithmetic, or for the turn of a single warp.
+
+    Warps wait for every instruction, so it is longer with fewer warps, with more instructions, and
+    with others that take longer.
+    """
+    missing, more = missing_warps(pair), max(0.0, pair.grew("inst_executed"))
+    lost = max(0.0, min(more, pair.grew("lost_lanes")))
+    known = {**missing, "active_threads_per_warp": lost, "instructions": more - lost}
+    longer = pair.longer(limit)
+    parts = spread(known, min(1.0, sum(known.values()) / longer if longer > 0 else 1.0))
+    kinds = arithmetic_kinds(pair)
+    if kinds:
+        # those are what is additional, or takes longer
+        parts.pop("instructions", None)
+    return add(parts, kinds or {limit.cause: 1.0}, 1 - sum(parts.values()))
 
 
 def _waits(pair: Pair, limit: Limit) -> Parts:
@@ -87,6 +115,14 @@ def of_warps(pair: Pair, longer: float) -> Parts:
     return spread(missing, share)
 
 
+def _local(pair: Pair, limit: Limit) -> Parts:
+    """Return whose accesses to local memory are additional: also those of lanes without work."""
+    lost, grown = pair.grew("lost_lanes"), pair.grew(limit.amount)
+    share = min(1.0, lost / grown) if lost >= GREW and grown > 0 else 0.0
+    found = add(spread({"active_threads_per_warp": share}, share), _waits(pair, limit), 1 - share)
+    return add(found, {limit.cause: 1.0}, 1 - sum(found.values()))
+
+
 def _shared(pair: Pair, limit: Limit) -> Parts:
     up = {cause: pair.grew(name) for cause, name in limit.factors.items()}
     if not pair.slow["wavefronts_per_shared_load"] > 0 or up["wavefronts_per_shared_load"] >= GREW:
@@ -102,7 +138,10 @@ def _idle(pair: Pair, limit: Limit) -> Parts:
 _OPENS: Mapping[str, Callable[[Pair, Limit], Parts]] = {
     "memory": _memory,
     "latency": _latency,
+    "fence": _fence,
     "wait": _wait,
+    "local": _local,
+    "arithmetic": _arithmetic,
     "shared": _shared,
     "issue": issued,
     "pipe": of_pipe,

@@ -18,25 +18,42 @@ class Pair:
         Of the baseline and of the target.
     single
         Whether both are single launches; a mean of waves over kernels has no last wave.
-    ideal
-        Whether the faster side is the ideal of the other (`perfml.explain.tree.ideal`): it is idle
-        for the same part of its time, unless it says otherwise.
 
     Attributes
     ----------
     slow, fast
         The slower and the faster of both.
+    log_ratio
+        The logarithm of the slower one's time over the faster one's.
     more_us
         By how much the slower one takes longer, microseconds.
     """
 
-    def __init__(self, before: Launch, after: Launch, *, single: bool, ideal: bool = False) -> None:
+    def __init__(self, before: Launch, after: Launch, *, single: bool) -> None:
         self.before, self.after = LaunchState(before), LaunchState(after)
         slower = after.time_us > before.time_us
         self.slow, self.fast = (self.after, self.before) if slower else (self.before, self.after)
         self.more_us = self.slow.launch.time_us - self.fast.launch.time_us
+        self.log_ratio = math.log(self.slow.launch.time_us / self.fast.launch.time_us)
         self.single = single
-        self._ideal = ideal
+        fast, slow = self.fast["active"], self.slow["active"]
+        self._active = (slow, fast) if slow > 0 and fast > 0 else (1.0, 1.0)
+
+    def idle(self, nearest: float) -> float:
+        """Return the part of the (logarithm of the) ratio that is multiprocessors without a block.
+
+        A launch takes the mean time in which a multiprocessor has a block, over the part of its
+        time that this is: what grew of either is additional, and as many that are idle on both
+        sides add nothing. With all of them at work no unit would be busier than it sustains.
+
+        Parameters
+        ----------
+        nearest
+            How near to its ceiling the fullest unit of the device stands.
+        """
+        slow, fast = self._active
+        gone = min(math.log(fast / slow), -math.log(max(nearest, 0.01)))
+        return min(1.0, max(0.0, gone / self.log_ratio)) if self.log_ratio > 0 else 0.0
 
     def grew(self, name: str) -> float:
         """Return the logarithm of a quantity on the slow side over that on the fast side.
@@ -46,14 +63,24 @@ class Pair:
         slow, fast = self.slow[name], self.fast[name]
         return math.log(slow / fast) if slow > 0 and fast > 0 else 0.0
 
+    def spans(self, limit: Limit) -> tuple[float, float]:
+        """Return the times in which a limit can be at work, microseconds: of slow and fast side.
+
+        A unit of a multiprocessor works while that has a block.
+        """
+        active = (1.0, 1.0) if limit.device else self._active
+        slow, fast = self.slow.launch.time_us, self.fast.launch.time_us
+        return slow * active[0], fast * active[1]
+
     def taken(self, limit: Limit) -> tuple[float, float]:
         """Return the part of the slow side's time, and of the additional time, of a limit."""
         slow, fast = self.slow.value(limit.time), self.fast.value(limit.time)
         if not (slow >= 0 and fast >= 0):
             return 0.0, 0.0
-        rest = self.slow if self._ideal and limit.relative else self.fast
-        longer = slow * self.slow.launch.time_us - fast * rest.launch.time_us
-        return slow, longer / self.more_us
+        longer = slow * self.slow.launch.time_us - fast * self.fast.launch.time_us
+        span, before = self.spans(limit)
+        more = longer / (span - before) if span > before else 0.0
+        return slow * self.slow.launch.time_us / span, more
 
     def longer(self, limit: Limit) -> float:
         """Return the logarithm by which a limit's time is longer on the slow side.
