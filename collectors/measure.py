@@ -15,10 +15,10 @@ from collectors.execution import ExecutionContext, Job
 from collectors.manifest import MeasurementRecord, RunRecord, TimingRecord
 from collectors.measure_cupti import Measured, measure_with_cupti
 from collectors.measure_nvprof import measure_with_nvprof, nvprof_commands
-from collectors.profilers import cupti, ncu, nvprof, timing
+from collectors.profilers import cupti, lines, ncu, nvprof, timing
 from collectors.profilers.cupti_failures import UnableError
 from collectors.profilers.gpu import NCU_FIRST, NVPROF_LAST, Gpu
-from collectors.profilers.inject import ACTIVITY, library
+from collectors.profilers.inject import COUNTERS, library
 from collectors.profilers.process import ProfilerError
 from collectors.run_folder import RUN_FILE, now, read_object
 from collectors.run_spec import Run
@@ -135,9 +135,13 @@ def measure(job: Job) -> RunRecord:
         if context.gpu is not None:
             nvprof.require(context.gpu.compute_capability, launched=bool(context.launcher))
         measured = Measured(TimingRecord("nvprof"), about, measure_with_nvprof(job))
+    sampled = lines.sample(job) if subject.settings.lines else None
     timing_record = with_clock(job, time_again(job, measured.timing))
     shutil.rmtree(job.cache, ignore_errors=True)
     facts = _facts(subject, context, measured.about.get("environment") or {})
+    if sampled is not None:
+        facts["lines"] = lines.hottest(sampled)
+        lines.write_lines(sampled, job.folder / lines.LINES_FILE)
     facts |= {"profiler": profiler, "profiler_version": None, "started": started, "ended": now()}
     return RunRecord(facts, measured.about, timing_record, measured.counters, tuple(notes))
 
@@ -190,7 +194,7 @@ def _timing(job: Job) -> _Timed:
         record = TimingRecord("ncu", why="asked for with --timing ncu")
         return _Timed(record, {}, region_only=False)
     try:
-        library(ACTIVITY)
+        library(COUNTERS)
     except ProfilerError as error:
         if subject.settings.timing == "cupti":
             raise

@@ -87,6 +87,11 @@ class Settings:
         "quicker.",
         flag="--dedupe",
     )
+    lines: bool = _option(
+        False,
+        "Also sample at which lines of the source warps wait, and why; compile with -lineinfo.",
+        flag="--lines",
+    )
     workload_options: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

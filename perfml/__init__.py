@@ -6,7 +6,8 @@ What people need has a name here, and is loaded when it is first used:
 - `rank` and `evaluate` say which metrics explain a time, and how well;
 - `explain` says why one side is slower, `advise` what a layer suffers from;
 - `report` writes the page, `plot` draws one figure;
-- in a PyTorch script, `layers` names the layers for a profiler and `iteration` the repeats.
+- in a PyTorch script, `layers` names the layers for a profiler and `iteration` the repeats;
+  `profile` measures what a block runs.
 """
 
 import importlib
@@ -20,6 +21,7 @@ _HOMES = {
     "iteration": "collectors.layers",
     "layers": "collectors.layers",
     "load_dataset": "perfml.datasets.frames",
+    "profile": "collectors.in_process",
     "plot": "perfml.report.figures.registry",
     "rank": "perfml.datasets.asked",
     "read": "perfml.datasets.frames",
@@ -38,6 +40,7 @@ __all__ = [
     "load_dataset",
     "merge",
     "plot",
+    "profile",
     "rank",
     "read",
     "report",

@@ -17,9 +17,9 @@ from pathlib import Path
 
 from collectors.profilers.process import Finished, ProfilerError, last_lines, run
 
-ACTIVITY = "activity_trace"
 COUNTERS = "range_profiler"
 EXPERIMENTS = "launch_experiments"
+SAMPLES = "pc_samples"
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def toolkit() -> Toolkit:
 
 
 def library(name: str) -> Path:
-    """Return a compiled library (`ACTIVITY`, `COUNTERS`, `EXPERIMENTS`), building it on first use.
+    """Return a compiled library (`COUNTERS`, `EXPERIMENTS`, `SAMPLES`), building it on first use.
 
     Raises
     ------

@@ -2,7 +2,8 @@
 
 A counter profiler serialises kernels and flushes caches, so its durations are not the program's.
 Built-in workloads time themselves; any other program is timed through CUPTI activity records,
-with a library that the CUDA driver loads into it (``injected/activity_trace.cpp``).
+with a library that the CUDA driver loads into it (``injected/range_profiler.cpp``; it counts
+nothing then).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from collectors.manifest import TimingRecord
-from collectors.profilers.inject import ACTIVITY, library, run_injected
+from collectors.profilers.inject import COUNTERS, library, run_injected
 from collectors.profilers.process import Finished, ProfilerError, last_lines, signal_of
 from perfml.util.files import write_text
 
@@ -29,7 +30,10 @@ BYTES = "bytes"
 """Column of a program that copies or fills memory; empty for a kernel."""
 UNATTRIBUTED_LIMIT = 0.05
 """A run with a larger share of its time outside every layer says so."""
+WHOLE_PROGRAM = {"PERFML_COUNTERS_UNIT": "program", "PERFML_COUNTERS_TIMED": "1"}
+"""Asks the library to time everything and to count nothing."""
 _SEPARATOR = "\x1f"
+_TIMED = "T\t"
 _FIELDS = 11
 """Of a kernel; a copy or a fill has its bytes as one more."""
 
@@ -113,10 +117,10 @@ def trace(
     ProfilerError
         If the library cannot be built, the program fails, or launches no kernel.
     """
-    injected = library(ACTIVITY)
+    injected = library(COUNTERS)
     command = [*launcher, *program]
     with TemporaryDirectory(prefix="perfml-activity-") as folder:
-        variables = {**(env or {}), "PERFML_ACTIVITY_DIR": folder}
+        variables = {**(env or {}), "PERFML_COUNTERS_DIR": folder, **WHOLE_PROGRAM}
         ended = run_injected(injected, command, log=log, timeout_s=timeout_s, env=variables)
         check_ended(ended, timeout_s)
         files = sorted(Path(folder).glob("*.tsv"))
@@ -182,7 +186,8 @@ def read_activity(path: Path) -> list[Launch]:
     if dropped != "0":
         msg = "CUPTI lost records"
         raise ProfilerError(msg, found=f"{dropped} launches", cure="Trace fewer iterations.")
-    launches = [read_launch(line, path) for line in lines if not line.startswith("# ")]
+    timed = (line.removeprefix(_TIMED) for line in lines if line.startswith(_TIMED))
+    launches = [read_launch(line, path) for line in timed]
     return sorted(launches, key=lambda each: (each.sequence, each.start_ns))
 
 

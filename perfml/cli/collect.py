@@ -20,6 +20,7 @@ def register(app: typer.Typer) -> None:
     """Add this room's verbs to the command line."""
     app.command()(doctor)
     app.command(no_args_is_help=True)(_with_settings(collect))
+    app.command(no_args_is_help=True)(attach)
 
 
 def _with_settings(verb: Callable[..., None]) -> Callable[..., None]:
@@ -84,6 +85,31 @@ def doctor(
         out_.result({}, ["", "What helps, where you need it:", *cures])
     if any(each.status == "fail" for each in checks):
         raise typer.Exit(1)
+
+
+def attach(
+    what: Annotated[
+        list[str], typer.Argument(help="A process that was started so, or -- and the command.")
+    ],
+    seconds: Annotated[float, typer.Option(min=0.1, help="How long it is measured.")] = 10,
+    out: Annotated[Path, typer.Option(help="Folder of the runs.")] = Path("runs"),
+    as_json: Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = 0,
+) -> None:
+    """Time the kernels of a program that runs: start it with perfml loaded, then ask it.
+
+    Example: perfml attach -- python server.py;
+    perfml attach 4711 --seconds 10 --out runs/
+    """
+    out_ = Output(as_json, quiet, verbose)
+    from collectors.attach import attach as measured
+    from collectors.attach import start
+
+    if len(what) > 1 or not what[0].isdecimal():
+        start(what)
+    folder = measured(int(what[0]), seconds=seconds, out=out)
+    out_.result({"folder": str(folder)}, [str(folder)])
 
 
 def collect(
@@ -199,6 +225,15 @@ def collect(
             for each in results
         ],
     )
+    lines = [each for result in results for each in (result.record or {}).get("lines", ())]
+    if lines:
+        out_.table(
+            ["source line", "kernel", "of all waiting", "for"],
+            [
+                [_place(each), str(each["kernel"])[:60], f"{each['share']:.0%}", each["reason"]]
+                for each in lines
+            ],
+        )
     if dry_run and not as_json:
         for each in results:
             out_.result({}, map(shlex.join, each.commands), whole=True)
@@ -206,6 +241,10 @@ def collect(
     if failed:
         told = f"{len(failed)} of {len(results)} runs failed"
         out_.fail(told, "The same command does only those again.")
+
+
+def _place(line: dict[str, Any]) -> str:
+    return f"{Path(line['file']).name}:{line['line']}" if line["file"] else "(no -lineinfo)"
 
 
 def _check_choices(name: str, backends: list[str], precisions: list[str]) -> None:

@@ -112,7 +112,7 @@ def recorder(tmp_path, monkeypatch):
             if len(cells) > 1 and number < profiled:
                 cells[1] = "1"
         (tmp_path / "record.tsv").write_text("\n".join("\t".join(each) for each in lines) + "\n")
-        script = f'cp {tmp_path}/record.tsv "$PERFML_ACTIVITY_DIR/$$.tsv"; echo said; exit {code}'
+        script = f'cp {tmp_path}/record.tsv "$PERFML_COUNTERS_DIR/$$.tsv"; echo said; exit {code}'
         return ["sh", "-c", script]
 
     return program
@@ -155,11 +155,11 @@ def test_a_library_that_does_not_compile_says_why(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("CXX", "false")
     with pytest.raises(ProfilerError, match="does not compile"):
-        inject.library(inject.ACTIVITY)
+        inject.library(inject.COUNTERS)
     monkeypatch.setenv("CXX", "")
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ProfilerError, match="no C\\+\\+ compiler"):
-        inject.library(inject.ACTIVITY)
+        inject.library(inject.COUNTERS)
 
 
 def cupti_is_here():
@@ -174,14 +174,14 @@ def test_the_library_compiles_once_or_cupti_is_named_as_missing(tmp_path, monkey
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     if not cupti_is_here():
         with pytest.raises(ProfilerError, match="CUPTI is not installed"):
-            inject.library(inject.ACTIVITY)
+            inject.library(inject.COUNTERS)
         return
-    made = inject.library(inject.ACTIVITY)
+    made = inject.library(inject.COUNTERS)
     loaded = ctypes.CDLL(str(made))
     assert loaded.InitializeInjection
     assert loaded.InitializeInjectionNvtx2
     before = made.stat().st_mtime_ns
-    assert inject.library(inject.ACTIVITY).stat().st_mtime_ns == before
+    assert inject.library(inject.COUNTERS).stat().st_mtime_ns == before
     names = subprocess.run(["nm", "-D", made], capture_output=True, text=True, check=True).stdout
     exported = [line.split()[-1] for line in names.splitlines() if " T " in line]
     assert exported == ["InitializeInjection", "InitializeInjectionNvtx2"]
