@@ -42,7 +42,7 @@ from perfml.util.typing import Progress
 
 _COMPRESSED = (".gz", ".xz", ".bz2")
 _NAMED = 4
-_NOT_PROFILES = ("log.txt", EXPERIMENTS)
+_NOT_PROFILES = ("log.txt", "lines.csv", EXPERIMENTS)
 """Files of a run folder that are no profiles: what programs printed, experiments."""
 _ANY_DOCUMENT = ".json"
 _ANY_TEXT = (".txt", ".log")

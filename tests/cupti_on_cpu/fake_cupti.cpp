@@ -116,6 +116,14 @@ CUptiResult cuptiSubscribe(CUpti_SubscriberHandle* handle, CUpti_CallbackFunc ca
   g_callback = callback;
   return CUPTI_SUCCESS;
 }
+CUptiResult cuptiUnsubscribe(CUpti_SubscriberHandle) {
+  g_callback = nullptr;
+  return CUPTI_SUCCESS;
+}
+CUptiResult cuptiGetGraphNodeId(CUgraphNode node, uint64_t* id) {
+  *id = reinterpret_cast<uint64_t>(node);
+  return CUPTI_SUCCESS;
+}
 CUptiResult cuptiEnableCallback(uint32_t, CUpti_SubscriberHandle, CUpti_CallbackDomain,
                                 CUpti_CallbackId) {
   return CUPTI_SUCCESS;

@@ -471,7 +471,3 @@ EXPORTED void perfml_end(void) {
 
 EXPORTED void perfml_push(const char* name) { nvtx::push_ascii(name); }
 EXPORTED void perfml_pop(void) { nvtx::pop_default(); }
-EXPORTED void perfml_region(int begins) {
-  if (begins) Follower::only().region_begins();
-  else Follower::only().region_ends();
-}

@@ -130,7 +130,7 @@ class TorchModelSession:
     def layer_names(self) -> tuple[str, ...]:
         """Names of all layers that run something, in order, and of compiled ranges so far."""
         names = [row["layer"] for row in self._layers]
-        return tuple(dict.fromkeys([*names, *self._named.opened]))
+        return tuple(dict.fromkeys([*names, *(self._named.opened if self._whole else ())]))
 
     def describe(self) -> dict[str, Any]:
         """Everything about the model and torch's settings, as JSON values."""
