@@ -4,6 +4,7 @@
 
 #include <cupti.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <mutex>
@@ -60,19 +61,20 @@ class Nodes {
     return names;
   }
 
-  // The iteration that captured is not the one that replays, and ranges around both count once.
+  // The iteration that captured is not the one that replays. What was captured in an iteration has
+  // all its ranges; what was captured before lies in those that are open at the replay.
   static std::string inside(const std::string& replay, const std::string& capture) {
-    std::vector<std::string> names = parts(replay);
-    size_t shared = 0;
-    for (const std::string& name : parts(capture)) {
-      if (nvtx::is_iteration(name)) continue;
-      while (shared < names.size() && nvtx::is_iteration(names[shared])) ++shared;
-      if (shared < names.size() && names[shared] == name) ++shared;
-      else shared = names.size(), names.push_back(name), ++shared;
+    const auto is_iteration = [](const std::string& name) { return nvtx::is_iteration(name); };
+    std::vector<std::string> names = parts(replay), captured = parts(capture);
+    const auto iteration = std::find_if(captured.rbegin(), captured.rend(), is_iteration);
+    if (iteration != captured.rend()) {
+      captured.erase(captured.begin(), iteration.base());
+      names.erase(std::find_if(names.rbegin(), names.rend(), is_iteration).base(), names.end());
     }
+    names.insert(names.end(), captured.begin(), captured.end());
     std::string path;
-    for (const std::string& name : names) path += (path.empty() ? "" : std::string(1, nvtx::kSeparator)) + name;
-    return path;
+    for (const std::string& name : names) path += nvtx::kSeparator + name;
+    return path.empty() ? path : path.substr(1);
   }
 
   std::mutex lock_;
