@@ -17,7 +17,7 @@ from typing import Annotated, Any
 
 from perfml.errors import InputError
 
-PROFILERS = ("auto", "cupti", "ncu", "nvprof")
+PROFILERS = ("auto", "cupti", "ncu")
 TIMINGS = ("auto", "cupti", "ncu")
 
 
@@ -52,7 +52,7 @@ class Settings:
     """How to measure; the same for every run of a `collect`.
 
     The help of each option says what it does. Three fields come out of several options:
-    ``metrics`` (nvprof's names, for the catalogue), ``raw_metrics`` (further metrics under Nsight
+    ``metrics`` (the catalogue's names), ``raw_metrics`` (further metrics under Nsight
     Compute's names) and ``workload_options`` (arguments of the built-in workload, ``--cfg FILE``).
 
     Raises
@@ -80,12 +80,6 @@ class Settings:
     )
     timing: str = _option(
         "auto", "For a program: cupti (no counters), or ncu's own durations.", choices=TIMINGS
-    )
-    dedupe: bool = _option(
-        False,
-        "With ncu: profile layers that launch the same only once. CUPTI measures all, and is "
-        "quicker.",
-        flag="--dedupe",
     )
     lines: bool = _option(
         False,

@@ -20,7 +20,6 @@ from collectors.profilers import sm_clock, timing
 from collectors.profilers.process import Finished, ProfilerError, run
 
 TIMING_FILE = "timing.csv"
-_UNDER_PROFILER = ("ncu", "nvprof")
 
 
 def time_again(job: Job, record: TimingRecord) -> TimingRecord:
@@ -40,7 +39,7 @@ def time_again(job: Job, record: TimingRecord) -> TimingRecord:
     processes = job.subject.settings.processes
     if processes == 1:
         return record
-    if record.source in _UNDER_PROFILER:
+    if record.source == "ncu":
         warning = f"timed in one process, not {processes}: {record.source} took the times itself"
         return replace(record, warnings=(*record.warnings, warning))
     for number in range(2, processes + 1):
@@ -57,7 +56,7 @@ def time_again(job: Job, record: TimingRecord) -> TimingRecord:
 
 def with_clock(job: Job, record: TimingRecord) -> TimingRecord:
     """Add the SM clock; a profiler that took the times itself may have set another one."""
-    if record.source in _UNDER_PROFILER or job.context.gpu is None:
+    if record.source == "ncu" or job.context.gpu is None:
         return record
     return replace(record, sm_clock_mhz=sm_clock.measured(job.subject.environment()))
 

@@ -10,7 +10,7 @@ no GPU measures two runs at once, and ``--resume`` does what is left. What to op
 - `order`: which run starts first;
 - `manifest`: what is noted of every run and attempt;
 - `driver`: hands out runs and handles what becomes of them;
-- `executors`, `slurm`: how workers are had, on this host, from Dask or from Slurm;
+- `executors`: how workers are had, on this host or from a Dask scheduler;
 - `task`: what a worker does for one run;
 - `guard`: what holds a worker's GPU and cleans up behind a worker that was killed.
 """
