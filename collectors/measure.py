@@ -17,12 +17,10 @@ from collectors.profilers.cupti_failures import UnableError
 from collectors.profilers.gpu import NCU_FIRST, OLD_GPU, Gpu
 from collectors.profilers.inject import COUNTERS, library
 from collectors.profilers.process import ProfilerError
-from collectors.run_folder import RUN_FILE, now, read_object
+from collectors.run_folder import now
 from collectors.run_spec import Run
 from collectors.timing_passes import (
     TIMING_FILE,
-    keep_times,
-    run_workload,
     time_again,
     traced,
     with_clock,
@@ -109,7 +107,7 @@ def measure(job: Job) -> RunRecord:
     shutil.rmtree(job.cache, ignore_errors=True)
     facts = _facts(subject, context, measured.about.get("environment") or {})
     if sampled is not None:
-        facts["lines"] = lines.hottest(sampled)
+        facts["hot_lines"] = lines.hottest(sampled)
         lines.write_lines(sampled, job.folder / lines.LINES_FILE)
     facts |= {"profiler": profiler, "profiler_version": None, "started": started, "ended": now()}
     return RunRecord(facts, measured.about, timing_record, measured.counters, tuple(notes))
@@ -153,32 +151,31 @@ def profiler_for(subject: Run, gpu: Gpu | None) -> str:
 
 def _timing(job: Job) -> _Timed:
     subject, table = job.subject, job.folder / TIMING_FILE
-    if subject.built_in:
-        return _own_timing(job)
-    if subject.settings.timing == "ncu":
+    mapped = subject.layer_map is not None
+    if subject.settings.timing == "ncu" and not subject.built_in:
         record = TimingRecord("ncu", why="asked for with --timing ncu")
         return _Timed(record, {}, region_only=False)
+    why = ""
     try:
         library(COUNTERS)
     except ProfilerError as error:
         if subject.settings.timing == "cupti":
             raise
         why = f"times are Nsight Compute's, serialised and with cold caches: {error.what}"
-        record = TimingRecord("ncu", why=why, warnings=(why,))
-        return _Timed(record, {}, region_only=False)
-    found = traced(job)
+        if not subject.built_in:
+            return _Timed(TimingRecord("ncu", why=why, warnings=(why,)), {}, region_only=False)
+    found, about = traced(job, table)
     if any(name.startswith(_XLA_RANGE) for each in found.launches for name in each.ranges):
         # XLA tries kernels out when it compiles; the second time it has compiled already
-        found = traced(job)
-    timing.write_timing(found.launches, table)
+        found, about = traced(job, table)
+    if not table.is_file():
+        return _Timed(TimingRecord("ncu", why=why, warnings=(why,)), about, region_only=True)
+    told = found.seconds, found.command
     record = timing.timing_record(
-        "cupti-activity",
-        table,
-        found.seconds,
-        found.command,
-        mapped=subject.layer_map is not None,
-        warnings=found.warnings,
+        "cupti-activity", table, *told, mapped=mapped, warnings=found.warnings
     )
+    if subject.built_in:
+        return _Timed(record, about, region_only=True)
     names = dict.fromkeys(
         name
         for launch in found.launches
@@ -186,20 +183,6 @@ def _timing(job: Job) -> _Timed:
         if ITERATION.fullmatch(name.strip())
     )
     return _Timed(record, {}, found.region, tuple(names))
-
-
-def _own_timing(job: Job) -> _Timed:
-    """Let a built-in workload check and time itself."""
-    table, aside = job.folder / TIMING_FILE, job.folder / "timing"
-    ended = run_workload(job, "timing", aside)
-    about = read_object(aside / RUN_FILE)
-    keep_times(aside, table)
-    for document in sorted(aside.glob("*.json")):
-        if document.name != RUN_FILE:  # what a workload keeps with its run, such as truth.json
-            shutil.move(document, job.folder / document.name)
-    shutil.rmtree(aside)
-    record = timing.timing_record("torch.profiler", table, ended.seconds, ended.command)
-    return _Timed(record, about, region_only=True)
 
 
 def _ncu_options(subject: Run, timed: _Timed) -> ncu.NcuOptions:

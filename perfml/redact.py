@@ -51,7 +51,7 @@ RUNS = _words(
     "sm_clock_mhz stands_for settings model library attention compile cudnn_enabled "
     "cudnn_benchmark allow_tf32 memory_format metrics_requested metrics_missing launches_profiled "
     "passes profiling_seconds conversion_seconds seconds_per_launch layers layer_map layer kernels "
-    "skip check passed outputs relative_error limit products operator m n k dtype count"
+    "skip lines check passed outputs relative_error limit products operator m n k dtype count"
 )
 """Facts of a run."""
 

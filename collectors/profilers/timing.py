@@ -1,9 +1,8 @@
 """The timing pass: how long each kernel takes when no counters are read.
 
 A counter profiler serialises kernels and flushes caches, so its durations are not the program's.
-Built-in workloads time themselves; any other program is timed through CUPTI activity records,
-with a library that the CUDA driver loads into it (``injected/range_profiler.cpp``; it counts
-nothing then).
+Programs are timed through CUPTI activity records, with a library that the CUDA driver loads into
+them (``injected/range_profiler.cpp``; it counts nothing then).
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from collectors.manifest import TimingRecord
-from collectors.profilers.inject import COUNTERS, library, run_injected
+from collectors.profilers.inject import run_injected
 from collectors.profilers.process import Finished, ProfilerError, last_lines, signal_of
 from perfml.util.files import write_text
 
@@ -102,22 +101,25 @@ class Timing:
 
 def trace(
     program: Sequence[str],
+    injected: Path | None,
     *,
     log: Path,
     timeout_s: float,
     launcher: Sequence[str] = (),
     env: dict[str, str] | None = None,
+    own: Path | None = None,
 ) -> Timing:
     """Run a program and record its kernel launches without counters.
 
-    The parameters are those of `collectors.profilers.ncu.profile`.
+    The parameters are those of `collectors.profilers.ncu.profile`; `injected` is the library, or
+    None to run without; `own` is the table that a program leaves which timed itself. There are no
+    launches then.
 
     Raises
     ------
     ProfilerError
-        If the library cannot be built, the program fails, or launches no kernel.
+        If the program fails, or launches no kernel.
     """
-    injected = library(COUNTERS)
     command = [*launcher, *program]
     with TemporaryDirectory(prefix="perfml-activity-") as folder:
         variables = {**(env or {}), "PERFML_COUNTERS_DIR": folder, **WHOLE_PROGRAM}
@@ -125,6 +127,8 @@ def trace(
         check_ended(ended, timeout_s)
         files = sorted(Path(folder).glob("*.tsv"))
         parts = [read_activity(each) for each in files]
+    if injected is None or (own is not None and own.is_file()):
+        return Timing((), True, ended.seconds, tuple(command))
     parts = [part for part in parts if any(each.bytes is None for each in part)]
     if not parts:
         msg = "the program launched no GPU kernel"

@@ -225,7 +225,7 @@ def collect(
             for each in results
         ],
     )
-    lines = [each for result in results for each in (result.record or {}).get("lines", ())]
+    lines = [each for result in results for each in (result.record or {}).get("hot_lines", ())]
     if lines:
         out_.table(
             ["source line", "kernel", "of all waiting", "for"],

@@ -101,9 +101,8 @@ def test_an_incomplete_record_is_refused(tmp_path, edit, says):
 
 
 @pytest.fixture
-def recorder(tmp_path, monkeypatch):
+def recorder(tmp_path):
     """Stand in for a GPU program under the library: a shell script that leaves a record."""
-    monkeypatch.setattr(timing, "library", lambda name: tmp_path / f"{name}.so")
 
     def program(*, profiled=0, code=0):
         record = VECTORS.read_text().splitlines()
@@ -119,7 +118,8 @@ def recorder(tmp_path, monkeypatch):
 
 
 def trace(program, tmp_path, timeout_s=PATIENCE_S):
-    return timing.trace(program, log=tmp_path / "log.txt", timeout_s=timeout_s)
+    log, library = tmp_path / "log.txt", tmp_path / "library.so"
+    return timing.trace(program, library, log=log, timeout_s=timeout_s)
 
 
 def test_without_profiler_calls_every_launch_counts(recorder, tmp_path):

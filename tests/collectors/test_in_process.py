@@ -117,9 +117,15 @@ def test_a_process_is_measured_as_often_as_it_likes(model, tmp_path):
 
 
 def test_a_block_that_fails_or_does_nothing_leaves_no_run(model, tmp_path):
-    with pytest.raises(KeyError), profile(tmp_path) as run:
+    run = profile(tmp_path)
+
+    @run
+    def fails():
         model(0)
         raise KeyError
+
+    with pytest.raises(KeyError):
+        fails()
     with pytest.raises(ProfilerError, match="no run yet"):
         run.report(tmp_path / "report.html")
     with pytest.raises(ProfilerError, match="no kernel ran"), profile(tmp_path):

@@ -38,7 +38,7 @@ def main(command):
 
 def timed(session, iterations):
     """Return one kernel a layer and iteration."""
-    from collectors.workloads.trace import TimedKernel
+    from collectors.workloads.base import TimedKernel
 
     layers = session.layer_names()
     return [
