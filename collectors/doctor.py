@@ -7,7 +7,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any
 from collectors.profilers import cupti, ncu
 from collectors.profilers.gpu import NCU_FIRST, OLD_GPU, Gpu, gpus
 from collectors.profilers.inject import toolkit
+from collectors.profilers.process import ask
 from perfml.errors import PerfmlError
 from perfml.util.installed import install_command
 
@@ -255,20 +255,10 @@ def measured_peaks() -> tuple[dict[str, Any] | None, list[Check]]:
 def _ask(command: list[str], timeout_s: float = 120) -> tuple[str, int]:
     root = str(Path(__file__).resolve().parent.parent)
     paths = os.pathsep.join(each for each in (root, os.environ.get("PYTHONPATH", "")) if each)
-    try:
-        answer = subprocess.run(  # noqa: S603
-            command,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=timeout_s,
-            check=False,
-            stdin=subprocess.DEVNULL,
-            env={**os.environ, "PYTHONPATH": paths},
-        )
-    except subprocess.TimeoutExpired:
+    answer = ask(["env", f"PYTHONPATH={paths}", *command], timeout_s=timeout_s)
+    if answer.timed_out:
         return f"no answer within {timeout_s:.0f} s", 1
-    return (answer.stdout if answer.returncode == 0 else answer.stderr), answer.returncode
+    return answer.output, answer.returncode
 
 
 def _version(package: str) -> str | None:

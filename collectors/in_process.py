@@ -259,26 +259,10 @@ def keep_times(
     counters: Callable[[Path], MeasurementRecord] | None = None,
     notes: Sequence[str] = (),
 ) -> Path:
-    """Make a run's folder of launches that one process timed; return it.
+    """Make a run's folder of launches, copies and fills that one process timed; return it.
 
-    Parameters
-    ----------
-    launches
-        With the copies and fills between them.
-    name
-        Of the workload.
-    out
-        Folder of runs.
-    gpu
-        Where they ran.
-    seconds
-        Wall-clock time.
-    facts
-        ``started``, ``program`` and what else is known.
-    counters
-        Writes the table of counters into the folder.
-    notes
-        Sentences for the user.
+    `seconds` is wall-clock time, `facts` are ``started``, ``program`` and what else is known;
+    `counters` writes the table of counters into the folder, `notes` are sentences for the user.
 
     Raises
     ------

@@ -222,7 +222,7 @@ def _with_ncu(job: Job, timed: _Timed) -> MeasurementRecord:
         warnings.append(f"this GPU did not deliver {', '.join(found.missing)}")
     per_launch = found.seconds_per_launch
     return MeasurementRecord(
-        profiler_version=None if job.context.launcher else job.context.ncu_version(),
+        profiler_version=None if job.context.launcher else ncu.version(),
         clock_control="none",
         cache_control=options.cache_control,
         replay=options.replay,

@@ -17,6 +17,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from collectors.manifest import TimingRecord
+from collectors.profilers.counter_record import Launch, read_record
 from collectors.profilers.inject import run_injected
 from collectors.profilers.process import Finished, ProfilerError, last_lines, signal_of
 from perfml.util.files import write_text
@@ -31,46 +32,6 @@ UNATTRIBUTED_LIMIT = 0.05
 """A run with a larger share of its time outside every layer says so."""
 WHOLE_PROGRAM = {"PERFML_COUNTERS_UNIT": "program", "PERFML_COUNTERS_TIMED": "1"}
 """Asks the library to time everything and to count nothing."""
-_SEPARATOR = "\x1f"
-_TIMED = "T\t"
-_FIELDS = 11
-"""Of a kernel; a copy or a fill has its bytes as one more."""
-
-
-@dataclass(frozen=True)
-class Launch:
-    """One kernel launch, or one copy or fill of memory, as the traced program made it.
-
-    Attributes
-    ----------
-    sequence
-        Place in the order of launches of its process; launches of one CUDA graph share it.
-    profiled
-        Whether it lay between cudaProfilerStart and cudaProfilerStop.
-    start_ns, end_ns
-        On the GPU's clock.
-    grid, block
-        Like ``(4096, 1, 1)``.
-    instance
-        Number of the innermost range's instance, 0 outside every range.
-    ranges
-        Names of the NVTX push/pop ranges around it, outermost first.
-    kernel
-        Demangled name; of a copy like ``Memcpy HtoD (Pageable -> Device)``.
-    bytes
-        That a copy or fill moves; None for a kernel.
-    """
-
-    sequence: int
-    profiled: bool
-    start_ns: int
-    end_ns: int
-    grid: str
-    block: str
-    instance: int
-    ranges: tuple[str, ...]
-    kernel: str
-    bytes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -171,28 +132,16 @@ def read_activity(path: Path) -> list[Launch]:
     ProfilerError
         If CUPTI refused, records were lost, or the process ended before it wrote its last line.
     """
-    text = path.read_text(encoding="utf-8", errors="replace")
-    lines = text.splitlines()
-    notes = [line for line in lines if line.startswith("# ")]
-    refused = [line for line in notes if line.startswith("# error ")]
-    if refused:
+    record = read_record(path)
+    if record.errors:
         msg = "CUPTI cannot trace this program"
-        raise ProfilerError(
-            msg,
-            found=refused[0].removeprefix("# error "),
-            cure="Another tool may be attached to it; --timing ncu does without.",
-        )
-    if "# end" not in notes:
+        cure = "Another tool may be attached to it; --timing ncu does without."
+        raise ProfilerError(msg, found=record.errors[0], cure=cure)
+    if not record.ended:
         msg = "the traced process ended without finishing its record"
         cure = "It was killed, or left by _exit; let it end normally."
-        raise ProfilerError(msg, found=f"{len(lines) - len(notes)} launches recorded", cure=cure)
-    dropped = next((line.split()[-1] for line in notes if line.startswith("# dropped")), "0")
-    if dropped != "0":
-        msg = "CUPTI lost records"
-        raise ProfilerError(msg, found=f"{dropped} launches", cure="Trace fewer iterations.")
-    timed = (line.removeprefix(_TIMED) for line in lines if line.startswith(_TIMED))
-    launches = [read_launch(line, path) for line in timed]
-    return sorted(launches, key=lambda each: (each.sequence, each.start_ns))
+        raise ProfilerError(msg, found=f"{len(record.timed)} launches recorded", cure=cure)
+    return record.timed
 
 
 def timing_csv(launches: Sequence[Launch]) -> str:
@@ -337,34 +286,3 @@ def timing_record(
         None if mapped else round(share, 6),
         warnings=tuple(told),
     )
-
-
-def read_launch(line: str, path: Path) -> Launch:
-    """Read one line of an activity record.
-
-    Raises
-    ------
-    ProfilerError
-        If it is damaged.
-    """
-    cells = line.split("\t")
-    try:
-        if not _FIELDS <= len(cells) <= _FIELDS + 1:
-            msg = f"{len(cells)} fields"
-            raise ValueError(msg)
-        return Launch(
-            sequence=int(cells[0]),
-            profiled=cells[1] == "1",
-            start_ns=int(cells[2]),
-            end_ns=int(cells[3]),
-            grid=cells[6],
-            block=cells[7],
-            instance=int(cells[8]),
-            ranges=tuple(cells[9].split(_SEPARATOR)) if cells[9] else (),
-            kernel=cells[10],
-            bytes=int(cells[11]) if len(cells) > _FIELDS else None,
-        )
-    except ValueError as error:
-        msg = "a line of the activity record is damaged"
-        cure = "The disk may be full; collect again."
-        raise ProfilerError(msg, where=path.name, found=line[:120], cure=cure) from error

@@ -3,9 +3,6 @@
 Results lie in the run folders that `collectors.collect` makes, whole or not at all; the manifest
 beside them says what state each run is in. A run counts as done when its folder is finished,
 whoever finished it.
-
-Here to change: the order of runs, what an event of a worker leads to, and how a sweep stops. One
-thread alone changes state (`_Driver._handle`); callbacks of Dask only put events into its queue.
 """
 
 from __future__ import annotations

@@ -3,9 +3,6 @@
 ``local`` starts one worker process a GPU of this machine, ``dask`` uses the workers of a
 scheduler that is there (dask-jobqueue starts them as jobs). Both give a Dask client; runs ask for
 the resource ``GPU``, of which every worker has one, so no two of them share a GPU.
-
-Here to change: which workers are started, with what environment, and when to give up waiting for
-them. A new kind of cluster is one more context manager here that yields a Dask cluster.
 """
 
 from __future__ import annotations
@@ -63,14 +60,11 @@ class Executor:
         For ``local``: the GPUs, by the numbers of ``nvidia-smi``.
     address
         For ``dask``: the scheduler, like ``tcp://host:8786``.
-    pin
-        For ``local``: give every worker its own share of the processors.
     """
 
     kind: str = "local"
     gpus: tuple[str, ...] = ()
     address: str = ""
-    pin: bool = False
 
     def __post_init__(self) -> None:
         if self.kind not in EXECUTORS:
@@ -177,7 +171,6 @@ def _require_gpus(client: Any, address: str) -> None:
 def _local(distributed: Any, executor: Executor) -> Iterator[Any]:
     _require_free(executor.gpus)
     folder = Path(tempfile.mkdtemp(prefix="perfml-dask-"))
-    shares = _shares(len(executor.gpus)) if executor.pin else [""] * len(executor.gpus)
     security = _security(distributed)
     specification = {
         f"gpu-{gpu}": {
@@ -189,10 +182,11 @@ def _local(distributed: Any, executor: Executor) -> Iterator[Any]:
                 "local_directory": str(folder),
                 "preload": [PRELOAD],
                 "security": security,
-                "env": _pinned(gpu, share),
+                # numbers as nvidia-smi gives them, not fastest first as CUDA would
+                "env": {"CUDA_VISIBLE_DEVICES": gpu, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"},
             },
         }
-        for gpu, share in zip(executor.gpus, shares, strict=True)
+        for gpu in executor.gpus
     }
     scheduler = {
         "cls": distributed.Scheduler,
@@ -217,13 +211,6 @@ def _local(distributed: Any, executor: Executor) -> Iterator[Any]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _pinned(gpu: str, share: str) -> dict[str, str]:
-    from collectors.sweep.task import CPUS
-
-    # numbers as nvidia-smi gives them, not fastest first as CUDA would
-    return {"CUDA_VISIBLE_DEVICES": gpu, "CUDA_DEVICE_ORDER": "PCI_BUS_ID", CPUS: share}
-
-
 def _security(distributed: Any) -> Any:
     """Return one-time keys, so that nobody else on this machine can give the workers tasks.
 
@@ -233,15 +220,6 @@ def _security(distributed: Any) -> Any:
         return distributed.Security.temporary()
     except ImportError:
         return None
-
-
-def _shares(count: int) -> list[str]:
-    """Return a share of this process's processors for each of `count` workers."""
-    own = sorted(os.sched_getaffinity(0))
-    if len(own) < count:
-        return [""] * count
-    size = len(own) // count
-    return [",".join(map(str, own[i * size : (i + 1) * size])) for i in range(count)]
 
 
 def _require_free(chosen: Sequence[str]) -> None:

@@ -1,7 +1,4 @@
-"""Which run of a sweep starts first.
-
-Here to change: what makes a run long.
-"""
+"""Which run of a sweep starts first."""
 
 from __future__ import annotations
 

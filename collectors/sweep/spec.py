@@ -3,9 +3,6 @@
 The expansion follows what CI systems made familiar: every combination of the axes of ``matrix``,
 less those that ``exclude`` matches; an entry of ``include`` that agrees with a combination in all
 axes it names adds its other options to it, and one that agrees with none is a run of its own.
-
-Here to change: the top-level keys of a sweep's file, the rules of the expansion, and which options
-go together. The values of one option are checked in `options`.
 """
 
 from __future__ import annotations

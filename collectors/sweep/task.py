@@ -1,9 +1,4 @@
-"""What a Dask worker does for a sweep: measure one run at a time on the GPU it was given.
-
-Workers preload this module by its name, ``collectors.sweep.task``. Here to change: the checks
-before a run, the GPU's lock and processors, and how a running task is stopped. `Task` travels
-between machines, so driver and workers must have the same version of it.
-"""
+"""What a Dask worker does for a sweep: measure one run at a time on the GPU it was given."""
 
 from __future__ import annotations
 
@@ -11,7 +6,6 @@ import ctypes
 import functools
 import os
 import secrets
-import shutil
 import signal
 import socket
 import subprocess
@@ -20,13 +14,11 @@ import tempfile
 import threading
 import time
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from collectors.collect import collect_one
 from collectors.execution import ExecutionContext
-from collectors.profilers import ncu
 from collectors.profilers.gpu import Gpu, gpus
 from collectors.profilers.process import ProfilerError
 from collectors.run_spec import Run
@@ -35,8 +27,6 @@ from perfml import __version__
 from perfml.errors import PerfmlError
 
 MARK = "PERFML_SWEEP_WORKER"
-CPUS = "PERFML_SWEEP_CPUS"
-"""Variable with the processors a worker and its children may use, such as ``0-15``."""
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
@@ -124,9 +114,8 @@ def _measured(task: Task, began: float) -> dict[str, Any]:
     _check_same(task)
     _hold_gpu(task.timeout_s)
     begun = announce(task)
-    _read_ahead()
     gpu = None if task.launcher else own_gpu()
-    context = ExecutionContext(gpu, task.launcher, task.timeout_s, ncu_version)
+    context = ExecutionContext(gpu, task.launcher, task.timeout_s)
     found = collect_one(task.run, context, Path(task.out))
     record = found.record or {}
     return _answer(
@@ -139,12 +128,6 @@ def _measured(task: Task, began: float) -> dict[str, Any]:
         seconds=round(time.monotonic() - began, 3),
         begun=begun,
     )
-
-
-@functools.cache
-def _read_ahead() -> None:
-    """Import what the first run needs for its tables while its program runs, on another core."""
-    threading.Thread(target=import_module, args=("perfml.readers.frame",), daemon=True).start()
 
 
 def _answer(task: Task, status: str, **details: Any) -> dict[str, Any]:
@@ -196,18 +179,6 @@ def own_gpu() -> Gpu:
     return found[0]
 
 
-def ncu_version() -> str:
-    """Return Nsight Compute's version; it is asked anew only if its file has changed."""
-    path = shutil.which("ncu")
-    return _version_of(path, os.stat(path).st_mtime_ns) if path else ncu.version()
-
-
-@functools.lru_cache(maxsize=4)
-def _version_of(path: str, changed: int) -> str:
-    del changed
-    return ncu.version(path)
-
-
 def _hold_gpu(patience_s: float) -> None:
     """Claim the GPU for this process, once; wait for what a killed predecessor left there.
 
@@ -242,25 +213,7 @@ def _hold_gpu(patience_s: float) -> None:
     temporary = folder / f"gpu-{name}"
     temporary.mkdir(exist_ok=True, mode=0o700)
     os.environ |= {MARK: mark, "TMPDIR": str(temporary)}
-    _pin()
     _STATE.guard = guard
-
-
-def _pin() -> None:
-    """Keep this process and its children on the processors it was given."""
-    given = processors(os.environ.get(CPUS, ""))
-    if given:
-        for thread in Path("/proc/self/task").iterdir():
-            os.sched_setaffinity(int(thread.name), given)
-
-
-def processors(text: str) -> set[int]:
-    """Return the numbers of a list such as ``0-3,8``; empty for an empty text."""
-    found: set[int] = set()
-    for part in filter(None, text.split(",")):
-        first, _, last = part.partition("-")
-        found |= set(range(int(first), int(last or first) + 1))
-    return found
 
 
 def shared_folder() -> Path:

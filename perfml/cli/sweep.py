@@ -46,9 +46,6 @@ def sweep(
         str | None,
         typer.Option(help="How many GPUs of this machine (2), or which (0,2); default all."),
     ] = None,
-    pin: Annotated[
-        bool, typer.Option("--pin", help="Give each GPU's runs their own share of the processors.")
-    ] = False,
     out: Annotated[
         Path | None, typer.Option(help="Folder of the runs; default: the file's out, or runs.")
     ] = None,
@@ -78,7 +75,7 @@ def sweep(
     if dry_run:
         _show_plan(out_, plan, folder)
         return
-    where = _executor(executor, scheduler, gpus, pin)
+    where = _executor(executor, scheduler, gpus)
     from collectors.sweep.driver import run_sweep
 
     try:
@@ -93,16 +90,16 @@ def sweep(
     _show_outcome(out_, plan, outcome)
 
 
-def _executor(executor: Where, scheduler: str | None, gpus: str | None, pin: bool) -> Executor:
+def _executor(executor: Where, scheduler: str | None, gpus: str | None) -> Executor:
     from collectors.sweep.executors import Executor, choose_gpus
 
     local = executor is Where.local
-    if not local and (gpus is not None or pin):
-        msg = "--gpus and --pin are for --executor local"
+    if not local and gpus is not None:
+        msg = "--gpus is for --executor local"
         cure = "A Dask worker says itself which GPU it has."
         raise PerfmlError(msg, cure=cure)
     numbers = choose_gpus(gpus) if local else ()
-    return Executor(executor.value, numbers, scheduler or "", pin)
+    return Executor(executor.value, numbers, scheduler or "")
 
 
 def _show_plan(out_: Output, plan: Sweep, folder: Path) -> None:

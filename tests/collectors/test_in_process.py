@@ -34,7 +34,7 @@ def gpu(built, monkeypatch):
     monkeypatch.setattr(in_process, "gpus", lambda: [GPU])
     monkeypatch.setattr(in_process.cupti, "require", lambda gpu: None)
     ctypes.CDLL(str(built.with_name("libcuda.so.1")), ctypes.RTLD_GLOBAL)
-    fake = ctypes.CDLL(str(built.with_name("libcupti.so.13")))
+    fake = ctypes.CDLL(str(built.with_name(cupti_on_cpu.NAME)))
     fake.fake_node.argtypes = [ctypes.c_uint64, ctypes.c_uint64]
     fake.fake_kernel.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_uint64]
     return fake
@@ -168,7 +168,7 @@ def test_without_a_gpu_it_says_so(tmp_path, monkeypatch):
 SERVER = """
 import ctypes, sys, time
 library = ctypes.CDLL(sys.argv[1])
-fake = ctypes.CDLL(sys.argv[1].replace("library.so", "libcupti.so.13"))
+fake = ctypes.CDLL(sys.argv[1].replace("library.so", "libcupti_stand_in.so"))
 library.InitializeInjection()
 end = time.monotonic() + float(sys.argv[2])
 while time.monotonic() < end:

@@ -183,6 +183,10 @@ class Follower {
 
   void finish() {
     if (!file_.is_open() || finished_.exchange(true)) return;
+    if (request_.unit == "program") {  // most records are written while the program goes on
+      activity::disable();
+      cuptiActivityFlushAll(0);
+    }
     {
       const auto nothing_launches = quiet();
       std::lock_guard<std::recursive_mutex> guard(lock_);
@@ -326,9 +330,9 @@ class Follower {
 
   void end_timing() {
     if (!timing_) return;
+    activity::disable();  // of what is launched from now on; a server goes on launching
     measurer_.synchronize();
     cuptiActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
-    activity::disable();
     timing_ = false;
   }
 

@@ -16,7 +16,6 @@ from collectors.collect import collect
 from collectors.sweep.manifest import FILE, Manifest
 from collectors.sweep.order import longest_first
 from collectors.sweep.spec import read_sweep
-from collectors.sweep.task import processors
 from perfml.cli import app
 from perfml.errors import InputError, PerfmlError
 from tests.support.sweeps import read_states
@@ -278,10 +277,3 @@ def test_a_damaged_or_foreign_manifest_is_one_error(tmp_path):
     base.close()
     with pytest.raises(PerfmlError, match="format 99"):
         Manifest(tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("text", "found"), [("", set()), ("3", {3}), ("0-2,8", {0, 1, 2, 8}), ("1,1", {1})]
-)
-def test_lists_of_processors_are_read(text, found):
-    assert processors(text) == found

@@ -93,7 +93,7 @@ def test_two_gpus_share_the_runs_and_a_failing_one_stops_nobody(host):
     (host / "control/failing").touch()
     (host / "control/hold").touch()
     write(host, "./p 1", "./p a hold", "./p b hold", "./p 2", "./p fail", "./p 3")
-    process = sweeping(host, "--json", "--pin")
+    process = sweeping(host, "--json")
     both = until(lambda: len(found := held(host)) == 2 and found)
     # both at once, or the second GPU bought nothing
     assert {each["CUDA_VISIBLE_DEVICES"] for each in both} == {"0", "1"}
@@ -117,7 +117,6 @@ def test_two_gpus_share_the_runs_and_a_failing_one_stops_nobody(host):
             assert after["began"] >= before["ended"]
     assert on["0"][0]["TMPDIR"] != on["1"][0]["TMPDIR"]
     assert {each["OMP_NUM_THREADS"] for each in seen} == {None}
-    assert {each["processors"] for each in seen} == {max(1, len(os.sched_getaffinity(0)) // 2)}
 
     (host / "control/failing").unlink()
     code, document, said = sweep(host, "--resume")
