@@ -3,7 +3,8 @@
 What a model is off on networks that it did not learn from says how far it may be off on the next
 one: a conformal predictive system (Vovk, Gammerman and Shafer, "Algorithmic learning in a random
 world", 2005; as the package crepes has it, which a test compares with). Families of layers scatter
-differently, so residuals are divided by their family's scatter first.
+differently, short layers otherwise than long ones, so residuals are divided by the scatter of
+their family and class of expected time first.
 """
 
 from __future__ import annotations
