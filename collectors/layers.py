@@ -48,11 +48,11 @@ def layers(model: torch.nn.Module, *, iterations: bool = True) -> Iterator[None]
 
     Examples
     --------
-    Warm up first, then run the model a dozen times::
+    Warm up first, then run the model thirty times, as the default counters need::
 
         model(batch)
         with perfml.layers(model):
-            for _ in range(12):
+            for _ in range(30):
                 model(batch)
     """
     ranges = _nvtx()

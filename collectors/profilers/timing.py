@@ -14,16 +14,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
 
 from collectors.manifest import TimingRecord
 from collectors.profilers.counter_record import Launch, read_record
 from collectors.profilers.inject import run_injected
 from collectors.profilers.process import Finished, ProfilerError, last_lines, signal_of
 from perfml.util.files import write_text
-
-if TYPE_CHECKING:
-    import pandas as pd
+from perfml.util.ranges import Path as Ranges
+from perfml.util.ranges import split_range
 
 COLUMNS = ("iteration", "layer", "kernel", "time_us", "grid", "block", "start_us")
 BYTES = "bytes"
@@ -153,54 +151,45 @@ def timing_csv(launches: Sequence[Launch]) -> str:
     kernels = [launch for launch in launches if launch.bytes is None]
     moves = [launch for launch in launches if launch.bytes is not None]
     first = min(launch.start_ns for launch in launches)
-    frame = _in_layers(kernels, first)
+    places = _in_layers(kernels)
     lines = io.StringIO(newline="")
     writer = csv.writer(lines, lineterminator="\n")
     writer.writerow([*COLUMNS, BYTES] if moves else COLUMNS)
     blank = [""] if moves else []
-    for row in frame[list(COLUMNS)].itertuples(index=False):
-        layer = row.layer if isinstance(row.layer, str) else ""
-        times = f"{row.time_us:.3f}", f"{row.start_us:.3f}"
-        cells = [row.iteration, layer, row.kernel, times[0], row.grid, row.block, times[1]]
-        writer.writerow(cells + blank)
-    places = list(zip(frame["iteration"], frame["layer"], strict=True))
+    for each, (iteration, layer) in zip(kernels, places, strict=True):
+        time, start = _micros(each.start_ns, each.end_ns), _micros(first, each.start_ns)
+        writer.writerow([iteration, layer, each.kernel, time, each.grid, each.block, start, *blank])
     for move, (iteration, layer) in zip(moves, _places_of(moves, kernels, places), strict=True):
         time, start = _micros(move.start_ns, move.end_ns), _micros(first, move.start_ns)
         writer.writerow([iteration, layer, move.kernel, time, "", "", start, move.bytes])
     return lines.getvalue()
 
 
-def _in_layers(kernels: Sequence[Launch], first: int) -> pd.DataFrame:
-    import pandas as pd
+def _in_layers(kernels: Sequence[Launch]) -> list[tuple[int, str]]:
+    """Return iteration and layer of kernels as `perfml.readers.frame` would, without pandas.
 
-    from perfml.readers.frame import kernels_frame
-
-    table = pd.DataFrame(
-        {
-            "kernel": [each.kernel for each in kernels],
-            "time_us": [(each.end_ns - each.start_ns) / 1e3 for each in kernels],
-            "grid": [each.grid for each in kernels],
-            "block": [each.block for each in kernels],
-            "start_us": [(each.start_ns - first) / 1e3 for each in kernels],
-        }
-    )
-    return kernels_frame(
-        table,
-        [list(each.ranges) for each in kernels],
-        instances=[each.instance for each in kernels],
-    )
+    A machine that only collects has none.
+    """
+    found = [split_range(kernel.ranges) for kernel in kernels]
+    numbered = any(number is not None for number, _ in found)
+    entered: dict[tuple[int, Ranges], dict[int, int]] = {}
+    places = []
+    for kernel, (number, path) in zip(kernels, found, strict=True):
+        turns = entered.setdefault((number or 0, path), {})
+        turn = turns.setdefault(kernel.instance, len(turns))
+        again = f"#{turn + 1}" if numbered and turn and path else ""
+        places.append(((number or 0) if numbered else turn, "/".join(path) + again))
+    return places
 
 
 def _places_of(
-    moves: Sequence[Launch], kernels: Sequence[Launch], places: Sequence[tuple[int, Any]]
+    moves: Sequence[Launch], kernels: Sequence[Launch], places: Sequence[tuple[int, str]]
 ) -> list[tuple[int, str]]:
     """Return iteration and layer of copies and fills: those of the kernels of the same range.
 
     Where a range launches nothing else its own name counts, and without a number in it the
     iteration of the next kernel.
     """
-    from perfml.readers.coded_ranges import split_range
-
     known = {
         (kernel.instance, kernel.ranges): place
         for kernel, place in zip(kernels, places, strict=True)
@@ -214,7 +203,7 @@ def _places_of(
             number, rest = split_range(move.ranges)
             following = order[min(bisect.bisect(starts, move.start_ns), len(kernels) - 1)]
             place = places[following][0] if number is None else number, "/".join(rest)
-        found.append((place[0], place[1] if isinstance(place[1], str) else ""))
+        found.append(place)
     return found
 
 

@@ -1,14 +1,18 @@
 """The timing pass of any program: what the injected library wrote becomes the timing CSV."""
 
+import csv
 import ctypes
+import io
 import os
 import subprocess
 
+import pandas as pd
 import pytest
 
 from collectors.profilers import inject, timing
 from collectors.profilers.process import ProfilerError
 from perfml.ingest.profiles import ingest
+from perfml.readers.frame import kernels_frame
 from tests.support.paths import ROOT
 from tests.support.processes import PATIENCE_S
 
@@ -186,3 +190,16 @@ def test_the_library_compiles_once_or_cupti_is_named_as_missing(tmp_path, monkey
     exported = [line.split()[-1] for line in names.splitlines() if " T " in line]
     assert exported[:2] == ["InitializeInjection", "InitializeInjectionNvtx2"]
     assert os.listdir(tmp_path / "perfml") == [made.name]
+
+
+@pytest.mark.parametrize("recorded", [VECTORS, VECTORS.with_name("activity_torch.tsv")])
+def test_layers_are_those_that_a_profile_of_the_same_launches_has(recorded):
+    launches = [each for each in timing.read_activity(recorded) if each.bytes is None]
+    frame = kernels_frame(
+        pd.DataFrame({"kernel": [each.kernel for each in launches], "time_us": 1.0}),
+        [each.ranges for each in launches],
+        instances=[each.instance for each in launches],
+    )
+    rows = list(csv.DictReader(io.StringIO(timing.timing_csv(launches))))
+    assert [row["layer"] for row in rows] == frame["layer"].fillna("").tolist()
+    assert [int(row["iteration"]) for row in rows] == frame["iteration"].tolist()
