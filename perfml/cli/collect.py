@@ -193,7 +193,8 @@ def collect(
         raise PerfmlError(msg, cure="Give a program its own arguments behind --.")
     if built_in:
         _check_choices(what[0], backend or [], precision or [])
-    _tell_what_is_lacking(out_, metrics)
+    if not options.get("lines"):
+        _tell_what_is_lacking(out_, metrics)
     with out_.progress("collecting") as progress:
         results = measure(
             what[0] if built_in else None,
