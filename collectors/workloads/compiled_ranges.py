@@ -50,11 +50,11 @@ def listening(listener: Callable[[str], None]) -> Iterator[None]:
     _listeners.append(listener)
     # code from the cache of another process has no such lines, and ours is not for others
     with config.patch(force_disable_caches=True):
-        GraphLowering.codegen = codegen  # type: ignore[method-assign]
+        GraphLowering.codegen = codegen  # type: ignore[method-assign, unused-ignore]
         try:
             yield
         finally:
-            GraphLowering.codegen = written  # type: ignore[method-assign]
+            GraphLowering.codegen = written  # type: ignore[method-assign, unused-ignore]
             _listeners.remove(listener)
 
 
