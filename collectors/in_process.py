@@ -22,7 +22,12 @@ from collectors import run_folder as folders
 from collectors.layers import layers, recorded_by
 from collectors.manifest import MeasurementRecord, RunRecord
 from collectors.profilers import cupti, timing
-from collectors.profilers.counter_record import CounterRecord, MeasuredLaunch, read_record
+from collectors.profilers.counter_record import (
+    CounterRecord,
+    Launch,
+    MeasuredLaunch,
+    read_record,
+)
 from collectors.profilers.counter_table import Measurement, merged, write_counters
 from collectors.profilers.cupti_failures import check_record
 from collectors.profilers.gpu import Gpu, gpus
@@ -36,10 +41,6 @@ from perfml.util.digest import sha256_of
 
 if TYPE_CHECKING:
     import torch
-
-    from perfml.explain.advice.hazards import Advice
-    from perfml.explain.results import Explanation
-    from perfml.report.document import Document
 
 _open = False
 """Whether a block of this process is being measured."""
@@ -227,7 +228,7 @@ class profile(ContextDecorator):  # noqa: N801 - a function in all but its type,
             profiling_seconds=round(seconds, 3),
         )
 
-    def explain(self, baseline: profile | str | Path | None = None) -> Explanation | Advice:
+    def explain(self, baseline: profile | str | Path | None = None) -> Any:
         """Say why this run is slower than another one; without one, what its layers suffer from."""
         import perfml
 
@@ -236,7 +237,7 @@ class profile(ContextDecorator):  # noqa: N801 - a function in all but its type,
         other = baseline._finished() if isinstance(baseline, profile) else baseline
         return perfml.explain(other, self._finished())
 
-    def report(self, out: str | Path = "report.html") -> Document:
+    def report(self, out: str | Path = "report.html") -> Any:
         """Write the page of this run (`perfml.report`)."""
         import perfml
 
@@ -250,7 +251,7 @@ class profile(ContextDecorator):  # noqa: N801 - a function in all but its type,
 
 
 def keep_times(
-    launches: Sequence[timing.Launch],
+    launches: Sequence[Launch],
     name: str,
     out: Path,
     gpu: Gpu,

@@ -102,7 +102,11 @@ def measure(job: Job) -> RunRecord:
     if measured is None:
         timed = _timing(job)
         measured = Measured(timed.record, timed.about, _with_ncu(job, timed))
-    sampled = lines.sample(job) if subject.settings.lines else None
+    sampled = None
+    if subject.settings.lines:
+        aside = job.folder / "lines"
+        sampled = lines.sample(subject.command("profile", aside), **job.limits)
+        shutil.rmtree(aside, ignore_errors=True)
     timing_record = with_clock(job, time_again(job, measured.timing))
     shutil.rmtree(job.cache, ignore_errors=True)
     facts = _facts(subject, context, measured.about.get("environment") or {})

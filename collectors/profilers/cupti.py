@@ -20,6 +20,7 @@ from tempfile import TemporaryDirectory
 
 from collectors.profilers.counter_record import (
     CounterRecord,
+    Launch,
     MeasuredLaunch,
     PassCost,
     read_record,
@@ -35,7 +36,7 @@ from collectors.profilers.forecast import Forecast, Tell, of_replay
 from collectors.profilers.gpu import OLD_GPU, Gpu
 from collectors.profilers.inject import COUNTERS, library, run_injected
 from collectors.profilers.process import Finished, ProfilerError, last_lines
-from collectors.profilers.timing import Launch, check_ended
+from collectors.profilers.timing import check_ended
 
 FIRST = (7, 5)
 """The oldest compute capability that CUPTI's Range Profiler supports."""

@@ -13,15 +13,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from collectors.profilers.inject import SAMPLES, library, run_injected
 from collectors.profilers.process import ProfilerError
 from collectors.profilers.timing import check_ended
 from perfml.util.files import write_text
-
-if TYPE_CHECKING:
-    from collectors.execution import Job
 
 LINES_FILE = "lines.csv"
 SHOWN = 10
@@ -69,24 +66,32 @@ class LineSamples:
         return max(waits, key=lambda name: (waits[name], name)) if waits else ""
 
 
-def sample(job: Job) -> list[LineSamples]:
-    """Run the program of a job once more, and sample it; most stalled lines first.
+def sample(
+    program: Sequence[str],
+    *,
+    log: Path,
+    timeout_s: float,
+    launcher: Sequence[str] = (),
+    env: Mapping[str, str] | None = None,
+) -> list[LineSamples]:
+    """Run a program and sample it; most stalled lines first.
+
+    The parameters are those of `collectors.profilers.timing.trace`.
 
     Raises
     ------
     ProfilerError
         If CUPTI refuses, the program fails, or no sample was taken.
     """
-    subject, limits = job.subject, job.limits
-    with TemporaryDirectory(prefix="perfml-lines-") as folder, TemporaryDirectory() as own:
+    with TemporaryDirectory(prefix="perfml-lines-") as folder:
         ended = run_injected(
             library(SAMPLES),
-            [*limits["launcher"], *subject.command("profile", Path(own))],
-            log=job.log,
-            timeout_s=limits["timeout_s"],
-            env={**limits["env"], "PERFML_COUNTERS_DIR": folder},
+            [*launcher, *program],
+            log=log,
+            timeout_s=timeout_s,
+            env={**(env or {}), "PERFML_COUNTERS_DIR": folder},
         )
-        check_ended(ended, limits["timeout_s"])
+        check_ended(ended, timeout_s)
         return lines_of(sorted(Path(folder).glob("*.tsv")))
 
 
