@@ -24,9 +24,13 @@ from perfml.tables import Kernels
 
 NAME = "jax-trace"
 
-_DEVICE = re.compile(r"/device:GPU:(\d+)")
-_STREAM = re.compile(r"Stream #(\d+)")
-_DETAILS = re.compile(r"(\w+):([\d,]+)")
+_DEVICE = re.compile(r"/device:GPU:(\d{1,9})\b")
+_STREAM = re.compile(r"Stream #(\d{1,9})\b")
+_DETAILS = re.compile(
+    r"\b(?:(regs|static_shared|dynamic_shared):(\d{1,9})|(grid|block):(\d{1,10}(?:,\d{1,10}){2}))\b"
+)
+_LONGEST = 1000
+"""Letters of a path that are kept."""
 _RECORD = "Record with jax.profiler.trace(FOLDER), and give the .trace.json.gz that is in it."
 
 
@@ -48,7 +52,10 @@ def read(source: Source, options: ReadOptions | None = None) -> Kernels:
     document = parsed(source, "Record fewer steps.")
     where = str(source.path)
     listed = document.get("traceEvents") if isinstance(document, dict) else None
-    every = [event for event in listed or () if isinstance(event, dict)]
+    if not isinstance(listed, list):
+        msg = "this trace has no list of events"
+        raise InputError(msg, where=where, found=type(listed).__name__, cure=_RECORD)
+    every = [event for event in listed if isinstance(event, dict)]
     devices = _named(every, "process_name", _DEVICE)
     streams = _named(every, "thread_name", _STREAM)
     events = Events(every, where)
@@ -68,15 +75,16 @@ def read(source: Source, options: ReadOptions | None = None) -> Kernels:
         np.array([start for start, _, _ in rows], dtype=np.int64),
         np.array([end for _, end, _ in rows], dtype=np.int64),
     )
-    stream = np.array([streams.get((_process(each), each.get("tid")), 0) for each in ran])
+    stream = np.array([streams.get((_process(each), str(each.get("tid"))), 0) for each in ran])
     none = Spans(*np.zeros((3, 0), dtype=np.int64))
     details = [_details(event) for event in ran]
     launches = pd.DataFrame(
         {
-            "kernel": [str(event.get("name")) for event in ran],
+            "kernel": [str(event.get("name") or arguments_of(event)["hlo_op"]) for event in ran],
             "grid": [_shape(each.get("grid")) for each in details],
             "block": [_shape(each.get("block")) for each in details],
-            "time_us": (spans.end - spans.start) / 1e3,
+            # shorter than the trace's clock shows
+            "time_us": np.where(spans.end > spans.start, (spans.end - spans.start) / 1e3, np.nan),
             "time_source": ["jax"] * len(ran),
             "launches": np.ones(len(ran), dtype=np.int64),
             **timeline_columns(spans, stream, none),
@@ -99,19 +107,21 @@ def read(source: Source, options: ReadOptions | None = None) -> Kernels:
     return Kernels(kernels_frame(launches, paths, instances=_instances(ran, paths)), provenance)
 
 
-def _process(event: Mapping[str, Any]) -> Any:
-    return event.get("pid")
+def _process(event: Mapping[str, Any]) -> str:
+    return str(event.get("pid"))
 
 
 def _name_of(event: Mapping[str, Any]) -> str:
     return str(arguments_of(dict(event)).get("name", "")) if event.get("ph") == "M" else ""
 
 
-def _named(events: list[Event], kind: str, pattern: re.Pattern[str]) -> dict[tuple[Any, Any], int]:
+def _named(
+    events: list[Event], kind: str, pattern: re.Pattern[str]
+) -> dict[tuple[str, str | None], int]:
     """Return the number in the name of each process or thread that has one."""
     named = ((event, pattern.match(_name_of(event))) for event in events)
     return {
-        (event.get("pid"), event.get("tid")): int(match[1])
+        (_process(event), str(event["tid"]) if "tid" in event else None): int(match[1])
         for event, match in named
         if match is not None and event.get("name") == kind
     }
@@ -119,7 +129,8 @@ def _named(events: list[Event], kind: str, pattern: re.Pattern[str]) -> dict[tup
 
 def _details(event: Event) -> dict[str, str]:
     """Return what a launch needs: ``regs:31 static_shared:0 grid:512,1,1 block:128,1,1``."""
-    return dict(_DETAILS.findall(str(arguments_of(event).get("kernel_details", ""))))
+    found = _DETAILS.findall(str(arguments_of(event).get("kernel_details", "")))
+    return {number or sizes: one or three for number, one, sizes, three in found}
 
 
 def _shape(text: str | None) -> str | None:
@@ -139,5 +150,5 @@ def _instances(events: Sequence[Event], paths: Sequence[tuple[str, ...]]) -> lis
 
 
 def _path(event: Event) -> tuple[str, ...]:
-    path = str(arguments_of(event).get("name") or arguments_of(event)["hlo_op"])
+    path = str(arguments_of(event).get("name") or arguments_of(event)["hlo_op"])[:_LONGEST]
     return tuple(part for part in path.split("/") if part)

@@ -24,6 +24,8 @@ NAME = "rocprofv3-csv"
 
 _NAMED = ("Kernel_Name", "Start_Timestamp", "End_Timestamp")
 _AXES = "XYZ"
+_LONGEST = 10**15
+"""Nanoseconds, eleven days: a longer kernel is a damaged number."""
 _CURE = "Record it again: rocprofv3 --kernel-trace --output-format csv -- COMMAND"
 
 
@@ -47,7 +49,7 @@ def read(source: Source, options: ReadOptions | None = None) -> Kernels:
     for number, row in enumerate(csv.DictReader(io.StringIO(source.text())), 2):
         try:
             rows.append(_row(row))
-        except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
             msg = "a line of the kernel trace cannot be read"
             found = f"{type(error).__name__}: {error}"[:120]
             raise InputError(msg, where=f"{where}:{number}", found=found, cure=_CURE) from error
@@ -60,7 +62,7 @@ def read(source: Source, options: ReadOptions | None = None) -> Kernels:
     spans = Spans(numbers[:, 0], numbers[:, 1] - first, numbers[:, 2] - first)
     launches = table[["kernel", "grid", "block", "registers_per_thread"]].assign(
         shared_memory_per_block=table["shared"],
-        time_us=(spans.end - spans.start) / 1e3,
+        time_us=np.where(spans.end > spans.start, (spans.end - spans.start) / 1e3, np.nan),
         time_source="rocprofv3",
         launches=1,
         **timeline_columns(spans, numbers[:, 3], Spans(*np.zeros((3, 0), dtype=np.int64))),
@@ -80,8 +82,11 @@ def _row(row: Mapping[str, str]) -> dict[str, object]:
     grid = [int(row[f"Grid_Size_{axis}"]) for axis in _AXES]
     start, end = int(row["Start_Timestamp"]), int(row["End_Timestamp"])
     name = row["Kernel_Name"].strip()
-    if not name or not 0 <= end - start < 10**15 or abs(start) >= 10**18:
-        msg = f"{name[:40]} from {start} to {end}"
+    # "Agent 4", or a number by itself in older versions
+    agent, queue = int(row["Agent_Id"].split()[-1]), int(row["Queue_Id"])
+    within = 0 <= end - start < _LONGEST and abs(start) < 10**18
+    if not name or not within or min(block) < 1 or max(map(abs, (agent, queue, *grid))) > 2**62:
+        msg = f"{name[:40]}, {block} of {grid} from {start} to {end}"
         raise ValueError(msg)
     blocks = [-(-size // part) for size, part in zip(grid, block, strict=True)]
     return {
@@ -90,9 +95,8 @@ def _row(row: Mapping[str, str]) -> dict[str, object]:
         "block": f"({', '.join(map(str, block))})",
         "registers_per_thread": float(row["VGPR_Count"]),
         "shared": float(row["LDS_Block_Size"]),
-        # "Agent 4", or a number by itself in older versions
-        "agent": int(row["Agent_Id"].split()[-1]),
-        "queue": int(row["Queue_Id"]),
+        "agent": agent,
+        "queue": queue,
         "start": start,
         "end": end,
     }
