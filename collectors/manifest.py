@@ -2,8 +2,6 @@
 
 Readers (`perfml.ingest.run_labels.read_manifest`, `perfml.redact`) take the file as plain JSON:
 perfml reads runs on machines where nothing is collected, and never imports this package there.
-
-Here to change: a new fact is a field here, and a key of `perfml.redact.KEPT` if it may be shared.
 """
 
 from __future__ import annotations

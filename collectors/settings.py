@@ -3,8 +3,6 @@
 A field of `Settings` with an `Option` is an option of the command line (`command_line_options`),
 a key of a sweep's file (`collectors.sweep.options`), a part of the run's id, and a line of
 ``run.json`` under ``options``.
-
-Here to change: a new option is one field. Nothing else needs to list it.
 """
 
 from __future__ import annotations

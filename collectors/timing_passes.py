@@ -2,9 +2,6 @@
 
 Two processes of one program differ by more than the repeats of either (addresses, clocks, the
 order of allocations), so an interval that is to hold for the next process needs several.
-
-Here to change: how a process is timed, and what its table is called
-(`perfml.ingest.processes` reads them by that name).
 """
 
 from __future__ import annotations

@@ -277,7 +277,9 @@ class _Driver:
                     client.unsubscribe_topic(self.topic)
 
     def _heard(self, event: tuple[float, Any]) -> None:
-        self.events.put(("begun", event[1]))
+        message = event[1]
+        ended = "status" in message
+        self.events.put(("ended", (message["run_id"], message)) if ended else ("begun", message))
 
     def _submit(self, client: Any, run_id: str) -> None:
         from collectors.sweep.task import Task, measure_run

@@ -118,7 +118,7 @@ def _measured(task: Task, began: float) -> dict[str, Any]:
     context = ExecutionContext(gpu, task.launcher, task.timeout_s)
     found = collect_one(task.run, context, Path(task.out))
     record = found.record or {}
-    return _answer(
+    answer = _answer(
         task,
         found.status,
         message=found.message,
@@ -128,6 +128,8 @@ def _measured(task: Task, began: float) -> dict[str, Any]:
         seconds=round(time.monotonic() - began, 3),
         begun=begun,
     )
+    _tell(task, answer)  # Dask keeps results with the worker, which the next run may kill
+    return answer
 
 
 def _answer(task: Task, status: str, **details: Any) -> dict[str, Any]:
@@ -147,7 +149,21 @@ def _check_same(task: Task) -> None:
 
 
 def announce(task: Task) -> dict[str, str]:
-    """Tell the driver that a run begins, and where; return the same message.
+    """Tell the driver that a run begins, and where; return the same message."""
+    from distributed import get_worker
+
+    message = {
+        "run_id": task.run_id,
+        "worker": str(get_worker().name),
+        "host": socket.gethostname(),
+        "gpu": os.environ.get(_VISIBLE, ""),
+    }
+    _tell(task, message)
+    return message
+
+
+def _tell(task: Task, message: dict[str, Any]) -> None:
+    """Send a message to the driver.
 
     Waits until the scheduler has it: `Worker.log_event` alone may lose what it was told, if the
     worker is killed at once.
@@ -156,14 +172,7 @@ def announce(task: Task) -> dict[str, str]:
     from distributed.utils import sync
 
     worker = get_worker()
-    message = {
-        "run_id": task.run_id,
-        "worker": str(worker.name),
-        "host": socket.gethostname(),
-        "gpu": os.environ.get(_VISIBLE, ""),
-    }
     sync(worker.loop, worker.scheduler.log_event, topic=task.sweep, msg=message)
-    return message
 
 
 @functools.cache
