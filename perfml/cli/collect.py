@@ -97,10 +97,13 @@ def attach(
     quiet: Quiet = False,
     verbose: Verbose = 0,
 ) -> None:
-    """Time the kernels of a program that runs: start it with perfml loaded, then ask it.
+    """Time the kernels of a program that runs already.
 
-    Example: perfml attach -- python server.py;
-    perfml attach 4711 --seconds 10 --out runs/
+    Start it with perfml loaded first.
+
+    Example: perfml attach -- python server.py
+
+    Example: perfml attach 4711 --seconds 10 --out runs/
     """
     out_ = Output(as_json, quiet, verbose)
     from collectors.attach import attach as measured

@@ -11,7 +11,7 @@ _HYPHEN = "\ue000"
 """Stands for a hyphen while lines are folded, which would break ``before.ncu-rep`` there."""
 
 GROUPS: dict[str, tuple[str, ...]] = {
-    "record": ("doctor", "collect", "attach", "sweep"),
+    "record": ("doctor", "collect", "sweep"),
     "tables": ("ingest", "merge", "inspect", "metrics"),
     "answers": ("report", "explain", "advise", "gate", "predict", "roofline", "plot"),
     "study": ("rank", "train", "select", "plan"),

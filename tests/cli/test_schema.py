@@ -123,7 +123,7 @@ def test_every_verb_has_a_schema_and_a_case():
         for command in group.typer_instance.registered_commands
     ]
     assert {*verbs, *groups, "error"} == set(DOCUMENTS)
-    assert {verb for verb, _ in CASES} | {"reproduce"} == set(DOCUMENTS)
+    assert {verb for verb, _ in CASES} | {"attach", "reproduce"} == set(DOCUMENTS)
 
 
 @pytest.mark.parametrize("verb", DOCUMENTS)
