@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from collectors.profilers import ncu
 from collectors.profilers.gpu import Gpu
 from collectors.run_folder import LOG_FILE
 from collectors.run_spec import Run
@@ -25,8 +24,6 @@ class ExecutionContext:
         Goes in front of every command.
     timeout_s
         Limit of each command.
-    ncu_version
-        Tells Nsight Compute's version; who measures many runs need not ask it each time.
     tell
         Takes sentences on how long a run will take, while it is measured.
     """
@@ -34,7 +31,6 @@ class ExecutionContext:
     gpu: Gpu | None
     launcher: tuple[str, ...] = ()
     timeout_s: float = 1800.0
-    ncu_version: Callable[[], str] = ncu.version
     tell: Callable[[str], None] | None = None
 
 

@@ -21,6 +21,8 @@ _CALLS = itertools.count()
 """Numbers the calls of all models of this process, so that no iteration has another's number."""
 
 _open_iterations = 0
+_recorder: Ranges | None = None
+"""Takes the ranges in the place of NVTX, while this process measures itself."""
 
 
 @contextmanager
@@ -32,8 +34,8 @@ def layers(model: torch.nn.Module, *, iterations: bool = True) -> Iterator[None]
     addition of a residual block, is in ``layer1.0.after_bn2``. A backward pass runs outside the
     modules and gets no names.
 
-    A compiled module is one layer: inside its graph no Python runs that could open a range. A
-    warning names it. Compile inside the block and nothing is known of it; compile before.
+    A model of ``torch.compile`` has its modules' names where its first call, which compiles it, is
+    in the block. Compiled otherwise or before, a module is one layer, and a warning names it.
 
     Parameters
     ----------
@@ -46,11 +48,11 @@ def layers(model: torch.nn.Module, *, iterations: bool = True) -> Iterator[None]
 
     Examples
     --------
-    Warm up first, then run the model a dozen times::
+    Warm up first, then run the model thirty times, as the default counters need::
 
         model(batch)
         with perfml.layers(model):
-            for _ in range(12):
+            for _ in range(30):
                 model(batch)
     """
     ranges = _nvtx()
@@ -64,10 +66,10 @@ def layers(model: torch.nn.Module, *, iterations: bool = True) -> Iterator[None]
                 yield
 
     with ModuleRanges(model, ranges, around=call) as named:
-        if named.compiled:
-            msg = f"compiled, so one layer each: {', '.join(named.compiled[:5])}"
-            warnings.warn(msg, stacklevel=3)
         yield
+    if closed := named.closed:
+        msg = f"compiled, so one layer each: {', '.join(closed[:5])}"
+        warnings.warn(msg, stacklevel=3)
 
 
 @contextmanager
@@ -96,8 +98,21 @@ def iteration(number: int) -> Iterator[None]:
             _open_iterations -= 1
 
 
+@contextmanager
+def recorded_by(ranges: Ranges) -> Iterator[None]:
+    """Give the ranges of this process to somebody else than NVTX."""
+    global _recorder
+    _recorder = ranges
+    try:
+        yield
+    finally:
+        _recorder = None
+
+
 def _nvtx() -> Ranges:
     """Return NVTX's ranges, or none where torch has no CUDA: the script then runs as it is."""
+    if _recorder is not None:
+        return _recorder
     import torch
 
     return NvtxRanges() if torch.cuda.is_available() else Ranges()

@@ -2,8 +2,6 @@
 
 Readers (`perfml.ingest.run_labels.read_manifest`, `perfml.redact`) take the file as plain JSON:
 perfml reads runs on machines where nothing is collected, and never imports this package there.
-
-Here to change: a new fact is a field here, and a key of `perfml.redact.KEPT` if it may be shared.
 """
 
 from __future__ import annotations
@@ -35,7 +33,7 @@ class TimingRecord(_Part):
     Attributes
     ----------
     source
-        ``torch.profiler``, ``cupti-activity``, ``ncu`` or ``nvprof``.
+        ``torch.profiler``, ``cupti-activity`` or ``ncu``.
     seconds
         Wall-clock time of the timing pass.
     command
@@ -79,8 +77,6 @@ class MeasurementRecord(_Part):
         The argument lists that were run.
     clock_control, cache_control, caches, replay
         How launches were repeated.
-    dedupe
-        Which layers stand for which (`collectors.dedupe.DuplicateLayers.as_dict`).
     launches_profiled, passes, runs
         How many.
     profiling_seconds, conversion_seconds, seconds_per_launch
@@ -97,7 +93,6 @@ class MeasurementRecord(_Part):
     cache_control: str | None = None
     caches: str | None = None
     replay: str | None = None
-    dedupe: dict[str, Any] | None = None
     launches_profiled: int | None = None
     passes: int | None = None
     runs: int | None = None

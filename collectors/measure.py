@@ -9,23 +9,18 @@ import shutil
 from dataclasses import dataclass
 from typing import Any
 
-from collectors.checks import checked_first
-from collectors.dedupe import DuplicateLayers, find_duplicates
 from collectors.execution import ExecutionContext, Job
 from collectors.manifest import MeasurementRecord, RunRecord, TimingRecord
 from collectors.measure_cupti import Measured, measure_with_cupti
-from collectors.measure_nvprof import measure_with_nvprof, nvprof_commands
-from collectors.profilers import cupti, ncu, nvprof, timing
+from collectors.profilers import cupti, lines, ncu, timing
 from collectors.profilers.cupti_failures import UnableError
-from collectors.profilers.gpu import NCU_FIRST, NVPROF_LAST, Gpu
-from collectors.profilers.inject import ACTIVITY, library
+from collectors.profilers.gpu import NCU_FIRST, OLD_GPU, Gpu
+from collectors.profilers.inject import COUNTERS, library
 from collectors.profilers.process import ProfilerError
-from collectors.run_folder import RUN_FILE, now, read_object
+from collectors.run_folder import now
 from collectors.run_spec import Run
 from collectors.timing_passes import (
     TIMING_FILE,
-    keep_times,
-    run_workload,
     time_again,
     traced,
     with_clock,
@@ -35,10 +30,6 @@ from perfml.util.ranges import ITERATION
 
 METRICS_NAME = "metrics"
 _XLA_RANGE = "XlaModule:"
-_DEDUPE_LEFT_OUT = (
-    "--dedupe was left out: through CUPTI every launch is measured, which is quicker than one of "
-    "each by Nsight Compute (--profiler ncu)"
-)
 
 
 @dataclass(frozen=True)
@@ -49,55 +40,38 @@ class _Timed:
     about: dict[str, Any]
     region_only: bool
     iterations: tuple[str, ...] = ()
-    duplicates: DuplicateLayers | None = None
 
 
 def choose_profiler(asked: str, gpu: Gpu | None) -> str:
-    """Return ``cupti``, ``ncu`` or ``nvprof``.
+    """Return ``cupti`` or ``ncu``.
 
     Raises
     ------
     ProfilerError
-        If the one asked for does not support the GPU.
+        If none, or not the one asked for, supports the GPU.
     """
     if gpu is None:
         return "ncu" if asked == "auto" else asked
+    if gpu.capability < NCU_FIRST:
+        msg = "Nsight Compute does not support this GPU"
+        found = f"{gpu.name}, compute capability {gpu.compute_capability}"
+        raise ProfilerError(msg, found=found, cure=OLD_GPU)
     if asked == "auto":
-        if gpu.capability < NCU_FIRST:
-            return "nvprof"
-        old = gpu.capability <= NVPROF_LAST and shutil.which("ncu") is None
-        if old and shutil.which("nvprof"):
-            return "nvprof"
         with contextlib.suppress(UnableError):
             cupti.require(gpu)
             return "cupti"
         return "ncu"
     if asked == "cupti":
         cupti.require(gpu)
-    if asked == "ncu" and gpu.capability < NCU_FIRST:
-        msg = "Nsight Compute does not support this GPU"
-        raise ProfilerError(
-            msg,
-            where="--profiler ncu",
-            found=f"{gpu.name}, compute capability {gpu.compute_capability}",
-            cure="Use --profiler nvprof; Nsight Compute begins at compute capability 7.0.",
-        )
-    if asked == "nvprof":
-        nvprof.require(gpu.compute_capability, launched=True)
     return asked
 
 
 def planned_commands(job: Job) -> list[list[str]]:
     """Return the commands that `measure` would run, as far as they are known beforehand."""
     subject, launcher, folder = job.subject, job.context.launcher, job.folder
-    profiler = choose_profiler(subject.settings.profiler, job.context.gpu)
+    choose_profiler(subject.settings.profiler, job.context.gpu)
     first = [*launcher, *subject.command("timing", folder / "timing")]
     program = subject.command("profile", folder / "profile")
-    if profiler == "nvprof":
-        second = nvprof_commands(job)
-        if checked_first(subject):
-            second.insert(0, subject.command("check", folder / "check"))
-        return [[*launcher, *each] for each in second]
     chosen = _ncu_options(subject, _Timed(TimingRecord(""), {}, region_only=subject.built_in))
     report = folder / f"{METRICS_NAME}.ncu-rep"
     profile = [*launcher, *ncu.profile_command(chosen, program, report)]
@@ -120,24 +94,25 @@ def measure(job: Job) -> RunRecord:
     if profiler == "cupti":
         try:
             measured = measure_with_cupti(job)
-            if subject.settings.dedupe:
-                notes.append(_DEDUPE_LEFT_OUT)
         except UnableError as error:
             if subject.settings.profiler == "cupti":
                 raise
             notes.append(f"measured by Nsight Compute, launch by launch: {error.what}")
             profiler = "ncu"
-    if measured is None and profiler == "ncu":
+    if measured is None:
         timed = _timing(job)
         measured = Measured(timed.record, timed.about, _with_ncu(job, timed))
-    elif measured is None:
-        about = _checked(job) if checked_first(subject) else {}
-        if context.gpu is not None:
-            nvprof.require(context.gpu.compute_capability, launched=bool(context.launcher))
-        measured = Measured(TimingRecord("nvprof"), about, measure_with_nvprof(job))
+    sampled = None
+    if subject.settings.lines:
+        aside = job.folder / "lines"
+        sampled = lines.sample(subject.command("profile", aside), **job.limits)
+        shutil.rmtree(aside, ignore_errors=True)
     timing_record = with_clock(job, time_again(job, measured.timing))
     shutil.rmtree(job.cache, ignore_errors=True)
     facts = _facts(subject, context, measured.about.get("environment") or {})
+    if sampled is not None:
+        facts["hot_lines"] = lines.hottest(sampled)
+        lines.write_lines(sampled, job.folder / lines.LINES_FILE)
     facts |= {"profiler": profiler, "profiler_version": None, "started": started, "ended": now()}
     return RunRecord(facts, measured.about, timing_record, measured.counters, tuple(notes))
 
@@ -169,11 +144,7 @@ def _facts(subject: Run, context: ExecutionContext, surroundings: dict[str, Any]
 
 
 def profiler_for(subject: Run, gpu: Gpu | None) -> str:
-    """Return the profiler of a run: ``auto`` keeps to Nsight Compute where an option is its own.
-
-    That is not so of ``--dedupe``: through CUPTI all launches of an iteration take less than one of
-    each by Nsight Compute does.
-    """
+    """Return the profiler of a run: ``auto`` keeps to Nsight Compute where an option is its own."""
     settings = subject.settings
     asked = settings.profiler
     own = settings.timing == "ncu" or settings.replay != "kernel"
@@ -184,72 +155,38 @@ def profiler_for(subject: Run, gpu: Gpu | None) -> str:
 
 def _timing(job: Job) -> _Timed:
     subject, table = job.subject, job.folder / TIMING_FILE
-    if subject.built_in:
-        return _own_timing(job)
-    if subject.settings.timing == "ncu":
+    mapped = subject.layer_map is not None
+    if subject.settings.timing == "ncu" and not subject.built_in:
         record = TimingRecord("ncu", why="asked for with --timing ncu")
         return _Timed(record, {}, region_only=False)
+    why = ""
     try:
-        library(ACTIVITY)
+        library(COUNTERS)
     except ProfilerError as error:
         if subject.settings.timing == "cupti":
             raise
         why = f"times are Nsight Compute's, serialised and with cold caches: {error.what}"
-        record = TimingRecord("ncu", why=why, warnings=(why,))
-        return _Timed(record, {}, region_only=False)
-    found = traced(job)
+        if not subject.built_in:
+            return _Timed(TimingRecord("ncu", why=why, warnings=(why,)), {}, region_only=False)
+    found, about = traced(job, table)
     if any(name.startswith(_XLA_RANGE) for each in found.launches for name in each.ranges):
         # XLA tries kernels out when it compiles; the second time it has compiled already
-        found = traced(job)
-    timing.write_timing(found.launches, table)
+        found, about = traced(job, table)
+    if not table.is_file():
+        return _Timed(TimingRecord("ncu", why=why, warnings=(why,)), about, region_only=True)
+    told = found.seconds, found.command
     record = timing.timing_record(
-        "cupti-activity",
-        table,
-        found.seconds,
-        found.command,
-        mapped=subject.layer_map is not None,
-        warnings=found.warnings,
+        "cupti-activity", table, *told, mapped=mapped, warnings=found.warnings
     )
+    if subject.built_in:
+        return _Timed(record, about, region_only=True)
     names = dict.fromkeys(
         name
         for launch in found.launches
         for name in launch.ranges
         if ITERATION.fullmatch(name.strip())
     )
-    duplicates = None
-    if subject.settings.dedupe:
-        first = next(iter(names), None)
-        duplicates = find_duplicates(table, iteration=first, layers=subject.settings.layers)
-    return _Timed(record, {}, found.region, tuple(names), duplicates)
-
-
-def _own_timing(job: Job) -> _Timed:
-    """Let a built-in workload check and time itself."""
-    settings, table, aside = job.subject.settings, job.folder / TIMING_FILE, job.folder / "timing"
-    ended = run_workload(job, "timing", aside)
-    about = read_object(aside / RUN_FILE)
-    keep_times(aside, table)
-    for document in sorted(aside.glob("*.json")):
-        if document.name != RUN_FILE:  # what a workload keeps with its run, such as truth.json
-            shutil.move(document, job.folder / document.name)
-    shutil.rmtree(aside)
-    record = timing.timing_record("torch.profiler", table, ended.seconds, ended.command)
-    duplicates = None
-    if settings.dedupe:
-        shapes = about.get("layers")
-        duplicates = find_duplicates(
-            table, iteration="iter_0", layers=settings.layers, shapes=shapes
-        )
-    return _Timed(record, about, region_only=True, duplicates=duplicates)
-
-
-def _checked(job: Job) -> dict[str, Any]:
-    """Let a workload check itself where no timing pass does it."""
-    aside = job.folder / "check"
-    run_workload(job, "check", aside)
-    about = read_object(aside / RUN_FILE)
-    shutil.rmtree(aside)
-    return about
+    return _Timed(record, {}, found.region, tuple(names))
 
 
 def _ncu_options(subject: Run, timed: _Timed) -> ncu.NcuOptions:
@@ -266,8 +203,6 @@ def _ncu_options(subject: Run, timed: _Timed) -> ncu.NcuOptions:
 def _include(subject: Run, timed: _Timed) -> tuple[str, ...]:
     """Return the NVTX filters: the first iterations, and the wanted layers in them."""
     settings = subject.settings
-    if timed.duplicates is not None:
-        return timed.duplicates.filters()
     iterations = timed.iterations
     few = list(iterations[: settings.metric_iterations])
     limited = len(iterations) > len(few)
@@ -291,11 +226,10 @@ def _with_ncu(job: Job, timed: _Timed) -> MeasurementRecord:
         warnings.append(f"this GPU did not deliver {', '.join(found.missing)}")
     per_launch = found.seconds_per_launch
     return MeasurementRecord(
-        profiler_version=None if job.context.launcher else job.context.ncu_version(),
+        profiler_version=None if job.context.launcher else ncu.version(),
         clock_control="none",
         cache_control=options.cache_control,
         replay=options.replay,
-        dedupe=timed.duplicates.as_dict() if timed.duplicates else None,
         metrics_requested=options.measured,
         metrics_missing=tuple(found.missing),
         launches_profiled=found.launches,

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from collectors.checks import require_right
@@ -17,8 +16,7 @@ from collectors.execution import Job
 from collectors.manifest import MeasurementRecord, TimingRecord
 from collectors.profilers import cupti, timing
 from collectors.profilers.process import ProfilerError
-from collectors.run_folder import RUN_FILE, read_object
-from collectors.run_spec import Run
+from collectors.timing_passes import workload_says
 
 TIMED_ITERATIONS = 3
 """Of a program; a built-in workload is timed as often as is asked."""
@@ -74,7 +72,7 @@ def measure_with_cupti(job: Job) -> Measured:
         require_right(aside)
         shutil.rmtree(aside, ignore_errors=True)
         raise
-    about = _workload_says(subject, aside, job.folder)
+    about = workload_says(aside, job.folder) if subject.built_in else {}
     table = job.folder / "timing.csv"
     if not table.is_file() and any(launch.bytes is None for launch in profile.timed):
         timing.write_timing(profile.timed, table)
@@ -106,14 +104,3 @@ def _measured(profile: cupti.CuptiProfile, options: cupti.CuptiOptions) -> Measu
         commands=(tuple(profile.command),),
         warnings=tuple(warnings),
     )
-
-
-def _workload_says(subject: Run, aside: Path, folder: Path) -> dict[str, Any]:
-    """Return a built-in workload's description; keep the documents it left with the run."""
-    if not subject.built_in:
-        return {}
-    about = read_object(aside / RUN_FILE)
-    for path in sorted(aside.iterdir()):
-        if path.suffix in (".json", ".csv") and path.name != RUN_FILE:
-            shutil.move(path, folder / path.name)
-    return about

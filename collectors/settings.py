@@ -3,8 +3,6 @@
 A field of `Settings` with an `Option` is an option of the command line (`command_line_options`),
 a key of a sweep's file (`collectors.sweep.options`), a part of the run's id, and a line of
 ``run.json`` under ``options``.
-
-Here to change: a new option is one field. Nothing else needs to list it.
 """
 
 from __future__ import annotations
@@ -17,7 +15,7 @@ from typing import Annotated, Any
 
 from perfml.errors import InputError
 
-PROFILERS = ("auto", "cupti", "ncu", "nvprof")
+PROFILERS = ("auto", "cupti", "ncu")
 TIMINGS = ("auto", "cupti", "ncu")
 
 
@@ -52,7 +50,7 @@ class Settings:
     """How to measure; the same for every run of a `collect`.
 
     The help of each option says what it does. Three fields come out of several options:
-    ``metrics`` (nvprof's names, for the catalogue), ``raw_metrics`` (further metrics under Nsight
+    ``metrics`` (the catalogue's names), ``raw_metrics`` (further metrics under Nsight
     Compute's names) and ``workload_options`` (arguments of the built-in workload, ``--cfg FILE``).
 
     Raises
@@ -81,11 +79,10 @@ class Settings:
     timing: str = _option(
         "auto", "For a program: cupti (no counters), or ncu's own durations.", choices=TIMINGS
     )
-    dedupe: bool = _option(
+    lines: bool = _option(
         False,
-        "With ncu: profile layers that launch the same only once. CUPTI measures all, and is "
-        "quicker.",
-        flag="--dedupe",
+        "Also sample at which lines of the source warps wait, and why; compile with -lineinfo.",
+        flag="--lines",
     )
     workload_options: tuple[str, ...] = ()
 

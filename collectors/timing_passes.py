@@ -2,9 +2,6 @@
 
 Two processes of one program differ by more than the repeats of either (addresses, clocks, the
 order of allocations), so an interval that is to hold for the next process needs several.
-
-Here to change: how a process is timed, and what its table is called
-(`perfml.ingest.processes` reads them by that name).
 """
 
 from __future__ import annotations
@@ -12,15 +9,17 @@ from __future__ import annotations
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from collectors.checks import require_right
 from collectors.execution import Job
 from collectors.manifest import TimingRecord
 from collectors.profilers import sm_clock, timing
-from collectors.profilers.process import Finished, ProfilerError, run
+from collectors.profilers.inject import COUNTERS, library
+from collectors.profilers.process import ProfilerError
+from collectors.run_folder import RUN_FILE, read_object
 
 TIMING_FILE = "timing.csv"
-_UNDER_PROFILER = ("ncu", "nvprof")
 
 
 def time_again(job: Job, record: TimingRecord) -> TimingRecord:
@@ -40,50 +39,61 @@ def time_again(job: Job, record: TimingRecord) -> TimingRecord:
     processes = job.subject.settings.processes
     if processes == 1:
         return record
-    if record.source in _UNDER_PROFILER:
+    if record.source == "ncu":
         warning = f"timed in one process, not {processes}: {record.source} took the times itself"
         return replace(record, warnings=(*record.warnings, warning))
     for number in range(2, processes + 1):
         table = job.folder / f"timing_{number}.csv"
-        if job.subject.built_in:
-            aside = job.folder / "timing"
-            run_workload(job, "timing", aside)
-            keep_times(aside, table)
-            shutil.rmtree(aside)
-        else:
-            timing.write_timing(traced(job).launches, table)
+        traced(job, table)
     return replace(record, processes=processes)
 
 
 def with_clock(job: Job, record: TimingRecord) -> TimingRecord:
     """Add the SM clock; a profiler that took the times itself may have set another one."""
-    if record.source in _UNDER_PROFILER or job.context.gpu is None:
+    if record.source == "ncu" or job.context.gpu is None:
         return record
     return replace(record, sm_clock_mhz=sm_clock.measured(job.subject.environment()))
 
 
-def traced(job: Job) -> timing.Timing:
-    """Run a program of the user's once, and record its launches."""
-    return timing.trace(job.subject.program, **job.limits)
+def traced(job: Job, table: Path) -> tuple[timing.Timing, dict[str, Any]]:
+    """Run a program once and write its times into a table.
 
+    Where no library can be built, a built-in workload runs without: its own may time its layers.
 
-def run_workload(job: Job, mode: str, aside: Path) -> Finished:
-    """Let a built-in workload check or time itself into a folder of its own."""
-    command = [*job.context.launcher, *job.subject.command(mode, aside)]
-    timeout_s = job.context.timeout_s
+    Returns
+    -------
+    tuple
+        Its launches, none where a workload timed itself or nobody did; and what a built-in
+        workload says of itself.
+    """
+    built_in = job.subject.built_in
+    aside = job.folder / "timing"
+    command = job.subject.command("timing", aside)
     try:
-        ended = run(command, log=job.log, timeout_s=timeout_s, env=job.subject.environment())
-    except OSError as error:
-        msg = f"{command[0]} cannot be started"
-        raise ProfilerError(msg, found=str(error), cure="Check --launcher.") from error
-    require_right(aside)
-    timing.check_ended(ended, timeout_s)
-    return ended
+        injected = library(COUNTERS)
+    except ProfilerError:
+        if not built_in:
+            raise
+        injected = None
+    own = aside / TIMING_FILE
+    try:
+        found = timing.trace(command, injected, own=own if built_in else None, **job.limits)
+    except ProfilerError:
+        require_right(aside)
+        raise
+    if found.launches:
+        timing.write_timing(found.launches, table)
+    elif own.is_file():
+        shutil.move(own, table)
+    about = workload_says(aside, job.folder) if built_in else {}
+    shutil.rmtree(aside, ignore_errors=True)
+    return found, about
 
 
-def keep_times(aside: Path, table: Path) -> None:
-    """Move the times that a built-in workload left to where they belong."""
-    if not (aside / TIMING_FILE).is_file():
-        msg = "the workload ended normally but left no times"
-        raise ProfilerError(msg, where=str(aside), cure="log.txt has what it printed.")
-    shutil.move(aside / TIMING_FILE, table)
+def workload_says(aside: Path, folder: Path) -> dict[str, Any]:
+    """Return a built-in workload's description; keep the documents it left with the run."""
+    about = read_object(aside / RUN_FILE)
+    for path in sorted(aside.iterdir()):
+        if path.suffix in (".json", ".csv") and path.name != RUN_FILE:
+            shutil.move(path, folder / path.name)
+    return about

@@ -28,7 +28,17 @@ import pandas as pd
 from collectors.workloads.yolov4_tiny.darknet import read_cfg, with_classes
 from perfml.errors import PerfmlError
 from perfml.ingest.layer_map import apply_layer_map, read_layer_map
-from perfml.readers import ReadOptions, Source, cupti_csv, read, timing_csv, torch_trace, trtexec
+from perfml.readers import (
+    ReadOptions,
+    Source,
+    cupti_csv,
+    jax_trace,
+    read,
+    rocprof_csv,
+    timing_csv,
+    torch_trace,
+    trtexec,
+)
 from perfml.readers.frame import kernels_frame
 from perfml.readers.ncu import csv_page as ncu_csv
 from perfml.readers.ncu import summary_csv as ncu_summary
@@ -291,6 +301,18 @@ def _trace_seeds() -> Iterator[bytes]:
         yield f'{{"schemaVersion": 1,\n"traceEvents": [\n{lines}\n]}}\n'.encode()
 
 
+def _jax_seeds() -> Iterator[bytes]:
+    yield gzip.decompress((RECORDED / "deployed/jax.trace.json.gz").read_bytes())
+
+
+def _rocprof_seeds() -> Iterator[bytes]:
+    sizes = [f"{kind}_Size_{axis}" for kind in ("Workgroup", "Grid") for axis in "XYZ"]
+    names = ("Agent_Id", "Queue_Id", "Kernel_Name", "Start_Timestamp", "End_Timestamp")
+    head = ",".join(f'"{name}"' for name in (*names, "LDS_Block_Size", "VGPR_Count", *sizes))
+    rows = [f'"Agent 4",1,"add(float*, int)",{k}000,{k}700,0,8,64,1,1,1024,1,1' for k in (1, 2)]
+    yield "\n".join([head, *rows, ""]).encode()
+
+
 def _trtexec_seeds() -> Iterator[bytes]:
     yield (
         b'[\n  { "count" : 100 }\n'
@@ -450,6 +472,15 @@ TARGETS: dict[str, Target] = {
             ),
         ),
         ".json",
+    ),
+    "jax_trace": Target(
+        _reader(jax_trace),
+        _jax_seeds,
+        ('"hlo_op":', '"kernel_details": "regs:', '"ts": -1e99', '"/device:GPU:0"', "null", "NaN"),
+        ".json",
+    ),
+    "rocprofv3_csv": Target(
+        _reader(rocprof_csv), _rocprof_seeds, ('"Agent ', "1e400", "-1", '""', "99999999999999999")
     ),
     "trtexec_profile": Target(
         _reader(trtexec),

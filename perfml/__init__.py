@@ -9,7 +9,8 @@ What people need has a name here, and is loaded when it is first used:
 - `gate` says whether a new version does more work, `predict` which layers are slower than layers
   like them, `roofline` how far they are from what the device can do;
 - `report` writes the page, `plot` draws one figure;
-- in a PyTorch script, `layers` names the layers for a profiler and `iteration` the repeats.
+- in a PyTorch script, `layers` names the layers for a profiler and `iteration` the repeats;
+  `profile` measures what a block runs.
 """
 
 import importlib
@@ -24,6 +25,7 @@ _HOMES = {
     "inspect": "perfml.datasets.inspected",
     "layers": "collectors.layers",
     "load_dataset": "perfml.datasets.frames",
+    "profile": "collectors.in_process",
     "plot": "perfml.report.figures.registry",
     "rank": "perfml.datasets.asked",
     "read": "perfml.datasets.frames",
@@ -46,6 +48,7 @@ __all__ = [
     "merge",
     "plot",
     "predict",
+    "profile",
     "rank",
     "read",
     "report",

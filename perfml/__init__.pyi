@@ -1,3 +1,4 @@
+from collectors.in_process import profile as profile
 from collectors.layers import iteration as iteration
 from collectors.layers import layers as layers
 from perfml._version import __version__ as __version__
@@ -27,6 +28,7 @@ __all__ = [
     "merge",
     "plot",
     "predict",
+    "profile",
     "rank",
     "read",
     "report",

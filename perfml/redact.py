@@ -47,11 +47,11 @@ RUNS = _words(
     "run_id workload backend precision batch iterations metric_iterations processes warmup seed "
     "device weights profiler started ended created timing source seconds launches "
     "options metrics raw_metrics workload_options "
-    "unattributed_share kernels_per_iteration clock_control cache_control replay dedupe iteration "
-    "sm_clock_mhz stands_for settings model library attention compile cudnn_enabled "
+    "unattributed_share kernels_per_iteration clock_control cache_control replay iteration "
+    "sm_clock_mhz settings model library attention compile cudnn_enabled "
     "cudnn_benchmark allow_tf32 memory_format metrics_requested metrics_missing launches_profiled "
     "passes profiling_seconds conversion_seconds seconds_per_launch layers layer_map layer kernels "
-    "skip check passed outputs relative_error limit products operator m n k dtype count"
+    "skip lines check passed outputs relative_error limit products operator m n k dtype count"
 )
 """Facts of a run."""
 

@@ -77,7 +77,7 @@ CLOCK = "sm_clock_mhz"
 """Column with the clock of the multiprocessors while a run was timed, MHz."""
 
 KERNEL_OPTIONAL = (
-    *("ncu_time_us", "time_source", "process", "metrics_iteration", "launches", "stands_for"),
+    *("ncu_time_us", "time_source", "process", "metrics_iteration", "launches"),
     CLOCK,
     *("device_id", "stream", "start_us", "gap_us", *MOVED_COLUMNS, *PRODUCT_COLUMNS),
 )
@@ -85,7 +85,8 @@ KERNEL_OPTIONAL = (
 
 ``ncu_time_us`` is the duration under the profiler (serialised, and with Nsight Compute the caches
 flushed) where ``time_us`` comes from a pass without counters. ``time_source`` says which:
-``timing``, ``apportioned``, ``ncu``, ``cupti``, ``nvprof``, ``nsys``, ``torch`` or ``trtexec``
+``timing``, ``apportioned``, ``ncu``, ``cupti``, ``nvprof``, ``nsys``, ``torch``, ``jax``,
+``rocprofv3`` or ``trtexec``
 (`perfml.account.time_sources` has them in words). ``process`` numbers the processes of a run that
 was timed in several, from 1; iterations are numbered on through them.
 `CLOCK` is what `perfml collect` measured beside the times, NaN where it did not.

@@ -1,6 +1,6 @@
 """Read what the injected range profiler (``injected/range_profiler.cpp``) wrote for one process.
 
-One line a fact, fields parted by tabs. ``T``: a timed kernel, as `timing` reads it. ``M``: the
+One line a fact, fields parted by tabs. ``T``: a timed kernel. ``M``: the
 metrics of a group. ``R``: a measured launch and its values. ``D``: two iterations that launch
 different kernels. ``# ``: everything else.
 """
@@ -11,10 +11,47 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from collectors.profilers.process import ProfilerError
-from collectors.profilers.timing import Launch, read_launch
 
 _SEPARATOR = "\x1f"
 _ROW_FIELDS = 14
+_TIMED_FIELDS = 11
+"""Of a kernel; a copy or a fill has its bytes as one more."""
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One kernel launch, or one copy or fill of memory, as the traced program made it.
+
+    Attributes
+    ----------
+    sequence
+        Place in the order of launches of its process; launches of one CUDA graph share it.
+    profiled
+        Whether it lay between cudaProfilerStart and cudaProfilerStop.
+    start_ns, end_ns
+        On the GPU's clock.
+    grid, block
+        Like ``(4096, 1, 1)``.
+    instance
+        Number of the innermost range's instance, 0 outside every range.
+    ranges
+        Names of the NVTX push/pop ranges around it, outermost first.
+    kernel
+        Demangled name; of a copy like ``Memcpy HtoD (Pageable -> Device)``.
+    bytes
+        That a copy or fill moves; None for a kernel.
+    """
+
+    sequence: int
+    profiled: bool
+    start_ns: int
+    end_ns: int
+    grid: str
+    block: str
+    instance: int
+    ranges: tuple[str, ...]
+    kernel: str
+    bytes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -249,7 +286,7 @@ def _read_line(line: str, record: CounterRecord, notes: dict[str, str], path: Pa
         _read_note(word, said, record)
         notes[word] = said
     elif kind == "T":
-        record.timed.append(read_launch(rest, path))
+        record.timed.append(_read_launch(rest, path))
     elif kind == "M":
         number, *names = rest.split("\t")
         record.group_metrics[int(number)] = tuple(names)
@@ -305,3 +342,34 @@ def _read_row(cells: list[str], record: CounterRecord) -> MeasuredLaunch:
 
 def _known(cell: str) -> int | None:
     return None if int(cell) < 0 else int(cell)
+
+
+def _read_launch(line: str, path: Path) -> Launch:
+    """Read one line of an activity record.
+
+    Raises
+    ------
+    ProfilerError
+        If it is damaged.
+    """
+    cells = line.split("\t")
+    try:
+        if not _TIMED_FIELDS <= len(cells) <= _TIMED_FIELDS + 1:
+            msg = f"{len(cells)} fields"
+            raise ValueError(msg)
+        return Launch(
+            sequence=int(cells[0]),
+            profiled=cells[1] == "1",
+            start_ns=int(cells[2]),
+            end_ns=int(cells[3]),
+            grid=cells[6],
+            block=cells[7],
+            instance=int(cells[8]),
+            ranges=tuple(cells[9].split(_SEPARATOR)) if cells[9] else (),
+            kernel=cells[10],
+            bytes=int(cells[11]) if len(cells) > _TIMED_FIELDS else None,
+        )
+    except ValueError as error:
+        msg = "a line of the activity record is damaged"
+        cure = "The disk may be full; collect again."
+        raise ProfilerError(msg, where=path.name, found=line[:120], cure=cure) from error

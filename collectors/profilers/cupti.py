@@ -20,6 +20,7 @@ from tempfile import TemporaryDirectory
 
 from collectors.profilers.counter_record import (
     CounterRecord,
+    Launch,
     MeasuredLaunch,
     PassCost,
     read_record,
@@ -32,10 +33,10 @@ from collectors.profilers.counter_table import (
 )
 from collectors.profilers.cupti_failures import UnableError, check_record
 from collectors.profilers.forecast import Forecast, Tell, of_replay
-from collectors.profilers.gpu import Gpu
+from collectors.profilers.gpu import OLD_GPU, Gpu
 from collectors.profilers.inject import COUNTERS, library, run_injected
 from collectors.profilers.process import Finished, ProfilerError, last_lines
-from collectors.profilers.timing import Launch, check_ended
+from collectors.profilers.timing import check_ended
 
 FIRST = (7, 5)
 """The oldest compute capability that CUPTI's Range Profiler supports."""
@@ -83,6 +84,10 @@ class CuptiOptions:
             if name not in COMPUTED and not name.startswith("launch__")
         )
 
+    def delivered(self, record: CounterRecord) -> tuple[str, ...]:
+        """Return the metrics that the chip of a record has."""
+        return tuple(metric for metric in self.counters if metric not in record.missing)
+
 
 @dataclass(frozen=True)
 class CuptiProfile:
@@ -125,8 +130,8 @@ class CuptiProfile:
 
 
 @dataclass(frozen=True)
-class _Pass:
-    """One start of the program: what the library is told (see `_variables`)."""
+class Pass:
+    """One start of the program: what the library is told (see `variables`)."""
 
     replay: str = "iterations"
     unit: str = ""
@@ -154,7 +159,7 @@ class _Program:
     warnings: tuple[str, ...] = ()
     tell: Tell | None = None
 
-    def start(self, request: _Pass) -> CounterRecord:
+    def start(self, request: Pass) -> CounterRecord:
         """Run the program once; return the record of the process that launched the most.
 
         Raises
@@ -162,11 +167,8 @@ class _Program:
         ProfilerError
             If the program failed, launched nothing, or CUPTI refused.
         """
-        metrics = "".join(f"{metric}\n" for metric in self.options.counters)
         with TemporaryDirectory(prefix="perfml-counters-") as folder:
-            names = Path(folder) / "metrics.txt"
-            names.write_text(metrics, encoding="utf-8")
-            variables = {**self.env, **_variables(request, self.options, Path(folder), names)}
+            asked = {**self.env, **variables(request, self.options, Path(folder))}
             forecast = None
             if self.tell is not None and request.replay == "iterations" and not self.runs:
                 forecast = Forecast(Path(folder), request.sets, self.tell)
@@ -175,7 +177,7 @@ class _Program:
                 self.arguments,
                 log=self.log,
                 timeout_s=self.timeout_s,
-                env=variables,
+                env=asked,
                 meanwhile=forecast,
             )
             records = [read_record(path) for path in sorted(Path(folder).glob("*.tsv"))]
@@ -211,7 +213,7 @@ def require(gpu: Gpu) -> None:
     if gpu.capability < FIRST:
         msg = "CUPTI's Range Profiler does not support this GPU"
         found = f"{gpu.name}, compute capability {gpu.compute_capability}"
-        raise UnableError(msg, found=found, cure="Use --profiler nvprof.")
+        raise UnableError(msg, found=found, cure=OLD_GPU)
     try:
         ctypes.CDLL("libcuda.so.1")
     except OSError as error:
@@ -252,7 +254,7 @@ def profile(
     library(COUNTERS)
     command = (*launcher, *program)
     subject = _Program(options, command, log, timeout_s, dict(env or {}), tell=tell)
-    begin = _Pass(timed=options.timed, sets=options.sets)
+    begin = Pass(timed=options.timed, sets=options.sets)
     first = subject.start(begin)
     if first.region and first.outside and first.unit == "nvtx":
         # the program marks what counts: iterations before that were of no interest
@@ -273,14 +275,13 @@ def profile(
         driver,
         once=bool(record.once),
     )
-    metrics = tuple(metric for metric in options.counters if metric not in record.missing)
     rows = [row for row in counted.rows if in_layers(row.ranges, options.layers)]
     if not rows:
         msg = "no kernel launch was measured"
         cure = "Check --layer; without iterations, every launch of the program is measured."
         raise ProfilerError(msg, found=record.unfinished or "none in the layers", cure=cure)
     table = folder / f"{name}.csv"
-    write_counters(table, rows, metrics, measurement)
+    write_counters(table, rows, options.delivered(record), measurement)
     timed = [launch for launch in first.timed if launch.profiled or first.unit == "none"]
     return CuptiProfile(
         table,
@@ -318,7 +319,7 @@ def _measured(first: CounterRecord, subject: _Program) -> _Counted:
             return _Counted(rows, first, "iterations")
         # instrumented code ran in other launches than the measured ones: read all side by side
         first = subject.start(
-            _Pass(unit=first.unit, sets=sets, region_only=first.region_only, apart=False)
+            Pass(unit=first.unit, sets=sets, region_only=first.region_only, apart=False)
         )
         if first.complete:
             return _Counted(merged([first]), first, "iterations")
@@ -353,7 +354,7 @@ def _by_parts(first: CounterRecord, subject: _Program) -> tuple[CounterRecord, C
         "kernels, so each launch was repeated on the spot"
     )
     subject.warnings += (why,)
-    request = _Pass(unit=first.unit, region_only=first.region_only, parts=True)
+    request = Pass(unit=first.unit, region_only=first.region_only, parts=True)
     timed = subject.start(replace(request, timed=subject.options.timed))
     return timed, subject.start(replace(request, replay="kernel", sets=subject.options.sets))
 
@@ -378,7 +379,7 @@ def passes_of(record: CounterRecord) -> int:
 
 def _by_several_runs(first: CounterRecord, subject: _Program) -> _Counted:
     """Let each further run measure as many passes as the program has iterations."""
-    request = _Pass(
+    request = Pass(
         unit=first.unit,
         sets=1,
         most_passes=first.units,
@@ -423,7 +424,7 @@ def _too_few(first: CounterRecord, subject: _Program) -> str:
 def _by_kernel_replay(first: CounterRecord, subject: _Program, why: str) -> _Counted:
     subject.warnings += (why,)
     unit = "program" if first.unit == "none" else first.unit
-    request = _Pass(
+    request = Pass(
         replay="kernel",
         unit=unit,
         sets=subject.options.sets,
@@ -437,7 +438,10 @@ def _by_kernel_replay(first: CounterRecord, subject: _Program, why: str) -> _Cou
     return _Counted(record.rows, record, "kernel")
 
 
-def _variables(request: _Pass, options: CuptiOptions, folder: Path, names: Path) -> dict[str, str]:
+def variables(request: Pass, options: CuptiOptions, folder: Path) -> dict[str, str]:
+    """Return what the library is told by variables; the metrics stand in a file of `folder`."""
+    names = folder / "metrics.txt"
+    names.write_text("".join(f"{metric}\n" for metric in options.counters), encoding="utf-8")
     return {
         "PERFML_COUNTERS_DIR": str(folder),
         "PERFML_COUNTERS_METRICS": str(names),

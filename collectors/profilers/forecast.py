@@ -3,8 +3,6 @@
 The injected library writes its notes as it goes (``injected/record.h``): how many launches an
 iteration has, how many passes a group of metrics takes, and what each pass took. After the first
 pass of every context the rest is arithmetic.
-
-Here to change: what is said, and from how many seconds on, in `Forecast`.
 """
 
 from __future__ import annotations

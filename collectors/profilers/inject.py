@@ -17,9 +17,9 @@ from pathlib import Path
 
 from collectors.profilers.process import Finished, ProfilerError, last_lines, run
 
-ACTIVITY = "activity_trace"
 COUNTERS = "range_profiler"
 EXPERIMENTS = "launch_experiments"
+SAMPLES = "pc_samples"
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def toolkit() -> Toolkit:
 
 
 def library(name: str) -> Path:
-    """Return a compiled library (`ACTIVITY`, `COUNTERS`, `EXPERIMENTS`), building it on first use.
+    """Return a compiled library (`COUNTERS`, `EXPERIMENTS`, `SAMPLES`), building it on first use.
 
     Raises
     ------
@@ -98,7 +98,7 @@ def library(name: str) -> Path:
 
 
 def run_injected(
-    injected: Path,
+    injected: Path | None,
     command: Sequence[str],
     *,
     log: Path,
@@ -111,7 +111,7 @@ def run_injected(
     Parameters
     ----------
     injected
-        The library, from `library`.
+        The library, from `library`; None for none.
     command, log, timeout_s, env, meanwhile
         As of `collectors.profilers.process.run`.
 
@@ -121,7 +121,7 @@ def run_injected(
         If the program cannot be started.
     """
     names = ("CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH")
-    variables = {**env, **dict.fromkeys(names, str(injected))}
+    variables = {**env, **(dict.fromkeys(names, str(injected)) if injected else {})}
     try:
         return run(command, log=log, timeout_s=timeout_s, env=variables, meanwhile=meanwhile)
     except OSError as error:

@@ -19,7 +19,7 @@ PERMISSION = (
 )
 _UNSUPPORTED = (
     "ncu --list-chips shows what it supports: a newer GPU needs a newer one, an older GPU an older "
-    "one, or --profiler nvprof (compute capability up to 7.2)."
+    "one."
 )
 _REASONS: tuple[tuple[str, str, str], ...] = (
     # documented wordings: they need machines that were not at hand
@@ -110,7 +110,7 @@ def _timed_out(text: str, timeout_s: float, launches: int) -> ProfilerError:
             "--replay application, which needs no copy."
         )
     else:
-        cure = "Profile fewer iterations or metrics, use --dedupe, or raise --timeout."
+        cure = "Profile fewer iterations or metrics, or raise --timeout."
     return ProfilerError(msg, found=f"{launches} launches measured", cure=cure)
 
 

@@ -1,8 +1,8 @@
 """The timing pass: how long each kernel takes when no counters are read.
 
 A counter profiler serialises kernels and flushes caches, so its durations are not the program's.
-Built-in workloads time themselves; any other program is timed through CUPTI activity records,
-with a library that the CUDA driver loads into it (``injected/activity_trace.cpp``).
+Programs are timed through CUPTI activity records, with a library that the CUDA driver loads into
+them (``injected/range_profiler.cpp``; it counts nothing then).
 """
 
 from __future__ import annotations
@@ -14,60 +14,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
 
 from collectors.manifest import TimingRecord
-from collectors.profilers.inject import ACTIVITY, library, run_injected
+from collectors.profilers.counter_record import Launch, read_record
+from collectors.profilers.inject import run_injected
 from collectors.profilers.process import Finished, ProfilerError, last_lines, signal_of
 from perfml.util.files import write_text
-
-if TYPE_CHECKING:
-    import pandas as pd
+from perfml.util.ranges import Path as Ranges
+from perfml.util.ranges import split_range
 
 COLUMNS = ("iteration", "layer", "kernel", "time_us", "grid", "block", "start_us")
 BYTES = "bytes"
 """Column of a program that copies or fills memory; empty for a kernel."""
 UNATTRIBUTED_LIMIT = 0.05
 """A run with a larger share of its time outside every layer says so."""
-_SEPARATOR = "\x1f"
-_FIELDS = 11
-"""Of a kernel; a copy or a fill has its bytes as one more."""
-
-
-@dataclass(frozen=True)
-class Launch:
-    """One kernel launch, or one copy or fill of memory, as the traced program made it.
-
-    Attributes
-    ----------
-    sequence
-        Place in the order of launches of its process; launches of one CUDA graph share it.
-    profiled
-        Whether it lay between cudaProfilerStart and cudaProfilerStop.
-    start_ns, end_ns
-        On the GPU's clock.
-    grid, block
-        Like ``(4096, 1, 1)``.
-    instance
-        Number of the innermost range's instance, 0 outside every range.
-    ranges
-        Names of the NVTX push/pop ranges around it, outermost first.
-    kernel
-        Demangled name; of a copy like ``Memcpy HtoD (Pageable -> Device)``.
-    bytes
-        That a copy or fill moves; None for a kernel.
-    """
-
-    sequence: int
-    profiled: bool
-    start_ns: int
-    end_ns: int
-    grid: str
-    block: str
-    instance: int
-    ranges: tuple[str, ...]
-    kernel: str
-    bytes: int | None = None
+WHOLE_PROGRAM = {"PERFML_COUNTERS_UNIT": "program", "PERFML_COUNTERS_TIMED": "1"}
+"""Asks the library to time everything and to count nothing."""
 
 
 @dataclass(frozen=True)
@@ -98,29 +60,34 @@ class Timing:
 
 def trace(
     program: Sequence[str],
+    injected: Path | None,
     *,
     log: Path,
     timeout_s: float,
     launcher: Sequence[str] = (),
     env: dict[str, str] | None = None,
+    own: Path | None = None,
 ) -> Timing:
     """Run a program and record its kernel launches without counters.
 
-    The parameters are those of `collectors.profilers.ncu.profile`.
+    The parameters are those of `collectors.profilers.ncu.profile`; `injected` is the library, or
+    None to run without; `own` is the table that a program leaves which timed itself. There are no
+    launches then.
 
     Raises
     ------
     ProfilerError
-        If the library cannot be built, the program fails, or launches no kernel.
+        If the program fails, or launches no kernel.
     """
-    injected = library(ACTIVITY)
     command = [*launcher, *program]
     with TemporaryDirectory(prefix="perfml-activity-") as folder:
-        variables = {**(env or {}), "PERFML_ACTIVITY_DIR": folder}
+        variables = {**(env or {}), "PERFML_COUNTERS_DIR": folder, **WHOLE_PROGRAM}
         ended = run_injected(injected, command, log=log, timeout_s=timeout_s, env=variables)
         check_ended(ended, timeout_s)
         files = sorted(Path(folder).glob("*.tsv"))
         parts = [read_activity(each) for each in files]
+    if injected is None or (own is not None and own.is_file()):
+        return Timing((), True, ended.seconds, tuple(command))
     parts = [part for part in parts if any(each.bytes is None for each in part)]
     if not parts:
         msg = "the program launched no GPU kernel"
@@ -163,27 +130,16 @@ def read_activity(path: Path) -> list[Launch]:
     ProfilerError
         If CUPTI refused, records were lost, or the process ended before it wrote its last line.
     """
-    text = path.read_text(encoding="utf-8", errors="replace")
-    lines = text.splitlines()
-    notes = [line for line in lines if line.startswith("# ")]
-    refused = [line for line in notes if line.startswith("# error ")]
-    if refused:
+    record = read_record(path)
+    if record.errors:
         msg = "CUPTI cannot trace this program"
-        raise ProfilerError(
-            msg,
-            found=refused[0].removeprefix("# error "),
-            cure="Another tool may be attached to it; --timing ncu does without.",
-        )
-    if "# end" not in notes:
+        cure = "Another tool may be attached to it; --timing ncu does without."
+        raise ProfilerError(msg, found=record.errors[0], cure=cure)
+    if not record.ended:
         msg = "the traced process ended without finishing its record"
         cure = "It was killed, or left by _exit; let it end normally."
-        raise ProfilerError(msg, found=f"{len(lines) - len(notes)} launches recorded", cure=cure)
-    dropped = next((line.split()[-1] for line in notes if line.startswith("# dropped")), "0")
-    if dropped != "0":
-        msg = "CUPTI lost records"
-        raise ProfilerError(msg, found=f"{dropped} launches", cure="Trace fewer iterations.")
-    launches = [read_launch(line, path) for line in lines if not line.startswith("# ")]
-    return sorted(launches, key=lambda each: (each.sequence, each.start_ns))
+        raise ProfilerError(msg, found=f"{len(record.timed)} launches recorded", cure=cure)
+    return record.timed
 
 
 def timing_csv(launches: Sequence[Launch]) -> str:
@@ -195,54 +151,45 @@ def timing_csv(launches: Sequence[Launch]) -> str:
     kernels = [launch for launch in launches if launch.bytes is None]
     moves = [launch for launch in launches if launch.bytes is not None]
     first = min(launch.start_ns for launch in launches)
-    frame = _in_layers(kernels, first)
+    places = _in_layers(kernels)
     lines = io.StringIO(newline="")
     writer = csv.writer(lines, lineterminator="\n")
     writer.writerow([*COLUMNS, BYTES] if moves else COLUMNS)
     blank = [""] if moves else []
-    for row in frame[list(COLUMNS)].itertuples(index=False):
-        layer = row.layer if isinstance(row.layer, str) else ""
-        times = f"{row.time_us:.3f}", f"{row.start_us:.3f}"
-        cells = [row.iteration, layer, row.kernel, times[0], row.grid, row.block, times[1]]
-        writer.writerow(cells + blank)
-    places = list(zip(frame["iteration"], frame["layer"], strict=True))
+    for each, (iteration, layer) in zip(kernels, places, strict=True):
+        time, start = _micros(each.start_ns, each.end_ns), _micros(first, each.start_ns)
+        writer.writerow([iteration, layer, each.kernel, time, each.grid, each.block, start, *blank])
     for move, (iteration, layer) in zip(moves, _places_of(moves, kernels, places), strict=True):
         time, start = _micros(move.start_ns, move.end_ns), _micros(first, move.start_ns)
         writer.writerow([iteration, layer, move.kernel, time, "", "", start, move.bytes])
     return lines.getvalue()
 
 
-def _in_layers(kernels: Sequence[Launch], first: int) -> pd.DataFrame:
-    import pandas as pd
+def _in_layers(kernels: Sequence[Launch]) -> list[tuple[int, str]]:
+    """Return iteration and layer of kernels as `perfml.readers.frame` would, without pandas.
 
-    from perfml.readers.frame import kernels_frame
-
-    table = pd.DataFrame(
-        {
-            "kernel": [each.kernel for each in kernels],
-            "time_us": [(each.end_ns - each.start_ns) / 1e3 for each in kernels],
-            "grid": [each.grid for each in kernels],
-            "block": [each.block for each in kernels],
-            "start_us": [(each.start_ns - first) / 1e3 for each in kernels],
-        }
-    )
-    return kernels_frame(
-        table,
-        [list(each.ranges) for each in kernels],
-        instances=[each.instance for each in kernels],
-    )
+    A machine that only collects has none.
+    """
+    found = [split_range(kernel.ranges) for kernel in kernels]
+    numbered = any(number is not None for number, _ in found)
+    entered: dict[tuple[int, Ranges], dict[int, int]] = {}
+    places = []
+    for kernel, (number, path) in zip(kernels, found, strict=True):
+        turns = entered.setdefault((number or 0, path), {})
+        turn = turns.setdefault(kernel.instance, len(turns))
+        again = f"#{turn + 1}" if numbered and turn and path else ""
+        places.append(((number or 0) if numbered else turn, "/".join(path) + again))
+    return places
 
 
 def _places_of(
-    moves: Sequence[Launch], kernels: Sequence[Launch], places: Sequence[tuple[int, Any]]
+    moves: Sequence[Launch], kernels: Sequence[Launch], places: Sequence[tuple[int, str]]
 ) -> list[tuple[int, str]]:
     """Return iteration and layer of copies and fills: those of the kernels of the same range.
 
     Where a range launches nothing else its own name counts, and without a number in it the
     iteration of the next kernel.
     """
-    from perfml.readers.coded_ranges import split_range
-
     known = {
         (kernel.instance, kernel.ranges): place
         for kernel, place in zip(kernels, places, strict=True)
@@ -256,7 +203,7 @@ def _places_of(
             number, rest = split_range(move.ranges)
             following = order[min(bisect.bisect(starts, move.start_ns), len(kernels) - 1)]
             place = places[following][0] if number is None else number, "/".join(rest)
-        found.append((place[0], place[1] if isinstance(place[1], str) else ""))
+        found.append(place)
     return found
 
 
@@ -328,34 +275,3 @@ def timing_record(
         None if mapped else round(share, 6),
         warnings=tuple(told),
     )
-
-
-def read_launch(line: str, path: Path) -> Launch:
-    """Read one line of an activity record.
-
-    Raises
-    ------
-    ProfilerError
-        If it is damaged.
-    """
-    cells = line.split("\t")
-    try:
-        if not _FIELDS <= len(cells) <= _FIELDS + 1:
-            msg = f"{len(cells)} fields"
-            raise ValueError(msg)
-        return Launch(
-            sequence=int(cells[0]),
-            profiled=cells[1] == "1",
-            start_ns=int(cells[2]),
-            end_ns=int(cells[3]),
-            grid=cells[6],
-            block=cells[7],
-            instance=int(cells[8]),
-            ranges=tuple(cells[9].split(_SEPARATOR)) if cells[9] else (),
-            kernel=cells[10],
-            bytes=int(cells[11]) if len(cells) > _FIELDS else None,
-        )
-    except ValueError as error:
-        msg = "a line of the activity record is damaged"
-        cure = "The disk may be full; collect again."
-        raise ProfilerError(msg, where=path.name, found=line[:120], cure=cure) from error

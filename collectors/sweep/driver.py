@@ -3,9 +3,6 @@
 Results lie in the run folders that `collectors.collect` makes, whole or not at all; the manifest
 beside them says what state each run is in. A run counts as done when its folder is finished,
 whoever finished it.
-
-Here to change: the order of runs, what an event of a worker leads to, and how a sweep stops. One
-thread alone changes state (`_Driver._handle`); callbacks of Dask only put events into its queue.
 """
 
 from __future__ import annotations
@@ -268,7 +265,7 @@ class _Driver:
 
     def _measure(self, runs: dict[str, Run]) -> None:
         waiting = deque(longest_first(runs))
-        with workers(self.executor, self.out) as client:
+        with workers(self.executor) as client:
             client.subscribe_topic(self.topic, self._heard)
             try:
                 self._follow(client, waiting)
@@ -280,7 +277,9 @@ class _Driver:
                     client.unsubscribe_topic(self.topic)
 
     def _heard(self, event: tuple[float, Any]) -> None:
-        self.events.put(("begun", event[1]))
+        message = event[1]
+        ended = "status" in message
+        self.events.put(("ended", (message["run_id"], message)) if ended else ("begun", message))
 
     def _submit(self, client: Any, run_id: str) -> None:
         from collectors.sweep.task import Task, measure_run
@@ -313,7 +312,7 @@ class _Driver:
             count = _workers(client)
             while waiting and len(self.flying) < count:
                 self._submit(client, waiting.popleft())
-            if count or self.executor.kind == "slurm":  # whose jobs may wait for hours
+            if count:
                 seen = time.monotonic()
             elif time.monotonic() - seen > _ALONE_S:
                 msg = "no worker is left"

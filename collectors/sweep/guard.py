@@ -7,9 +7,6 @@ only when they are gone is the GPU given free for the next worker.
 
 The script uses the standard library alone and is started with ``-S -E``, so that it is there in
 milliseconds.
-
-Here to change: how left-over processes are found and ended. It must go on importing nothing but
-the standard library, and say `READY` only while it holds the lock.
 """
 
 from __future__ import annotations

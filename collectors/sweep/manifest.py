@@ -2,9 +2,6 @@
 
 SQLite's rollback journal is used, not its write-ahead log: that one needs shared memory, which
 the network file systems of clusters do not have, and a sweep writes a few rows a minute.
-
-Here to change: what is noted of a run. A change of the tables needs a new `_FORMAT`: folders of
-sweeps that were begun before are opened again with ``--resume``.
 """
 
 from __future__ import annotations

@@ -3,9 +3,6 @@
 The expansion follows what CI systems made familiar: every combination of the axes of ``matrix``,
 less those that ``exclude`` matches; an entry of ``include`` that agrees with a combination in all
 axes it names adds its other options to it, and one that agrees with none is a run of its own.
-
-Here to change: the top-level keys of a sweep's file, the rules of the expansion, and which options
-go together. The values of one option are checked in `options`.
 """
 
 from __future__ import annotations
@@ -15,7 +12,7 @@ import itertools
 import math
 import shlex
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +24,7 @@ from collectors.sweep.yaml_file import Document, read_yaml
 from perfml.errors import InputError, PerfmlError
 
 MOST_RUNS = 20_000
-_TOP = ("matrix", "defaults", "include", "exclude", "out", "timeout", "launcher", "slurm")
+_TOP = ("matrix", "defaults", "include", "exclude", "out", "timeout", "launcher")
 _BUILT_IN_ONLY = ("backend", "precision", "batch", "cfg", "weights", "cudnn_benchmark", "set")
 
 
@@ -50,8 +47,6 @@ class Sweep:
         Goes in front of every command.
     timeout_s
         Limit of each command.
-    slurm
-        Options for Slurm, as the file names them.
     """
 
     path: Path
@@ -60,7 +55,6 @@ class Sweep:
     out: Path | None = None
     launcher: tuple[str, ...] = ()
     timeout_s: float = 1800.0
-    slurm: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass
@@ -125,12 +119,8 @@ class _Expansion:
         if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not timeout >= 1:
             msg = "a time limit is a number of seconds from 1"
             raise InputError(msg, where=self.document.where("timeout"), found=str(timeout))
-        slurm = self._typed(top, "slurm", dict) or {}
-        from collectors.sweep.slurm import check_options
-
-        check_options(slurm, lambda name: self.document.where("slurm", name))
         beside = self.document.path.parent
-        return (beside / out if out else None, tuple(words), float(timeout), slurm)
+        return (beside / out if out else None, tuple(words), float(timeout))
 
     def _typed(self, top: dict[str, Any], name: str, kind: type) -> Any:
         value = top.get(name)

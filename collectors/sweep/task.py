@@ -1,9 +1,4 @@
-"""What a Dask worker does for a sweep: measure one run at a time on the GPU it was given.
-
-Workers preload this module by its name, ``collectors.sweep.task``. Here to change: the checks
-before a run, the GPU's lock and processors, and how a running task is stopped. `Task` travels
-between machines, so driver and workers must have the same version of it.
-"""
+"""What a Dask worker does for a sweep: measure one run at a time on the GPU it was given."""
 
 from __future__ import annotations
 
@@ -11,7 +6,6 @@ import ctypes
 import functools
 import os
 import secrets
-import shutil
 import signal
 import socket
 import subprocess
@@ -20,13 +14,11 @@ import tempfile
 import threading
 import time
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from collectors.collect import collect_one
 from collectors.execution import ExecutionContext
-from collectors.profilers import ncu
 from collectors.profilers.gpu import Gpu, gpus
 from collectors.profilers.process import ProfilerError
 from collectors.run_folder import finished
@@ -36,8 +28,6 @@ from perfml import __version__
 from perfml.errors import PerfmlError
 
 MARK = "PERFML_SWEEP_WORKER"
-CPUS = "PERFML_SWEEP_CPUS"
-"""Variable with the processors a worker and its children may use, such as ``0-15``."""
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
@@ -127,11 +117,10 @@ def _measured(task: Task, began: float) -> dict[str, Any]:
         return _answer(task, "kept")
     _hold_gpu(task.timeout_s)
     begun = announce(task)
-    _read_ahead()
     gpu = None if task.launcher else own_gpu()
-    context = ExecutionContext(gpu, task.launcher, task.timeout_s, ncu_version)
+    context = ExecutionContext(gpu, task.launcher, task.timeout_s)
     found = collect_one(task.run, context, Path(task.out))
-    return _answer(
+    answer = _answer(
         task,
         found.status,
         message=found.message,
@@ -139,12 +128,8 @@ def _measured(task: Task, began: float) -> dict[str, Any]:
         seconds=round(time.monotonic() - began, 3),
         begun=begun,
     )
-
-
-@functools.cache
-def _read_ahead() -> None:
-    """Import what the first run needs for its tables while its program runs, on another core."""
-    threading.Thread(target=import_module, args=("perfml.readers.frame",), daemon=True).start()
+    _tell(task, answer)  # Dask keeps results with the worker, which the next run may kill
+    return answer
 
 
 def _answer(task: Task, status: str, **details: Any) -> dict[str, Any]:
@@ -164,7 +149,21 @@ def _check_same(task: Task) -> None:
 
 
 def announce(task: Task) -> dict[str, str]:
-    """Tell the driver that a run begins, and where; return the same message.
+    """Tell the driver that a run begins, and where; return the same message."""
+    from distributed import get_worker
+
+    message = {
+        "run_id": task.run_id,
+        "worker": str(get_worker().name),
+        "host": socket.gethostname(),
+        "gpu": os.environ.get(_VISIBLE, ""),
+    }
+    _tell(task, message)
+    return message
+
+
+def _tell(task: Task, message: dict[str, Any]) -> None:
+    """Send a message to the driver.
 
     Waits until the scheduler has it: `Worker.log_event` alone may lose what it was told, if the
     worker is killed at once.
@@ -173,14 +172,7 @@ def announce(task: Task) -> dict[str, str]:
     from distributed.utils import sync
 
     worker = get_worker()
-    message = {
-        "run_id": task.run_id,
-        "worker": str(worker.name),
-        "host": socket.gethostname(),
-        "gpu": os.environ.get(_VISIBLE, ""),
-    }
     sync(worker.loop, worker.scheduler.log_event, topic=task.sweep, msg=message)
-    return message
 
 
 @functools.cache
@@ -194,18 +186,6 @@ def own_gpu() -> Gpu:
     if first.isdigit() and int(first) < len(found):
         return found[int(first)]
     return found[0]
-
-
-def ncu_version() -> str:
-    """Return Nsight Compute's version; it is asked anew only if its file has changed."""
-    path = shutil.which("ncu")
-    return _version_of(path, os.stat(path).st_mtime_ns) if path else ncu.version()
-
-
-@functools.lru_cache(maxsize=4)
-def _version_of(path: str, changed: int) -> str:
-    del changed
-    return ncu.version(path)
 
 
 def _hold_gpu(patience_s: float) -> None:
@@ -242,25 +222,7 @@ def _hold_gpu(patience_s: float) -> None:
     temporary = folder / f"gpu-{name}"
     temporary.mkdir(exist_ok=True, mode=0o700)
     os.environ |= {MARK: mark, "TMPDIR": str(temporary)}
-    _pin()
     _STATE.guard = guard
-
-
-def _pin() -> None:
-    """Keep this process and its children on the processors it was given."""
-    given = processors(os.environ.get(CPUS, ""))
-    if given:
-        for thread in Path("/proc/self/task").iterdir():
-            os.sched_setaffinity(int(thread.name), given)
-
-
-def processors(text: str) -> set[int]:
-    """Return the numbers of a list such as ``0-3,8``; empty for an empty text."""
-    found: set[int] = set()
-    for part in filter(None, text.split(",")):
-        first, _, last = part.partition("-")
-        found |= set(range(int(first), int(last or first) + 1))
-    return found
 
 
 def shared_folder() -> Path:

@@ -1,8 +1,4 @@
-"""Read a YAML file into plain values that remember their lines, and trust nothing in it.
-
-Here to change: the limits of size and depth, and which YAML is refused. What the keys mean is
-checked in `spec` and `options`.
-"""
+"""Read a YAML file into plain values that remember their lines, and trust nothing in it."""
 
 from __future__ import annotations
 

@@ -73,6 +73,35 @@ class CheckRow:
         return self.error <= self.limit
 
 
+@dataclasses.dataclass(frozen=True)
+class TimedKernel:
+    """One kernel launch of a measured iteration, as a backend's own library times it.
+
+    Parameters
+    ----------
+    iteration
+        Counted from 0.
+    layer
+        Innermost layer around the launch, empty if there is none.
+    kernel
+        Name.
+    time_us
+        Duration in microseconds.
+    start_us
+        Start in microseconds after the first one; NaN if the library reports durations only.
+    grid, block
+        Launch configuration as ``(x, y, z)``, empty if not known.
+    """
+
+    iteration: int
+    layer: str
+    kernel: str
+    time_us: float
+    start_us: float
+    grid: str
+    block: str
+
+
 class Session(Protocol):
     """One workload under one backend, ready to run again and again on the same inputs."""
 

@@ -14,6 +14,7 @@ from contextlib import AbstractContextManager, ExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from .compiled_ranges import listening
 from .ranges import Ranges
 
 if TYPE_CHECKING:
@@ -26,7 +27,8 @@ class ModuleRanges:
     """Ranges around the modules of a model, inside a ``with`` block.
 
     A module that is compiled (``torch.compile`` of it, or its own ``compile()``) is one graph:
-    Python, and so a hook, no longer runs between the modules inside it. It gets one range.
+    Python, and so a hook, no longer runs between the modules inside it. What inductor compiles
+    inside the block opens their ranges (`compiled_ranges`); all else compiled gets one range.
 
     Parameters
     ----------
@@ -51,9 +53,11 @@ class ModuleRanges:
     ) -> None:
         self.ranges = ranges
         self.current = ""
+        self.opened: dict[str, None] = {}
         self._model, self._numbered, self._around = model, numbered, around
         self._calls: list[str] = []
         self._entered: Counter[str] = Counter()
+        self._divided: set[str] = set()
         self._outer = ExitStack()
         self._installed = ExitStack()
         self._modules = tuple(_modules(model))
@@ -61,17 +65,33 @@ class ModuleRanges:
             path or _root_name(model) for path, module in self._modules if is_compiled(module)
         )
 
+    @property
+    def inductor(self) -> bool:
+        """Whether torch.compile compiled anything."""
+        modules = (module for _, module in self._modules)
+        return any(
+            hasattr(module, "_orig_mod") or getattr(module, "_compiled_call_impl", None) is not None
+            for module in modules
+        )
+
     def modules(self) -> tuple[tuple[str, torch.nn.Module], ...]:
         """Return the modules that get ranges, with their paths; the model's own path is empty."""
         return self._modules
 
     def __enter__(self) -> ModuleRanges:
+        if self.inductor:
+            self._installed.enter_context(listening(self._inside))
         for path, module in self._modules:
             if _refuses_hooks(module):
                 self._wrap_call(path, module)
             else:
                 self._hook(path, module)
         return self
+
+    @property
+    def closed(self) -> tuple[str, ...]:
+        """Return the compiled modules in which no range was opened: each is one layer."""
+        return tuple(path for path in self.compiled if path not in self._divided)
 
     def __exit__(
         self,
@@ -132,11 +152,23 @@ class ModuleRanges:
             self.current = ""
             self._outer.close()
 
+    def _inside(self, path: str) -> None:
+        """Go on in a module of the compiled one that runs; an empty path is outside all of them."""
+        if not self._calls:
+            return
+        caller = self._calls[-1]
+        self._divided.add(caller or _root_name(self._model))
+        name = ".".join(filter(None, (caller, path))) or _root_name(self._model)
+        if self.current.partition("#")[0] != name:
+            self.ranges.pop()
+            self._open(name)
+
     def _open(self, name: str) -> None:
         self._entered[name] += 1
         if self._numbered and self._entered[name] > 1:
             name = f"{name}#{self._entered[name]}"
         self.current = name
+        self.opened[name] = None
         self.ranges.push(name)
 
 

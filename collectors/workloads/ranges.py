@@ -46,23 +46,3 @@ class NvtxRanges(Ranges):
     def pop(self) -> None:
         """Close the innermost range."""
         self._nvtx.range_pop()
-
-
-class RecordedRanges(Ranges):
-    """Ranges of torch.profiler, for the timing pass without counters."""
-
-    def __init__(self) -> None:
-        from torch.profiler import record_function
-
-        self._record = record_function
-        self._open: list[record_function] = []
-
-    def push(self, name: str) -> None:
-        """Open a range."""
-        opened = self._record(name)
-        opened.__enter__()
-        self._open.append(opened)
-
-    def pop(self) -> None:
-        """Close the innermost range."""
-        self._open.pop().__exit__(None, None, None)

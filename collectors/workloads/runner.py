@@ -1,10 +1,10 @@
 """Run one workload under one backend: ``python -m collectors.workloads.runner NAME [options]``.
 
 Four modes: ``profile`` marks the measured iterations for a counter profiler around this process,
-``timing`` measures every kernel without counters, ``counters`` repeats iterations as long as the
-injected profiler (`collectors.profilers.cupti`) has something to measure, ``check`` compares with
-the reference. Where that takes little (`Workload.check_first`), ``timing`` and ``counters`` do it
-first, and measure nothing that is wrong.
+``timing`` does so for the injected library that times kernels without counters, ``counters``
+repeats iterations as long as the injected profiler (`collectors.profilers.cupti`) has something to
+measure, ``check`` compares with the reference. Where that takes little (`Workload.check_first`),
+``timing`` and ``counters`` do it first, and measure nothing that is wrong.
 """
 
 from __future__ import annotations
@@ -12,33 +12,30 @@ from __future__ import annotations
 import argparse
 import csv
 import ctypes
-import gzip
+import dataclasses
 import io
 import json
 import math
 import os
-import shutil
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from collectors.workloads.base import CheckRow, Ladder, parse_settings
+from collectors.workloads.base import CheckRow, Ladder, TimedKernel, parse_settings
 from collectors.workloads.environment import environment
 from perfml.errors import InputError, PerfmlError
-from perfml.util.files import replacing, write_text
+from perfml.util.files import write_text
 
 from . import Options, Session, workload, workloads
-from .ranges import NvtxRanges, Ranges, RecordedRanges
-from .trace import COLUMNS, TimedKernel, read_trace
+from .ranges import NvtxRanges, Ranges
 from .turns import wait_for_turn
 
 MODES = ("profile", "timing", "counters", "check")
 _MOST_ITERATIONS = 10_000
 """Beyond it whoever measures will never have enough."""
-RUN_FILE, TIMING_FILE, TRACE_FILE = "run.json", "timing.csv", "trace.json.gz"
+RUN_FILE, TIMING_FILE = "run.json", "timing.csv"
 
 
 def parser() -> argparse.ArgumentParser:
@@ -187,88 +184,25 @@ def _measure(session: Session, ranges: Ranges, iterations: int) -> None:
 
 
 def _timing(session: Session, given: argparse.Namespace) -> dict[str, Any]:
-    """Time the measured iterations kernel by kernel and write the CSV."""
-    own = getattr(session, "timed_kernels", None)
-    if own is not None:
-        kernels: list[TimedKernel] = own(given.iterations)
-        outside, moves = 0, []
-    else:
-        trace = given.out / TRACE_FILE
-        _record_trace(session, given.iterations, trace)
-        timing = read_trace(trace, session.layer_names())
-        kernels, outside, moves = timing.kernels, timing.outside, timing.moves
-    write_text(given.out / TIMING_FILE, timing_csv(kernels, moves))
-    result = summarise(kernels, given.iterations)
-    _say_timing(given, result)
-    return result | {"kernels_outside": outside, "memory_operations": len(moves)}
+    """Run the measured iterations for the injected library; or write what the session's own times.
 
-
-def _record_trace(session: Session, iterations: int, path: Path) -> None:
-    # torch.profiler.profile is this one, but its start imports torch.compile's machinery (seconds)
-    from torch.autograd.profiler import profile
-
-    ranges = RecordedRanges()
-    with profile(use_kineto=True, use_device="cuda") as recorded:
-        # One inference that is not measured: the first one under the profiler pays for its start.
-        session.run(ranges)
-        session.synchronize()
-        _measure(session, ranges, iterations)
-    with tempfile.TemporaryDirectory(dir=path.parent) as folder, replacing(path) as temporary:
-        plain = Path(folder, "trace.json")
-        recorded.export_chrome_trace(str(plain))
-        with plain.open("rb") as source, gzip.open(temporary, "wb", 1) as target:
-            shutil.copyfileobj(source, target)
-
-
-def timing_csv(kernels: list[TimedKernel], moves: Sequence[TimedKernel] = ()) -> str:
-    """Return the timing table as CSV text; a start that is not known is an empty field.
-
-    Copies and fills of memory stand below the kernels, with their bytes.
+    Where the backend's library knows the times of its layers better, nobody else takes them.
     """
+    own = getattr(session, "timed_kernels", None)
+    if own is None:
+        return _profile(session, given)
+    write_text(given.out / TIMING_FILE, timing_csv(own(given.iterations)))
+    return {"iterations": given.iterations}
+
+
+def timing_csv(kernels: Sequence[TimedKernel]) -> str:
+    """Return the timing table as CSV text; a start that is not known is an empty field."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow((*COLUMNS, "bytes") if moves else COLUMNS)
-    for row in (*kernels, *moves):
-        start = "" if math.isnan(row.start_us) else row.start_us
-        cells = (row.iteration, row.layer, row.kernel, row.time_us, start, row.grid, row.block)
-        moved = "" if row.bytes is None else row.bytes
-        writer.writerow((*cells, moved) if moves else cells)
-    return text.getvalue()
-
-
-def summarise(kernels: list[TimedKernel], iterations: int) -> dict[str, Any]:
-    """Return totals, the kernels of each layer, and whether every iteration ran the same ones.
-
-    Returns
-    -------
-    dict
-        ``kernels_per_iteration``, ``time_us`` (mean over iterations, all kernels),
-        ``unattributed_us`` (its part outside layers), ``same_kernels_every_iteration``, and
-        ``kernels``: layer to kernel names of iteration 0 in order of start.
-    """
-    sequences: dict[int, list[tuple[str, str]]] = {i: [] for i in range(iterations)}
+    writer.writerow(each.name for each in dataclasses.fields(TimedKernel))
     for row in kernels:
-        sequences[row.iteration].append((row.layer, row.kernel))
-    chosen: dict[str, list[str]] = {}
-    for layer, kernel in sequences[0]:
-        chosen.setdefault(layer, []).append(kernel)
-    total = math.fsum(row.time_us for row in kernels)
-    bare = math.fsum(row.time_us for row in kernels if not row.layer)
-    return {
-        "kernels_per_iteration": len(sequences[0]),
-        "time_us": round(total / iterations, 3),
-        "unattributed_us": round(bare / iterations, 3),
-        "same_kernels_every_iteration": all(s == sequences[0] for s in sequences.values()),
-        "kernels": chosen,
-    }
-
-
-def _say_timing(given: argparse.Namespace, result: dict[str, Any]) -> None:
-    sys.stdout.write(
-        f"{given.backend} {given.precision} batch {given.batch}: {result['time_us']:.1f} µs in "
-        f"{result['kernels_per_iteration']} kernels an inference, "
-        f"{result['unattributed_us']:.1f} µs outside layers\n"
-    )
+        writer.writerow("" if value != value else value for value in dataclasses.astuple(row))
+    return text.getvalue()
 
 
 def _check(session: Session, given: argparse.Namespace) -> dict[str, Any]:

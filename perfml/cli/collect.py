@@ -67,6 +67,32 @@ def doctor(
         raise typer.Exit(1)
 
 
+@verb(no_args_is_help=True)
+def attach(
+    output: Output,
+    what: Annotated[
+        list[str], typer.Argument(help="A process that was started so, or -- and the command.")
+    ],
+    seconds: Annotated[float, typer.Option(min=0.1, help="How long it is measured.")] = 10,
+    out: Annotated[Path, options.OUT] = Path("runs"),
+) -> None:
+    """Time the kernels of a program that runs already.
+
+    Start it with perfml loaded first.
+
+    Example: perfml attach -- python server.py
+
+    Example: perfml attach 4711 --seconds 10 --out runs/
+    """
+    from collectors.attach import attach as measured
+    from collectors.attach import start
+
+    if len(what) > 1 or not what[0].isdecimal():
+        start(what)
+    folder = measured(int(what[0]), seconds=seconds, out=out)
+    output.result({"folder": str(folder)}, [str(folder)])
+
+
 @verb(no_args_is_help=True, more=_settings())
 def collect(
     output: Output,
@@ -138,7 +164,8 @@ def collect(
         raise PerfmlError(msg, cure="Give a program its own arguments behind --.")
     if built_in:
         _check_choices(what[0], backend or [], precision or [])
-    _tell_what_is_lacking(output, metrics)
+    if not settings.get("lines"):
+        _tell_what_is_lacking(output, metrics)
     with output.progress("collecting") as progress:
         results = measure(
             what[0] if built_in else None,
@@ -171,6 +198,15 @@ def collect(
             for each in results
         ],
     )
+    lines = [each for result in results for each in (result.record or {}).get("hot_lines", ())]
+    if lines:
+        output.table(
+            ["source line", "kernel", "of all waiting", "for"],
+            [
+                [_place(each), str(each["kernel"])[:60], f"{each['share']:.0%}", each["reason"]]
+                for each in lines
+            ],
+        )
     if dry_run and not output.as_json:
         for each in results:
             output.result({}, map(shlex.join, each.commands), whole=True)
@@ -178,6 +214,10 @@ def collect(
     if failed:
         told = f"{len(failed)} of {len(results)} runs failed"
         output.fail(told, "The same command does only those again.")
+
+
+def _place(line: dict[str, Any]) -> str:
+    return f"{Path(line['file']).name}:{line['line']}" if line["file"] else "(no -lineinfo)"
 
 
 def _check_choices(name: str, backends: list[str], precisions: list[str]) -> None:

@@ -70,7 +70,7 @@ def write_verbs(group: Any, ctx: Any, formatter: Any) -> None:
             lines.append(f"{'' if place else title:{_GROUP}}{name:{_VERB}}{said}")
     grouped = {name for verbs in GROUPS.values() for name in verbs}
     rest = ", ".join(name for name in group.list_commands(ctx) if name not in grouped)
-    lines.append(f"{'':{_GROUP}}{rest} (perfml COMMAND --help says more)")
+    lines.append(f"{'':{_GROUP}}{rest} (COMMAND --help says more)")
     names = [each.opts[-1] for each in group.get_params(ctx) if each.opts[-1].startswith("--")]
     lines.append(f"options {', '.join(names)}")
     formatter.write("\n".join(lines) + "\n")

@@ -16,9 +16,6 @@ from perfml.modeling.features import BOUND
 from perfml.predict.bounds import with_bounds
 from perfml.predict.families import OTHER
 
-OWN_LAYERS = 20
-"""Layers of a profile that tell by themselves how another GPU scatters."""
-
 _RANGE = 4.0
 """Factor beyond the reference's smallest and largest bound of a family that is still compared."""
 
@@ -30,10 +27,6 @@ _PEAKS = "There: perfml doctor --measure-peaks --out peaks.json; then add --peak
 _INGEST = (
     "Name it: perfml ingest RUN --precision fp32 --out named.parquet; then perfml predict "
     "named.parquet"
-)
-_OTHER_GPU = (
-    "Compare with runs of other networks on the same GPU: --reference FOLDER. Or measure a network "
-    "with its shapes: perfml collect torch:LIBRARY/MODEL (or torch:FILE.py:FUNCTION) --out run/"
 )
 
 _COUNTED = {
@@ -81,9 +74,6 @@ def why_not(rows: pd.DataFrame, known: pd.DataFrame, *, by_shape: bool) -> list[
     by_shape
         Whether shapes are compared, or counted work.
     """
-    strange = ~rows["device"].isin(known["device"])
-    few = int(strange.sum())
-    devices = " and ".join(sorted(map(str, known["device"].dropna().unique())))
     ranges = {
         str(family): (float(part.min()), float(part.max()))
         for family, part in known.groupby("family")[BOUND]
@@ -92,22 +82,11 @@ def why_not(rows: pd.DataFrame, known: pd.DataFrame, *, by_shape: bool) -> list[
         name: known[name].iloc[0] for name in ("backend", "precision") if len(set(known[name])) == 1
     }
     notes = []
-    for row, is_strange in zip(rows.to_dict("records"), strange, strict=True):
-        note = _strange(row, few, devices) if is_strange and few < OWN_LAYERS else None
-        note = note or _unknown_work(row, by_shape=by_shape)
+    for row in rows.to_dict("records"):
+        unnamed = Refused("the run does not name its GPU") if pd.isna(row["device"]) else None
+        note = unnamed or _unknown_work(row, by_shape=by_shape)
         notes.append(note or _unlike_all(row, ranges, lone))
     return notes
-
-
-def _strange(row: Mapping[Any, Any], layers: int, devices: str) -> Refused:
-    """Say that a few layers do not tell how fast a GPU is beside those of the reference."""
-    if pd.isna(row["device"]):
-        return Refused("the run does not name its GPU")
-    why = (
-        f"the reference was recorded on {devices}, and this on {row['device']}: it takes "
-        f"{OWN_LAYERS} different layers to tell how the two compare, and there are {layers}"
-    )
-    return Refused(why, _OTHER_GPU)
 
 
 def _unknown_work(row: Mapping[Any, Any], *, by_shape: bool) -> Refused | None:
@@ -160,8 +139,8 @@ def weaker(axis: str, value: object) -> str:
     """Say what a comparison is worth where the reference never saw a value."""
     if axis == "device":
         return (
-            f"{value} is not in the reference: compared with the other layers of this profile, and "
-            "the interval is at least as wide as for a precision left out"
+            f"{value} is not in the reference: what its peaks let expect is shifted by what the "
+            "layers of this profile have in common, and the interval is wider the fewer they are"
         )
     what = axis.removeprefix("usual_")
     return f"{what} {value} is not in the reference: the interval is as wide as for one left out"

@@ -15,7 +15,7 @@ from perfml.errors import PerfmlError
 from perfml.explain.roofs.peaks import Peaks
 from perfml.modeling.features import BOUND
 from perfml.predict.bounds import with_bounds
-from perfml.predict.comparable import OWN_LAYERS, Refused, by_counters, unseen_axes, weaker, why_not
+from perfml.predict.comparable import Refused, by_counters, unseen_axes, weaker, why_not
 from perfml.predict.describe import WHOLE, Vocabulary, prepare_layers
 from perfml.predict.intervals import CONFIDENCE, Intervals
 from perfml.predict.learned import NETWORK, FittedNow, Kept, KeptFor, Learned
@@ -40,8 +40,14 @@ LEAST_NETWORKS = 3
 _MOST = 0.5
 """Share of the rows that have to have a metric for it to be used."""
 
+_PRIOR_LAYERS = 5.0
+"""Layers of a profile that tell as much of an unknown GPU's speed as its peaks do."""
+
 _SHIFTED = 1.15
 """Factor that all layers have in common from which on it is told."""
+
+_MANY = 20
+"""Layers from which on what they have in common is told."""
 
 _Z90, _MAD = 1.645, 1.4826
 """Of normal numbers: standard deviations that hold 90 %, and those in a median deviation."""
@@ -229,22 +235,24 @@ def _compare(
     low, high, slower = (np.empty(len(rows)) for _ in range(3))
     for axis in dict.fromkeys(axes):
         here = np.array([each == axis for each in axes])
-        if axis == "device":
-            # of another GPU only the profile itself tells how fast it is
-            expected[here] += float(np.median((measured - expected)[here]))
         family = rows["family"][here]
-        low[here], high[here], slower[here] = np.inf, -np.inf, 0.0
-        for column in _held_out_for(axis, known):
-            intervals = Intervals.calibrate(learned.residuals(column), known["family"])
-            ends = intervals.around(expected[here], family, confidence)
-            share = intervals.share_slower(expected[here], measured[here], family)
-            low[here] = np.minimum(low[here], ends[0])
-            high[here] = np.maximum(high[here], ends[1])
-            slower[here] = np.maximum(slower[here], share)
+        residuals = learned.residuals(NETWORK if axis in (None, "device") else axis)
+        if axis == "device":
+            # the chips' peaks say how fast another GPU is, and the more layers there are the
+            # better does the profile itself: of a network its own middle is known then, too
+            own = int(here.sum()) / (int(here.sum()) + _PRIOR_LAYERS)
+            expected[here] += own * float(np.median((measured - expected)[here]))
+            middles = pd.Series(residuals).groupby(known[NETWORK].to_numpy()).transform("median")
+            residuals = residuals - own * middles.to_numpy()
+        usual = np.log(known["time_us"].to_numpy(float)) - residuals
+        intervals = Intervals.calibrate(residuals, known["family"], usual)
+        low[here], high[here] = intervals.around(expected[here], family, confidence)
+        slower[here] = intervals.share_slower(expected[here], measured[here], family)
         if axis == "device":
             half = _Z90 * _MAD * float(np.median(np.abs((measured - expected)[here])))
-            low[here] = np.minimum(low[here], expected[here] - half)
-            high[here] = np.maximum(high[here], expected[here] + half)
+            apart = _Z90 * (1 - own) * _peaks_off(learned, known)
+            low[here] = np.minimum(low[here] - apart, expected[here] - half)
+            high[here] = np.maximum(high[here] + apart, expected[here] + half)
     notes = [
         None if axis is None else weaker(axis, rows[axis].iloc[place])
         for place, axis in enumerate(axes)
@@ -252,15 +260,16 @@ def _compare(
     return _Compared(expected, low, high, slower, notes)
 
 
-def _held_out_for(axis: str | None, known: pd.DataFrame) -> tuple[str, ...]:
-    """Return the columns whose held-out values tell how far off an answer may be.
+def _peaks_off(learned: Learned, known: pd.DataFrame) -> float:
+    """Return how far the middle layer is off where only peaks tell how fast a GPU is.
 
-    No GPU can be held out of a reference of one. Another one is at least as strange as a network
-    and a precision that were never seen.
+    No GPU can be held out of a reference of one. A precision that was never seen is known by its
+    peaks alone, too.
     """
-    if axis != "device":
-        return (NETWORK if axis is None else axis,)
-    return (NETWORK, "precision") if len(set(known["precision"])) > 1 else (NETWORK,)
+    if len(set(known["precision"])) < 2:
+        return float(np.log(_SHIFTED))
+    off = pd.Series(learned.residuals("precision")).groupby(known["precision"].to_numpy()).median()
+    return float(np.sqrt((off**2).mean()))
 
 
 def _verdicts(
@@ -350,7 +359,7 @@ def _said_of_all(verdicts: list[PredictedLayer], shift: float) -> list[str]:
     compared = [each for each in verdicts if each.verdict != "not compared"]
     notes = pd.Series([each.note for each in compared], dtype=object).dropna()
     said += [f"{count} of {len(verdicts)} layers: {n}" for n, count in notes.value_counts().items()]
-    if abs(shift) > np.log(_SHIFTED) and len(compared) >= OWN_LAYERS:
+    if abs(shift) > np.log(_SHIFTED) and len(compared) >= _MANY:
         said.append(
             f"the middle layer takes {np.exp(shift):.2f} times the usual: clocks, versions of "
             "libraries or the way of measuring differ, besides what single layers do"

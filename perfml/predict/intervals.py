@@ -3,16 +3,18 @@
 What a model is off on networks that it did not learn from says how far it may be off on the next
 one: a conformal predictive system (Vovk, Gammerman and Shafer, "Algorithmic learning in a random
 world", 2005; as the package crepes has it, which a test compares with). Families of layers scatter
-differently, so residuals are divided by their family's scatter first.
+differently, short layers otherwise than long ones, so residuals are divided by the scatter of
+their family and class of expected time first.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from perfml.util.typing import Floats
@@ -30,6 +32,11 @@ _LEAST = 0.01
 """Smallest scatter, as a share of the time: clocks alone scatter by as much."""
 
 
+_CLASSES_US = (3.0, 10.0, 50.0)
+"""Expected times, microseconds, at which layers of a family begin to scatter otherwise: up to the
+first a launch is most of the time, from the last on the work is."""
+
+
 @dataclass(frozen=True)
 class Intervals:
     """Calibrated intervals of the logarithm of a time.
@@ -37,11 +44,12 @@ class Intervals:
     Attributes
     ----------
     scatter
-        By family: its robust standard deviation of log(measured / expected).
+        By family, and by family and class of expected time: the robust standard deviation of
+        log(measured / expected).
     overall
         The same of all rows, for families that the reference lacks.
     scores
-        Residuals over their family's scatter, sorted.
+        Residuals over their group's scatter, sorted.
     """
 
     scatter: dict[str, float]
@@ -49,19 +57,22 @@ class Intervals:
     scores: Floats
 
     @classmethod
-    def calibrate(cls, residuals: Floats, family: pd.Series[Any]) -> Intervals:
+    def calibrate(cls, residuals: Floats, family: pd.Series[Any], expected: Floats) -> Intervals:
         """Calibrate on log(measured / expected) of layers that were not learned from."""
         overall = _scatter(residuals)
+        scatter: dict[str, float] = {}
         names = family.astype(object).to_numpy()
-        scatter = {}
-        for name in dict.fromkeys(names):
-            own = residuals[names == name]
-            # variances are averaged, the family's own counting as many rows as it has
-            weight = len(own) / (len(own) + _STRENGTH)
-            mixed = weight * _scatter(own) ** 2 + (1 - weight) * overall**2
-            scatter[str(name)] = float(np.sqrt(mixed))
-        sigmas = np.array([scatter[str(name)] for name in names])
-        return cls(scatter, overall, np.sort(residuals / sigmas))
+        for groups, wider in ((names, None), (_groups(names, expected), names)):
+            for name in dict.fromkeys(groups):
+                here = groups == name
+                around = overall if wider is None else scatter[str(wider[here][0])]
+                own = residuals[here]
+                # variances are averaged, the group's own counting as many rows as it has
+                weight = len(own) / (len(own) + _STRENGTH)
+                mixed = weight * _scatter(own) ** 2 + (1 - weight) * around**2
+                scatter[str(name)] = float(np.sqrt(mixed))
+        made = cls(scatter, overall, np.zeros(0))
+        return replace(made, scores=np.sort(residuals / made._sigmas(expected, family)))
 
     def around(
         self, expected: Floats, family: pd.Series[Any], confidence: float = CONFIDENCE
@@ -73,17 +84,30 @@ class Intervals:
         last = math.ceil((1.0 - outside) * (count + 1))
         low = self.scores[first - 1] if first >= 1 else -np.inf
         high = self.scores[last - 1] if last <= count else np.inf
-        sigmas = self._sigmas(family)
+        sigmas = self._sigmas(expected, family)
         return expected + low * sigmas, expected + high * sigmas
 
     def share_slower(self, expected: Floats, measured: Floats, family: pd.Series[Any]) -> Floats:
         """Return the share of layers like these that are as slow as measured, or slower."""
-        scores = (measured - expected) / self._sigmas(family)
+        scores = (measured - expected) / self._sigmas(expected, family)
         below = np.searchsorted(self.scores, scores, side="right")
         return np.asarray(1.0 - (below + 1) / (len(self.scores) + 1))
 
-    def _sigmas(self, family: pd.Series[Any]) -> Floats:
-        return np.array([self.scatter.get(str(name), self.overall) for name in family])
+    def _sigmas(self, expected: Floats, family: pd.Series[Any]) -> Floats:
+        names = family.astype(object).to_numpy()
+        known = zip(_groups(names, expected), names, strict=True)
+        return np.array(
+            [
+                self.scatter.get(group, self.scatter.get(str(name), self.overall))
+                for group, name in known
+            ]
+        )
+
+
+def _groups(names: npt.NDArray[np.object_], expected: Floats) -> npt.NDArray[np.object_]:
+    """Return family and class of the expected time of each row, whose logarithm is given."""
+    classes = np.digitize(np.exp(expected), _CLASSES_US)
+    return np.array([f"{name}, {k}" for name, k in zip(names, classes, strict=True)], dtype=object)
 
 
 def _scatter(residuals: Floats) -> float:

@@ -79,9 +79,10 @@ def named_peers(peers: pd.DataFrame) -> tuple[Peer, ...]:
 def unusual_counts(
     row: pd.Series[Any], peers: pd.DataFrame, metrics: Sequence[str]
 ) -> tuple[Unusual, ...]:
-    """Return the counts in which a layer differs most from its peers.
+    """Return the counts in which a layer differs most from its peers, and that make it slower.
 
-    Amounts are taken for the layer's own bound: a peer of twice the work may count twice as much.
+    More of what costs time, or less of what saves it (``better`` in the catalogue). Amounts are
+    taken for the layer's own bound: a peer of twice the work may count twice as much.
     """
     catalogue = load_catalogue()
     found = []
@@ -96,8 +97,9 @@ def unusual_counts(
         if not (value > 0 and usual > 0):
             continue
         factor = value / usual
+        helps = name != "kernels" and catalogue[name].better == "higher"
         # outside what all the peers have, not only off their middle
-        if max(factor, 1 / factor) >= _MUCH and not theirs.min() <= value <= theirs.max():
+        if (1 / factor if helps else factor) >= _MUCH and not theirs.min() <= value <= theirs.max():
             found.append(Unusual(name, value, usual, factor))
     found.sort(key=lambda each: -abs(np.log(each.factor)))
     return tuple(found[:_SHOWN])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,11 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from perfml.util.ranges import ITERATION
+from perfml.util.ranges import Path, split_range
 from perfml.util.typing import Ints
-
-Path = tuple[str, ...]
-"""Range names, outermost first."""
 
 
 @dataclass(frozen=True)
@@ -119,37 +115,6 @@ class CodedRanges:
         codes, layers = _joined(places[self.outer], heads, end, tails)
         numbered = bool((iterations >= 0).any())
         return SplitRanges(np.maximum(iterations, 0), numbered, codes, layers)
-
-
-def split_range(path: Sequence[str]) -> tuple[int | None, Path]:
-    """Split nested range names, outermost first, into an iteration and a layer name.
-
-    Returns
-    -------
-    iteration
-        From the first range called like ``iter_3``; None without one.
-    layer
-        The other names.
-
-    Examples
-    --------
-    >>> split_range(["iter_3", "conv_01"])
-    (3, ('conv_01',))
-    >>> split_range(["model", "block", "conv"])
-    (None, ('model', 'block', 'conv'))
-    """
-    for place, name in enumerate(path):
-        number = _iteration(name)
-        if number is not None:
-            return number, (*path[:place], *path[place + 1 :])
-    return None, tuple(path)
-
-
-@functools.lru_cache(maxsize=1 << 16)
-def _iteration(name: str) -> int | None:
-    """Return the number of an iteration's range; names recur in every launch."""
-    match = ITERATION.fullmatch(name.strip())
-    return int(match.group(1)) if match is not None else None
 
 
 def _counts(numbers: Sequence[int | None]) -> Ints:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import re
+from collections.abc import Sequence
 
 ITERATION = re.compile(r"(?:iter|iteration|step)[_\- ]?(\d{1,15})", re.IGNORECASE)
 """A range of this name counts repeats of the workload; it is no layer.
@@ -16,3 +18,37 @@ LIBRARIES = ("CCCL", "NCCL", "NVSHMEM", "cuBLAS", "cuDNN", "cuFFT", "cuSOLVER", 
 CCCL is CUB and Thrust, which PyTorch calls. The same as in
 ``collectors/profilers/injected/nvtx_ranges.h``.
 """
+
+Path = tuple[str, ...]
+"""Range names, outermost first."""
+
+
+def split_range(path: Sequence[str]) -> tuple[int | None, Path]:
+    """Split nested range names, outermost first, into an iteration and a layer name.
+
+    Returns
+    -------
+    iteration
+        From the first range called like ``iter_3``; None without one.
+    layer
+        The other names.
+
+    Examples
+    --------
+    >>> split_range(["iter_3", "conv_01"])
+    (3, ('conv_01',))
+    >>> split_range(["model", "block", "conv"])
+    (None, ('model', 'block', 'conv'))
+    """
+    for place, name in enumerate(path):
+        number = _iteration(name)
+        if number is not None:
+            return number, (*path[:place], *path[place + 1 :])
+    return None, tuple(path)
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def _iteration(name: str) -> int | None:
+    """Return the number of an iteration's range; names recur in every launch."""
+    match = ITERATION.fullmatch(name.strip())
+    return int(match.group(1)) if match is not None else None

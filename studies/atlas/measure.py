@@ -211,9 +211,12 @@ def coverage():
         for fold in range(COVERAGE_FOLDS):
             test = folds == fold
             family = one["family"]
-            intervals = Intervals.calibrate(residuals[fold, ~test], family[~test])
+            measured = np.log(one["time_us"].to_numpy(float))
+            known = residuals[fold, ~test]
+            intervals = Intervals.calibrate(known, family[~test], measured[~test] - known)
             error = off(test, fold)
-            low, high = intervals.around(np.zeros(len(error)), family[test])
+            expected = measured[test] - error
+            low, high = (end - expected for end in intervals.around(expected, family[test]))
             inside[test] = (low <= error) & (error <= high)
             width[test] = high - low
         shares = np.bincount(codes, inside) / np.bincount(codes)

@@ -117,7 +117,7 @@ def test_every_verb_has_a_schema_and_a_case():
     verbs = {command.name or command.callback.__name__ for command in app.registered_commands}
     # an agent talks with mcp; its tools are the other verbs
     assert verbs - {"mcp"} == set(DOCUMENTS)
-    assert {verb for verb, _ in CASES} | {"reproduce"} == {*DOCUMENTS, "error"}
+    assert {verb for verb, _ in CASES} | {"attach", "reproduce"} == {*DOCUMENTS, "error"}
 
 
 @pytest.mark.parametrize("verb", DOCUMENTS)

@@ -1,14 +1,18 @@
 """The timing pass of any program: what the injected library wrote becomes the timing CSV."""
 
+import csv
 import ctypes
+import io
 import os
 import subprocess
 
+import pandas as pd
 import pytest
 
 from collectors.profilers import inject, timing
 from collectors.profilers.process import ProfilerError
 from perfml.ingest.profiles import ingest
+from perfml.readers.frame import kernels_frame
 from tests.support.paths import ROOT
 from tests.support.processes import PATIENCE_S
 
@@ -45,12 +49,12 @@ def test_a_program_of_several_kernels_a_range_keeps_their_order():
 def test_copies_stand_below_the_kernels_in_the_layer_whose_range_made_them(tmp_path):
     """A copy in the range of a kernel, one in a range of its own, and one before all ranges."""
     lines = VECTORS.read_text().splitlines()
-    cells = next(line.split("\t") for line in lines if "\x1freduce\t" in line)
+    cells = next(line.split("\t")[1:] for line in lines if "\x1freduce\t" in line)
     begin = int(cells[2])
 
     def copy(instance, ranges, size, start):
         moved = ["99", "0", str(start), str(start + 2500), *cells[4:6], "", "", instance, ranges]
-        return "\t".join([*moved, "Memcpy HtoD (Pageable -> Device)", str(size)])
+        return "\t".join(["T", *moved, "Memcpy HtoD (Pageable -> Device)", str(size)])
 
     alone = "\x1f".join([cells[9].split("\x1f")[0], "alone"])
     more = [
@@ -101,25 +105,25 @@ def test_an_incomplete_record_is_refused(tmp_path, edit, says):
 
 
 @pytest.fixture
-def recorder(tmp_path, monkeypatch):
+def recorder(tmp_path):
     """Stand in for a GPU program under the library: a shell script that leaves a record."""
-    monkeypatch.setattr(timing, "library", lambda name: tmp_path / f"{name}.so")
 
     def program(*, profiled=0, code=0):
         record = VECTORS.read_text().splitlines()
         lines = [line.split("\t") for line in record]
         for number, cells in enumerate(lines):
             if len(cells) > 1 and number < profiled:
-                cells[1] = "1"
+                cells[2] = "1"
         (tmp_path / "record.tsv").write_text("\n".join("\t".join(each) for each in lines) + "\n")
-        script = f'cp {tmp_path}/record.tsv "$PERFML_ACTIVITY_DIR/$$.tsv"; echo said; exit {code}'
+        script = f'cp {tmp_path}/record.tsv "$PERFML_COUNTERS_DIR/$$.tsv"; echo said; exit {code}'
         return ["sh", "-c", script]
 
     return program
 
 
 def trace(program, tmp_path, timeout_s=PATIENCE_S):
-    return timing.trace(program, log=tmp_path / "log.txt", timeout_s=timeout_s)
+    log, library = tmp_path / "log.txt", tmp_path / "library.so"
+    return timing.trace(program, library, log=log, timeout_s=timeout_s)
 
 
 def test_without_profiler_calls_every_launch_counts(recorder, tmp_path):
@@ -155,11 +159,11 @@ def test_a_library_that_does_not_compile_says_why(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("CXX", "false")
     with pytest.raises(ProfilerError, match="does not compile"):
-        inject.library(inject.ACTIVITY)
+        inject.library(inject.COUNTERS)
     monkeypatch.setenv("CXX", "")
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ProfilerError, match="no C\\+\\+ compiler"):
-        inject.library(inject.ACTIVITY)
+        inject.library(inject.COUNTERS)
 
 
 def cupti_is_here():
@@ -174,15 +178,28 @@ def test_the_library_compiles_once_or_cupti_is_named_as_missing(tmp_path, monkey
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     if not cupti_is_here():
         with pytest.raises(ProfilerError, match="CUPTI is not installed"):
-            inject.library(inject.ACTIVITY)
+            inject.library(inject.COUNTERS)
         return
-    made = inject.library(inject.ACTIVITY)
+    made = inject.library(inject.COUNTERS)
     loaded = ctypes.CDLL(str(made))
     assert loaded.InitializeInjection
     assert loaded.InitializeInjectionNvtx2
     before = made.stat().st_mtime_ns
-    assert inject.library(inject.ACTIVITY).stat().st_mtime_ns == before
+    assert inject.library(inject.COUNTERS).stat().st_mtime_ns == before
     names = subprocess.run(["nm", "-D", made], capture_output=True, text=True, check=True).stdout
     exported = [line.split()[-1] for line in names.splitlines() if " T " in line]
-    assert exported == ["InitializeInjection", "InitializeInjectionNvtx2"]
+    assert exported[:2] == ["InitializeInjection", "InitializeInjectionNvtx2"]
     assert os.listdir(tmp_path / "perfml") == [made.name]
+
+
+@pytest.mark.parametrize("recorded", [VECTORS, VECTORS.with_name("activity_torch.tsv")])
+def test_layers_are_those_that_a_profile_of_the_same_launches_has(recorded):
+    launches = [each for each in timing.read_activity(recorded) if each.bytes is None]
+    frame = kernels_frame(
+        pd.DataFrame({"kernel": [each.kernel for each in launches], "time_us": 1.0}),
+        [each.ranges for each in launches],
+        instances=[each.instance for each in launches],
+    )
+    rows = list(csv.DictReader(io.StringIO(timing.timing_csv(launches))))
+    assert [row["layer"] for row in rows] == frame["layer"].fillna("").tolist()
+    assert [int(row["iteration"]) for row in rows] == frame["iteration"].tolist()

@@ -41,6 +41,8 @@ CUpti_BuffersCallbackRequestFunc g_requested = nullptr;
 CUpti_BuffersCallbackCompleteFunc g_completed = nullptr;
 bool g_copies_are_recorded = false;
 std::vector<CUpti_ActivityMemcpy6> g_copies;  // not delivered yet
+bool g_kernels_are_recorded = false;
+std::vector<CUpti_ActivityKernel10> g_kernels;  // the same
 size_t g_delivered = 0;
 constexpr CUpti_CallbackId kCopy = CUPTI_DRIVER_TRACE_CBID_cuMemcpyHtoDAsync_v2;
 
@@ -88,6 +90,36 @@ void fake_call_that(bool refused, int context, CUpti_CallbackId id, const char* 
   g_callback(nullptr, CUPTI_CB_DOMAIN_DRIVER_API, id, &call);
 }
 
+void fake_kernel(int context, const char* kernel, uint64_t node) {
+  if (node) {
+    cuGraphLaunch_params given = {};
+    fake_call(context, CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch, nullptr, &given);
+  } else {
+    fake_launch(context, kernel, 10, 64);
+  }
+  if (!g_kernels_are_recorded) return;
+  CUpti_ActivityKernel10 record = {};
+  record.kind = CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL;
+  record.name = strdup(kernel);
+  record.gridX = record.gridY = record.gridZ = record.blockX = record.blockY = record.blockZ = 1;
+  record.correlationId = g_correlation;
+  record.start = 1000 * record.correlationId;
+  record.end = record.start + 500;
+  record.graphNodeId = node;
+  g_kernels.push_back(record);
+}
+
+void fake_node(uint64_t node, uint64_t original) {
+  CUpti_GraphData graph = {};
+  graph.node = reinterpret_cast<CUgraphNode>(node);
+  graph.originalNode = reinterpret_cast<CUgraphNode>(original);
+  CUpti_ResourceData resource = {};
+  resource.resourceDescriptor = &graph;
+  const auto id =
+      original ? CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED : CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED;
+  if (g_callback) g_callback(nullptr, CUPTI_CB_DOMAIN_RESOURCE, id, &resource);
+}
+
 void fake_copy(uint64_t bytes) {
   CUpti_CallbackData call = {};
   call.context = context_of(0);
@@ -114,6 +146,14 @@ CUptiResult cuptiSubscribe(CUpti_SubscriberHandle* handle, CUpti_CallbackFunc ca
   if (is("FAKE_CUPTI_BUSY")) return CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED;
   *handle = nullptr;
   g_callback = callback;
+  return CUPTI_SUCCESS;
+}
+CUptiResult cuptiUnsubscribe(CUpti_SubscriberHandle) {
+  g_callback = nullptr;
+  return CUPTI_SUCCESS;
+}
+CUptiResult cuptiGetGraphNodeId(CUgraphNode node, uint64_t* id) {
+  *id = reinterpret_cast<uint64_t>(node);
   return CUPTI_SUCCESS;
 }
 CUptiResult cuptiEnableCallback(uint32_t, CUpti_SubscriberHandle, CUpti_CallbackDomain,
@@ -153,25 +193,31 @@ CUptiResult cuptiActivityRegisterCallbacks(CUpti_BuffersCallbackRequestFunc requ
 }
 CUptiResult cuptiActivityEnable(CUpti_ActivityKind kind) {
   if (kind == CUPTI_ACTIVITY_KIND_MEMCPY) g_copies_are_recorded = true;
+  if (kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL) g_kernels_are_recorded = true;
   return CUPTI_SUCCESS;
 }
 CUptiResult cuptiActivityDisable(CUpti_ActivityKind kind) {
   if (kind == CUPTI_ACTIVITY_KIND_MEMCPY) g_copies_are_recorded = false;
+  if (kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL) g_kernels_are_recorded = false;
   return CUPTI_SUCCESS;
 }
 CUptiResult cuptiActivityFlushAll(uint32_t) {
-  if (g_copies.empty()) return CUPTI_SUCCESS;
+  if (g_copies.empty() && g_kernels.empty()) return CUPTI_SUCCESS;
   uint8_t* buffer = nullptr;
   size_t size = 0, records = 0;
   g_requested(&buffer, &size, &records);
   g_delivered = 0;
   g_completed(nullptr, 0, buffer, size, size);
   g_copies.clear();
+  g_kernels.clear();
   return CUPTI_SUCCESS;
 }
 CUptiResult cuptiActivityGetNextRecord(uint8_t*, size_t, CUpti_Activity** record) {
-  if (g_delivered == g_copies.size()) return CUPTI_ERROR_MAX_LIMIT_REACHED;
-  *record = reinterpret_cast<CUpti_Activity*>(&g_copies[g_delivered++]);
+  if (g_delivered == g_copies.size() + g_kernels.size()) return CUPTI_ERROR_MAX_LIMIT_REACHED;
+  const size_t place = g_delivered++;
+  *record = place < g_copies.size()
+                ? reinterpret_cast<CUpti_Activity*>(&g_copies[place])
+                : reinterpret_cast<CUpti_Activity*>(&g_kernels[place - g_copies.size()]);
   return CUPTI_SUCCESS;
 }
 CUptiResult cuptiActivityGetNumDroppedRecords(CUcontext, uint32_t, size_t* dropped) {

@@ -14,5 +14,8 @@ void fake_runs(void (*running)(const char* symbol));  // called while a launch i
 void fake_capture(bool on);  // launches become part of a graph
 void fake_launch(int context, const char* kernel, unsigned blocks, unsigned threads);
 void fake_call(int context, CUpti_CallbackId id, const char* symbol, const void* parameters);
+// A launch that is timed, 500 ns; of a graph's replay where `node` is not 0.
+void fake_kernel(int context, const char* kernel, uint64_t node);
+void fake_node(uint64_t node, uint64_t original);  // captured here, or cloned from another one
 void fake_copy(uint64_t bytes);  // from pageable memory of the host, 250 ns
 }

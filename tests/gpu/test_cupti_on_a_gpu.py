@@ -11,6 +11,7 @@ import pytest
 from collectors.collect import collect
 from collectors.profilers import cupti, ncu, timing
 from collectors.profilers.cupti_failures import GraphError
+from collectors.profilers.inject import COUNTERS, library
 from collectors.profilers.process import ProfilerError
 from perfml.ingest.profiles import ingest
 from perfml.kernel_names import function_name
@@ -72,7 +73,8 @@ def test_counters_agree_with_nsight_compute(repeats, tmp_path):
 
 def test_times_are_those_of_a_process_without_counters(repeats, tmp_path):
     measured = profile([repeats, "40"], tmp_path, timed=20)
-    alone = timing.trace([repeats, "40"], log=tmp_path / "log.txt", timeout_s=120)
+    log = tmp_path / "log.txt"
+    alone = timing.trace([repeats, "40"], library(COUNTERS), log=log, timeout_s=120)
 
     def median_us(launches):
         layers = pd.DataFrame(

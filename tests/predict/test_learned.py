@@ -116,12 +116,21 @@ def test_intervals_are_those_of_crepes():
     for count in (30, 200, 1001):
         residuals = rng.standard_normal(count)
         family, other = (np.where(rng.random(n) < 0.5, "a", "b") for n in (count, 40))
-        intervals = Intervals.calibrate(residuals, pd.Series(family))
+        # expected times of all classes: below a launch's, and long ones
+        usual, expected = rng.uniform(0, 6, count), rng.uniform(0, 6, 40)
+        intervals = Intervals.calibrate(residuals, pd.Series(family), usual)
         sigmas, mine = (
-            np.array([intervals.scatter[name] for name in each]) for each in (family, other)
+            np.array(
+                [
+                    intervals.scatter.get(f"{name}, {np.digitize(np.exp(at), (3, 10, 50))}")
+                    or intervals.scatter[name]
+                    for name, at in zip(each, times, strict=True)
+                ]
+            )
+            for each, times in ((family, usual), (other, expected))
         )
         system = crepes.ConformalPredictiveSystem().fit(residuals=residuals, sigmas=sigmas)
-        expected, measured = rng.standard_normal(40), rng.standard_normal(40)
+        measured = expected + rng.standard_normal(40)
         ends = np.column_stack(intervals.around(expected, pd.Series(other), 0.8))
         theirs = system.predict_int(expected, sigmas=mine, confidence=0.8)
         assert ends == pytest.approx(theirs, abs=1e-12)

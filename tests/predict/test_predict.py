@@ -102,10 +102,8 @@ def test_without_shapes_and_counters_nothing_can_be_told(network, reference):
 
 def test_what_is_missing_of_every_layer_is_said_with_what_to_do(network, reference):
     few = network[network["layer"].isin(network["layer"].unique()[:10])]
-    with pytest.raises(PerfmlError, match="and this on NVIDIA A100-SXM4-40GB") as gpu:
-        predict(few.assign(device="NVIDIA A100-SXM4-40GB"), reference)
-    assert "there are 9" in gpu.value.what
-    assert "--reference FOLDER" in gpu.value.cure
+    with pytest.raises(PerfmlError, match="the run does not name its GPU"):
+        predict(few.assign(device=None), reference)
     bare = network.drop(columns=list(FACTS), errors="ignore")
     counted = bare.assign(
         precision=None, dram_write_bytes=bare["dram_read_bytes"], flop_count_sp=1e9
@@ -181,33 +179,22 @@ def test_another_gpu_is_compared_with_itself_and_one_without_peaks_not_at_all(ne
     found = predict(slower, reference, top=0)
     assert SLOW in {each.layer for each in found.slower}
     assert len(found.slower) < 6
-    assert all("compared with the other layers" in each.note for each in found.layers)
+    assert all("what its peaks let expect" in each.note for each in found.layers)
     with pytest.raises(PerfmlError, match="peaks of NVIDIA Unheard are not known") as error:
         predict(network.assign(device="NVIDIA Unheard"), reference)
     assert "perfml doctor --measure-peaks" in str(error.value.cure)
-    few = slower.iloc[:8]
-    with pytest.raises(PerfmlError, match="it takes 20 different layers"):
-        predict(few, reference)
 
 
-@pytest.mark.slow
-def test_another_gpu_gets_no_narrower_interval_than_a_network_or_a_precision_left_out(
-    network, reference
-):
-    # half precision is off by a factor that differs from layer to layer
-    off = np.random.default_rng(0).uniform(0.2, 1.0, len(reference))
-    half = reference.assign(precision="fp16", time_us=reference["time_us"] * off)
-    both = pd.concat([reference, half], ignore_index=True)
-    widths = [
-        {each.layer: each.high_us / each.low_us for each in predict(own, both, top=0).layers}
-        for own in (
-            network,
-            network.assign(precision="tf32"),
-            network.assign(device="NVIDIA A100-SXM4-40GB"),
-        )
-    ]
-    for layer, width in widths[2].items():
-        assert width >= 0.999 * max(widths[0][layer], widths[1][layer])
+def test_the_fewer_layers_another_gpu_has_the_wider_are_their_intervals(network, reference):
+    there = network.assign(device="NVIDIA A100-SXM4-40GB", time_us=network["time_us"] * 2)
+    layers = there["layer"].unique()
+    few = predict(there[there["layer"].isin(layers[:3])], reference, top=0)
+    many = predict(there, reference, top=0)
+    usual = {each.layer: each for each in many.layers}
+    for each in few.layers:
+        assert each.high_us / each.low_us > usual[each.layer].high_us / usual[each.layer].low_us
+        # three layers are not believed that the GPU takes twice its peaks' time; forty are
+        assert each.expected_us < usual[each.layer].expected_us
 
 
 def test_the_slowest_kernel_of_a_layer_is_that_of_its_own_condition():
@@ -284,7 +271,7 @@ def test_intervals_hold_for_residuals_like_those_they_were_made_of():
     family = pd.Series(np.where(np.arange(4000) % 2, "a", "b"))
     scatter = np.where(family == "a", 0.1, 0.5)
     made, new = (scatter * rng.standard_normal(4000) for _ in range(2))
-    intervals = Intervals.calibrate(made, family)
+    intervals = Intervals.calibrate(made, family, np.zeros(4000))
     low, high = intervals.around(np.zeros(4000), family)
     for name in ("a", "b"):
         held = ((low <= new) & (new <= high))[(family == name).to_numpy()]

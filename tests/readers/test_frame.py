@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfml.readers.coded_ranges import split_range
 from perfml.readers.frame import kernels_frame
 from perfml.readers.occurrences import occurrences
+from perfml.util.ranges import split_range
 
 
 def layers_of(ranges, instances=None):

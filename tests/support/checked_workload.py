@@ -45,7 +45,7 @@ class Session:
         return [CheckRow(f"n8/out_{i}", error, LIMIT) for i, error in enumerate(errors)]
 
     def timed_kernels(self, iterations):
-        from collectors.workloads.trace import TimedKernel
+        from collectors.workloads.base import TimedKernel
 
         return [TimedKernel(i, "n8", "k", 2.5, 0.0, "", "") for i in range(iterations)]
 

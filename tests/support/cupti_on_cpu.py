@@ -11,6 +11,8 @@ FOLDER = ROOT / "tests" / "cupti_on_cpu"
 INJECTED = ROOT / "collectors" / "profilers" / "injected"
 LIBRARY = INJECTED / "range_profiler.cpp"
 EXPERIMENTS = INJECTED / "launch_experiments.cpp"
+NAME = "libcupti_stand_in.so"
+"""Not CUPTI's own: a process that has loaded the real one would take that."""
 COMPILER = shutil.which("g++") or shutil.which("c++")
 
 
@@ -25,14 +27,14 @@ def compiled_experiments(folder: Path) -> tuple[Path, Path]:
 
 
 def _compiled(folder: Path, driver: str, source: Path, made_of: str) -> tuple[Path, Path]:
-    cupti, library, program = folder / "libcupti.so.13", folder / "library.so", folder / "program"
+    cupti, library, program = folder / NAME, folder / "library.so", folder / "program"
     cuda = folder / "libcuda.so.1"
     headers = [f"-I{path}" for path in inject.toolkit().include]
     shared = [COMPILER, "-std=c++17", "-fPIC", "-shared", *headers]
     linked = [str(cupti), str(cuda), f"-Wl,-rpath,{folder}", "-ldl", "-lpthread"]
     for command in (
         [*shared, FOLDER / driver, "-Wl,-soname,libcuda.so.1", "-o", cuda],
-        [*shared, FOLDER / "fake_cupti.cpp", "-Wl,-soname,libcupti.so.13", "-o", cupti],
+        [*shared, FOLDER / "fake_cupti.cpp", f"-Wl,-soname,{NAME}", "-o", cupti],
         [*shared, "-fvisibility=hidden", source, *linked, "-o", library],
         [COMPILER, "-std=c++17", *headers, FOLDER / made_of, *linked, "-o", program],
     ):

@@ -13,6 +13,7 @@
 #include <map>
 #include <string>
 #include <tuple>
+#include <unordered_map>
 #include <vector>
 
 #include "cuda_driver.h"
@@ -93,11 +94,15 @@ inline size_t signature(const std::vector<Launch>& launches) {
   return value;
 }
 
-inline std::string demangled(const std::string& name) {
-  int status = 0;
-  char* readable = abi::__cxa_demangle(name.c_str(), nullptr, nullptr, &status);
-  const std::string text = nvtx::plain(readable ? readable : name.c_str());
-  std::free(readable);
+// Kept: a server runs few kernels a hundred thousand times a second, and torch's names are long.
+inline const std::string& demangled(const std::string& name) {
+  thread_local std::unordered_map<std::string, std::string> known;
+  std::string& text = known[name];
+  if (text.empty()) {
+    char* readable = abi::__cxa_demangle(name.c_str(), nullptr, nullptr, nullptr);
+    text = nvtx::plain(readable ? readable : name.c_str());
+    std::free(readable);
+  }
   return text;
 }
 

@@ -10,6 +10,13 @@
 // With PERFML_COUNTERS_REPLAY=kernel CUPTI repeats each launch on the spot, which programs without
 // iterations need, and programs of several parts that begin their iterations anew (`parts.h`).
 //
+// With PERFML_COUNTERS_UNIT=program and no metrics everything is timed and nothing counted: what
+// lies between cudaProfilerStart and cudaProfilerStop is marked, nothing is serialised or flushed.
+//
+// A process may also load the library itself (`collectors.profilers.in_process`): `perfml_begin` and
+// `perfml_end` around what is to be measured, as often as it likes, and ranges of its own. One that
+// was started with PERFML_ATTACH_DIR is measured when it is asked to (`attach.h`).
+//
 // Each process writes $PERFML_COUNTERS_DIR/<pid>.tsv (`collectors.profilers.counter_record` reads
 // it); its last line is "# end", so that a process that died is told apart from one that is done.
 
@@ -23,6 +30,8 @@
 #include <unordered_map>
 
 #include "activity.h"
+#include "attach.h"
+#include "graph_nodes.h"
 #include "launches.h"
 #include "measurer.h"
 #include "nvtx_ranges.h"
@@ -36,11 +45,12 @@ using launches::Launch;
 // Follows the program from iteration to iteration: the first ones are timed, then counters are read.
 class Follower {
  public:
-  static Follower& only() {
-    // never destroyed: the driver still calls back while static objects are torn down
-    static Follower* const follower = new Follower;
-    return *follower;
+  // Never destroyed: the driver still calls back while static objects are torn down.
+  static std::atomic<Follower*>& current() {
+    static std::atomic<Follower*> follower{new Follower};
+    return follower;
   }
+  static Follower& only() { return *current(); }
 
   bool begin(const std::string& folder) {
     if (!file_.open(folder)) return false;
@@ -52,6 +62,7 @@ class Follower {
 
   record::File& file() { return file_; }
   bool timing() const { return timing_; }
+  bool finished() const { return finished_; }
 
   bool wanted() {
     std::lock_guard<std::recursive_mutex> guard(lock_);
@@ -157,7 +168,9 @@ class Follower {
   }
 
   void kernel_ran(const activity::KernelRecord& kernel) {
-    file_.line("T\t" + activity::line(kernel, made_by(kernel.correlationId)));
+    activity::Made made = made_by(kernel.correlationId);
+    if (kernel.graphNodeId) graphs::nodes().place(kernel.graphNodeId, kernel.correlationId, made);
+    file_.line("T\t" + activity::line(kernel, made));
   }
 
   void memory_moved(const activity::Moved& moved) {
@@ -170,6 +183,10 @@ class Follower {
 
   void finish() {
     if (!file_.is_open() || finished_.exchange(true)) return;
+    if (request_.unit == "program") {  // most records are written while the program goes on
+      activity::disable();
+      cuptiActivityFlushAll(0);
+    }
     {
       const auto nothing_launches = quiet();
       std::lock_guard<std::recursive_mutex> guard(lock_);
@@ -282,8 +299,9 @@ class Follower {
 
   void note_time(uint32_t correlation, const Launch& launch) {
     std::lock_guard<std::mutex> guard(times_lock_);
-    timed_[correlation] = {++sequence_, launch.instance, unit_open_ && !beyond(request_.timed),
-                           launch.path};
+    const bool marked = request_.unit == "program" ? in_region_.load()
+                                                   : unit_open_ && !beyond(request_.timed);
+    timed_[correlation] = {++sequence_, launch.instance, marked, launch.path};
   }
 
   activity::Made made_by(uint32_t correlation) {
@@ -312,9 +330,9 @@ class Follower {
 
   void end_timing() {
     if (!timing_) return;
+    activity::disable();  // of what is launched from now on; a server goes on launching
     measurer_.synchronize();
     cuptiActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
-    activity::disable();
     timing_ = false;
   }
 
@@ -326,7 +344,8 @@ class Follower {
   std::mutex context_locks_lock_;
   std::unordered_map<CUcontext, std::recursive_mutex> context_locks_;
 
-  bool unit_open_ = false, in_region_ = false, region_seen_ = false;
+  bool unit_open_ = false, region_seen_ = false;
+  std::atomic<bool> in_region_{false};
   std::string unit_kind_, unit_path_, thread_path_;
   std::thread::id unit_thread_;
   unsigned long long unit_instance_ = 0, thread_instance_ = 0;
@@ -344,8 +363,9 @@ class Follower {
 void CUPTIAPI on_call(void*, CUpti_CallbackDomain domain, CUpti_CallbackId id, const void* data) {
   Follower& follower = Follower::only();
   if (domain == CUPTI_CB_DOMAIN_RESOURCE) {
-    if (id == CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING)
-      follower.context_ends(static_cast<const CUpti_ResourceData*>(data)->context);
+    const auto* resource = static_cast<const CUpti_ResourceData*>(data);
+    if (id == CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING) follower.context_ends(resource->context);
+    else graphs::nodes().made(id, *static_cast<CUpti_GraphData*>(resource->resourceDescriptor));
     return;
   }
   const auto& call = *static_cast<const CUpti_CallbackData*>(data);
@@ -371,10 +391,14 @@ bool watch(CUpti_SubscriberHandle subscriber, std::string& why) {
       return false;
   }
   if (counters::failed(activity::watch_memory(subscriber), "EnableCallback", why)) return false;
-  return !counters::failed(
-      cuptiEnableCallback(1, subscriber, CUPTI_CB_DOMAIN_RESOURCE,
-                          CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING),
-      "EnableCallback", why);
+  for (CUpti_CallbackId id :
+       {CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING, CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED,
+        CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED}) {
+    if (counters::failed(cuptiEnableCallback(1, subscriber, CUPTI_CB_DOMAIN_RESOURCE, id),
+                         "EnableCallback", why))
+      return false;
+  }
+  return true;
 }
 
 void range_pushed(const std::string& name, size_t depth) {
@@ -387,41 +411,67 @@ void memory_moved(const activity::Moved& moved) { Follower::only().memory_moved(
 void records_dropped(size_t count) { Follower::only().records_dropped(count); }
 void finish() { Follower::only().finish(); }
 
+CUpti_SubscriberHandle g_subscriber = nullptr;
+
+// Begins a record of its own in a folder, as the variables ask.
+bool begin(const std::string& folder) {
+  if (Follower::only().finished()) Follower::current() = new Follower;
+  Follower& follower = Follower::only();
+  if (!follower.begin(folder)) return false;
+  std::string why;
+  bool broken = false;
+  if (!g_subscriber)
+    broken = counters::failed(cuptiSubscribe(&g_subscriber, on_call, nullptr), "Subscribe", why) ||
+             !watch(g_subscriber, why);
+  if (!broken && follower.timing()) {
+    activity::listener() = {kernel_ran, memory_moved, records_dropped};
+    broken = counters::failed(cuptiActivityRegisterCallbacks(activity::buffer_wanted,
+                                                             activity::buffer_done),
+                              "ActivityRegisterCallbacks", why) ||
+             counters::failed(activity::enable(), "ActivityEnable", why);
+  }
+  if (broken) follower.file().note("error " + why);
+  nvtx::listener() = {range_pushed, range_popping, ranges_changed};
+  return true;
+}
+
+// Other tools of the process may use CUPTI again.
+void let_go() {
+  if (g_subscriber) cuptiUnsubscribe(g_subscriber);
+  g_subscriber = nullptr;
+}
+
 }  // namespace
 
+#define EXPORTED extern "C" __attribute__((visibility("default")))
+
 // Called by the CUDA driver when the program initialises it.
-extern "C" __attribute__((visibility("default"))) int InitializeInjection(void) {
+EXPORTED int InitializeInjection(void) {
   static std::once_flag once;
   std::call_once(once, [] {
     const std::string folder = record::text_from("PERFML_COUNTERS_DIR");
-    if (folder.empty()) return;
-    Follower& follower = Follower::only();
-    if (!follower.begin(folder)) return;
-    std::atexit(finish);
-    CUpti_SubscriberHandle subscriber = nullptr;
-    std::string why;
-    bool broken = counters::failed(cuptiSubscribe(&subscriber, on_call, nullptr), "Subscribe", why) ||
-                  !watch(subscriber, why);
-    if (!broken && follower.timing()) {
-      activity::listener() = {kernel_ran, memory_moved, records_dropped};
-      broken = counters::failed(cuptiActivityRegisterCallbacks(activity::buffer_wanted,
-                                                               activity::buffer_done),
-                                "ActivityRegisterCallbacks", why) ||
-               counters::failed(activity::enable(), "ActivityEnable", why);
-    }
-    if (broken) follower.file().note("error " + why);
-    nvtx::listener() = {range_pushed, range_popping, ranges_changed};
+    if (!folder.empty() && begin(folder)) std::atexit(finish);
+    const std::string asked = record::text_from("PERFML_ATTACH_DIR");
+    if (!asked.empty()) attach::listen(asked, begin, finish, let_go);
   });
   return 1;
 }
 
 // Called by NVTX once in every binary that uses it.
-extern "C" __attribute__((visibility("default"))) int InitializeInjectionNvtx2(
-    NvtxGetExportTableFunc_t export_table) {
+EXPORTED int InitializeInjectionNvtx2(NvtxGetExportTableFunc_t export_table) {
   return nvtx::install(export_table);
 }
 
 // For programs that repeat their work as long as there is something to measure.
-extern "C" __attribute__((visibility("default"))) int perfml_counters_wanted(void) {
-  return Follower::only().wanted() ? 1 : 0;
+EXPORTED int perfml_counters_wanted(void) { return Follower::only().wanted() ? 1 : 0; }
+
+// For a process that measures itself: 1 if a record was begun.
+EXPORTED int perfml_begin(void) { return begin(record::text_from("PERFML_COUNTERS_DIR")) ? 1 : 0; }
+
+EXPORTED void perfml_end(void) {
+  finish();
+  let_go();
 }
+
+EXPORTED void perfml_push(const char* name) { nvtx::push_ascii(name); }
+EXPORTED void perfml_pop(void) { nvtx::pop_default(); }

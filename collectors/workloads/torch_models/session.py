@@ -21,9 +21,6 @@ from .names import ModelName
 from .sources import build, settle_statistics
 from .work import layer_rows, tensors
 
-GRAPH = "graph"
-"""The one layer of a model that is compiled whole."""
-
 LIMITS = {"fp32": 1e-3, "tf32": 2e-2, "fp16": 2e-2, "bf16": 1e-1}
 """Largest ``|output - reference| / |reference|`` that passes, the reference in fp32 on the CPU.
 
@@ -96,9 +93,8 @@ class TorchModelSession:
             raise PerfmlError(what, where=self._name.name, found=raised, cure=cure) from error
 
     def _described(self) -> list[dict[str, Any]]:
-        whole = GRAPH if self._whole else None
         with self._explained():
-            return layer_rows(self._model, self._named, self._call_eagerly, whole=whole)
+            return layer_rows(self._model, self._named, self._call_eagerly)
 
     def _call_eagerly(self) -> Any:
         return self._model(*self._arguments, **self._keywords)
@@ -120,7 +116,8 @@ class TorchModelSession:
         # a profiler follows a pool of compiler processes as well
         inductor_config.compile_threads = 1
         if self._whole:
-            self._callable = torch.compile(self._model, dynamic=False)
+            self._callable = compiled = torch.compile(self._model, dynamic=False)
+            self._named = ModuleRanges(compiled, Ranges(), numbered=True)
             return
         leaves = [module for _, module in self._named.modules() if not any(module.children())]
         # leaves of one class share the code of forward, and each counts as a recompilation of it
@@ -131,8 +128,9 @@ class TorchModelSession:
             module.forward = torch.compile(module.forward, dynamic=False)
 
     def layer_names(self) -> tuple[str, ...]:
-        """Names of all layers that run something, in order."""
-        return tuple(row["layer"] for row in self._layers)
+        """Names of all layers that run something, in order, and of compiled ranges so far."""
+        names = [row["layer"] for row in self._layers]
+        return tuple(dict.fromkeys([*names, *(self._named.opened if self._whole else ())]))
 
     def describe(self) -> dict[str, Any]:
         """Everything about the model and torch's settings, as JSON values."""
@@ -172,8 +170,8 @@ class TorchModelSession:
         warnings = []
         if self._whole:
             warnings.append(
-                f"the model is compiled whole, so its kernels are one layer, {GRAPH}; "
-                "--set compile=layers compiles each module by itself"
+                "the model is compiled whole: a kernel that computes for several modules is in the "
+                "layer of one; --set compile=layers compiles each module by itself"
             )
         unknown = [row["layer"] for row in self._layers if row["flops"] is None]
         if unknown:
@@ -209,9 +207,6 @@ class TorchModelSession:
 
     def run(self, ranges: Ranges) -> Any:
         """Run one inference inside :meth:`active`, every layer in its range."""
-        if self._whole:
-            with ranges.range(GRAPH):
-                return self._callable(*self._arguments, **self._keywords)
         self._named.ranges = ranges
         with self._named:
             return self._callable(*self._arguments, **self._keywords)

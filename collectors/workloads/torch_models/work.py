@@ -56,9 +56,7 @@ class _Work:
     last_output: str = ""
 
 
-def layer_rows(
-    model: Any, named: ModuleRanges, call: Callable[[], Any], *, whole: str | None = None
-) -> list[dict[str, Any]]:
+def layer_rows(model: Any, named: ModuleRanges, call: Callable[[], Any]) -> list[dict[str, Any]]:
     """Call a model once and return a row for each of its layers that does something.
 
     Parameters
@@ -69,8 +67,6 @@ def layer_rows(
         Its ranges, installed.
     call
         Runs the model once and returns its outputs.
-    whole
-        Take the whole model as one layer of this name.
 
     Returns
     -------
@@ -82,7 +78,7 @@ def layer_rows(
         ``n`` and ``k`` are the channels of a group); of a convolution also ``size, stride, pad,
         filters, groups``.
     """
-    recorder = _recorder(lambda: whole or named.current)
+    recorder = _recorder(lambda: named.current)
     facts: dict[str, dict[str, Any]] = {}
     handles = list(_watch_modules(named, facts))
     try:
@@ -91,8 +87,6 @@ def layer_rows(
     finally:
         for handle in handles:
             handle.remove()
-    if whole:
-        facts[whole] = {"kind": type(model).__name__}
     weights = {
         _storage(tensor): tensor.nbytes for tensor in (*model.parameters(), *model.buffers())
     }

@@ -48,6 +48,7 @@ _RANK = {
 DOCUMENTS: dict[str, tuple[Any, ...]] = {
     "doctor": (machines.Doctor,),
     "collect": (machines.Collect,),
+    "attach": (machines.Attached,),
     "sweep": (machines.Sweep, machines.SweepPlan),
     "ingest": (tables.Ingest, Extended("IngestParts", IngestResult, {"out": str})),
     "merge": (Extended("Merge", MergeResult, {"out": str, "weights": Weights}),),

@@ -1,4 +1,4 @@
-"""Documents of the verbs that run where the GPU is: doctor, collect, sweep."""
+"""Documents of the verbs that run where the GPU is: doctor, collect, attach, sweep."""
 
 from __future__ import annotations
 
@@ -21,6 +21,12 @@ class Collect(TypedDict):
 
     out: str
     runs: list[RunResult]
+
+
+class Attached(TypedDict):
+    """Where the run of a process lies that was measured while it ran."""
+
+    folder: str
 
 
 class PlannedRun(TypedDict):

@@ -35,9 +35,6 @@ exclude:
 include:
   - {backend: cudnn, cudnn_benchmark: true}
   - {command: python train.py --steps 3, layers: fc.*}
-slurm:
-  jobs: 4
-  walltime: "02:00:00"
 """
 
 
@@ -66,7 +63,6 @@ def test_a_matrix_is_every_combination_less_the_excluded_and_more_the_included(r
     assert {run.settings.iterations for run in sweep.runs.values()} == {4}
     assert sweep.out == tmp_path / "results"
     assert (sweep.timeout_s, sweep.launcher) == (600.0, ("srun", "--gres=gpu:1"))
-    assert sweep.slurm == {"jobs": 4, "walltime": "02:00:00"}
 
 
 def test_a_run_has_the_id_that_collect_gives_it(reads, tmp_path):
@@ -74,7 +70,7 @@ def test_a_run_has_the_id_that_collect_gives_it(reads, tmp_path):
     weights.write_bytes(b"1234")
     sweep = reads(
         "matrix: {workload: [yolov4-tiny], backend: [cudnn], precision: [tf32], batch: [2]}\n"
-        "defaults: {seed: 3, metrics: [stalls, published], dedupe: true, weights: w.weights}\n"
+        "defaults: {seed: 3, metrics: [stalls, published], weights: w.weights}\n"
     )
     (planned,) = collect(
         "yolov4-tiny",
@@ -83,7 +79,6 @@ def test_a_run_has_the_id_that_collect_gives_it(reads, tmp_path):
         batches=[2],
         seed=3,
         metrics=["stalls", "published"],
-        dedupe=True,
         workload_options=["--weights", str(weights)],
         out=tmp_path,
         launcher="x",
@@ -135,10 +130,6 @@ def test_lists_of_metrics_are_values_of_an_axis(reads, tmp_path):
         ("matrix:\n  command: ['./a \"b']\n", 2, "a command line"),
         ("matrix: {command: [./a]}\nlauncher: srun 'x\n", 2, "quotes"),
         ("matrix: {command: [./a]}\ntimeout: soon\n", 2, "seconds"),
-        ("matrix: {command: [./a]}\nslurm:\n  queue: gpu\n  wall: 1\n", 4, "for Slurm"),
-        ("matrix: {command: [./a]}\nslurm: {walltime: 2h}\n", 2, "02:00:00"),
-        ("matrix: {command: [./a]}\nslurm: {walltime: 2:00:00}\n", 2, "one line of text"),
-        ('matrix: {command: [./a]}\nslurm: {directives: ["a\\nb"]}\n', 2, "a list of lines"),
         ("matrix: {command: [2020-01-01]}\n", 1, "quotes"),
         ("matrix: !!python/object/apply:os.system [ls]\n", 1, "must be"),
         ("matrix:\n  ? [a]\n  : 1\n", 2, "a key must be a word"),
@@ -193,12 +184,12 @@ defaults: {metrics: published}
 include:
   - {workload: yolov4-tiny, metric_iterations: 4, batch: 8}
   - {workload: yolov4-tiny, metric_iterations: 2, metrics: achieved_occupancy}
-  - {workload: yolov4-tiny, metric_iterations: 4, dedupe: true, batch: 3}
+  - {workload: yolov4-tiny, metric_iterations: 4, batch: 3}
   - {command: ./a, metric_iterations: 2}
 """
     ).runs
-    published, images, one_pass, deduplicated, program = runs
-    assert longest_first(runs) == [images, deduplicated, program, published, one_pass]
+    published, images, one_pass, few, program = runs
+    assert longest_first(runs) == [images, few, program, published, one_pass]
 
 
 def test_the_plan_is_printed_and_nothing_is_started(reads, tmp_path):

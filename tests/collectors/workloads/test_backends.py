@@ -1,8 +1,6 @@
-"""The torch backends on CPU tensors, the runner, and the attribution of timed kernels."""
+"""The torch backends on CPU tensors, and the runner."""
 
 import csv
-import gzip
-import importlib
 import json
 import subprocess
 import sys
@@ -12,18 +10,15 @@ import pytest
 
 from collectors.workloads import Options, workload
 from collectors.workloads import runner as run
-from collectors.workloads.base import CheckRow
+from collectors.workloads.base import CheckRow, TimedKernel
 from collectors.workloads.ranges import Ranges
-from collectors.workloads.trace import TimedKernel, attribute, read_trace
 from collectors.workloads.yolov4_tiny.torch_network import TorchSession
 from collectors.workloads.yolov4_tiny.workload import build_problem
-from perfml.errors import InputError
 from tests.support.paths import ROOT
 from tests.support.ranges import ListedRanges
 
 DATA = ROOT / "tests" / "data"
 SMALL = DATA / "darknet" / "every-layer.cfg"
-RECORDED = DATA / "torch_trace" / "yolov4tiny_cublas_fp32_b1_h200.json.gz"
 
 
 def session(backend, **options):
@@ -196,11 +191,6 @@ def test_the_timing_table_has_one_row_a_kernel_and_empty_unknowns(tmp_path, monk
         "iteration": "0", "layer": "conv_01", "kernel": "k", "time_us": "2.5",
         "start_us": "", "grid": "", "block": "",
     }  # fmt: skip
-    timing = json.loads((tmp_path / "run.json").read_text())["timing"]
-    assert timing["time_us"] == 5.0
-    assert timing["unattributed_us"] == 2.5
-    assert timing["same_kernels_every_iteration"] is True
-    assert timing["kernels"] == {"conv_01": ["k"], "": ["k"]}
 
 
 @pytest.mark.parametrize(
@@ -236,145 +226,6 @@ def test_importing_the_registry_and_the_runner_imports_no_gpu_library():
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "[]"
-
-
-def event(category, name, start, duration, **args):
-    return {
-        "ph": "X", "cat": category, "name": name, "ts": start, "dur": duration,
-        "pid": 1, "tid": 1, "args": args,
-    }  # fmt: skip
-
-
-def launched(correlation, at, name, start, duration, kind="cuda_runtime"):
-    kernel = event("kernel", name, start, duration, correlation=correlation)
-    kernel["args"] |= {"grid": [4, 2, 1], "block": [128, 1, 1]}
-    kernel["tid"] = 7
-    return [event(kind, "launch", at, 2.0, correlation=correlation), kernel]
-
-
-def trace_events():
-    events = [
-        event("user_annotation", "iter_0", 100, 100),
-        event("user_annotation", "conv_01", 110, 20),
-        event("user_annotation", "Torch-Compiled Region: 0/0", 111, 5),
-        event("user_annotation", "conv_02", 140, 20),
-        event("user_annotation", "iter_1", 300, 100),
-        event("user_annotation", "conv_01", 310, 20),
-        event("gpu_user_annotation", "conv_02", 500, 20),
-    ]
-    events += launched(1, 50, "warmup", 60, 9.0)
-    events += launched(2, 112, "im2col", 500, 4.64)
-    # Runs after the host has left the layer, and was launched by the driver API, as Triton does.
-    events += launched(3, 120, "sgemm", 505, 7.125, kind="cuda_driver")
-    events += launched(4, 150, "conv", 520, 3.0)
-    events += launched(5, 170, "glue", 525, 1.0)
-    events += launched(6, 315, "im2col", 600, 4.0)
-    events += [
-        event("cuda_runtime", "cudaMemsetAsync", 121, 1, correlation=9),
-        event("gpu_memset", "Memset", 504, 1, correlation=9, bytes=640),
-    ]
-    return events
-
-
-def test_a_kernel_belongs_to_the_range_that_launched_it():
-    timing = attribute(trace_events(), ["conv_01", "conv_02"], "t.json")
-    assert [(k.iteration, k.layer, k.kernel) for k in timing.kernels] == [
-        (0, "conv_01", "im2col"),
-        (0, "conv_01", "sgemm"),
-        (0, "conv_02", "conv"),
-        (0, "", "glue"),
-        (1, "conv_01", "im2col"),
-    ]
-    first, second = timing.kernels[:2]
-    assert (first.time_us, first.start_us, second.start_us) == (4.64, 0.0, 5.0)
-    assert (first.grid, first.block) == ("(4, 2, 1)", "(128, 1, 1)")
-    assert timing.outside == 1
-    (fill,) = timing.moves
-    assert (fill.layer, fill.kernel, fill.start_us, fill.bytes) == ("conv_01", "Memset", 4.0, 640)
-
-
-def test_ranges_of_another_thread_do_not_take_a_kernel():
-    events = trace_events()
-    events[1]["tid"] = 2
-    kernels = attribute(events, ["conv_01", "conv_02"], "t.json").kernels
-    assert kernels[0].layer == ""
-    assert kernels[2].layer == "conv_02"
-
-
-def test_a_trace_without_kernels_or_with_lost_launches_is_refused():
-    with pytest.raises(InputError, match="holds no kernel"):
-        attribute([event("user_annotation", "iter_0", 1, 2)], [], "t.json")
-    events = [
-        e for e in trace_events() if e["args"].get("correlation") != 3 or e["cat"] == "kernel"
-    ]
-    with pytest.raises(InputError, match="lacks the launch") as caught:
-        attribute(events, ["conv_01"], "t.json")
-    assert caught.value.found == "1 of 6 kernels, first sgemm"
-
-
-def test_a_recorded_trace_of_an_h200_gives_every_kernel_its_layer():
-    names = build_problem(Options("cublas")).layer_names()
-    timing = read_trace(RECORDED, names)
-    assert len(timing.kernels) == 114
-    assert timing.outside == 3
-    summary = run.summarise(timing.kernels, 1)
-    assert summary["unattributed_us"] == 0.0
-    assert summary["time_us"] == pytest.approx(567.87)
-    # ncu counted the same kernels in these layers of the same network in another process.
-    counted = {"conv_01": 4, "conv_03": 5, "conv_06": 3, "conv_18": 3, "conv_20": 5, "pool_01": 1}
-    assert {layer: len(summary["kernels"][layer]) for layer in counted} == counted
-    conv_03 = [k for k in timing.kernels if k.layer == "conv_03"]
-    assert sum(k.time_us for k in conv_03) == pytest.approx(53.76)
-    assert conv_03[1].kernel.startswith("void at::native::im2col_kernel<float>")
-    assert (conv_03[1].grid, conv_03[1].block) == ("(676, 1, 1)", "(1024, 1, 1)")
-
-
-def test_a_trace_is_read_plain_and_compressed(tmp_path):
-    text = json.dumps({"traceEvents": [*trace_events(), {"ph": "M", "name": "process_name"}]})
-    (tmp_path / "t.json").write_text(text)
-    with gzip.open(tmp_path / "t.json.gz", "wt") as file:
-        file.write(text)
-    plain = read_trace(tmp_path / "t.json", ["conv_01"])
-    assert plain == read_trace(tmp_path / "t.json.gz", ["conv_01"])
-    assert len(plain.kernels) == 5
-    (tmp_path / "bad.json").write_text("[]")
-    with pytest.raises(InputError, match="no trace of torch"):
-        read_trace(tmp_path / "bad.json", [])
-
-
-@pytest.mark.filterwarnings("ignore:CUDA is not available")
-def test_a_real_profile_of_the_cpu_names_the_layers_but_no_kernel(tmp_path):
-    """The ranges reach torch's trace; that CPU work gives no kernel is said, not passed over."""
-    pytest.importorskip("torch")
-    made = session("cudnn", cfg=SMALL)
-    with made.active():
-        run._record_trace(made, 2, tmp_path / "trace.json.gz")
-    with gzip.open(tmp_path / "trace.json.gz", "rt") as file:
-        events = json.load(file)["traceEvents"]
-    names = [e["name"] for e in events if e.get("cat") == "user_annotation"]
-    assert names.count("iter_0") == names.count("iter_1") == 1
-    assert names.count("conv_02") == 3
-    if not importlib.import_module("torch").cuda.is_available():
-        with pytest.raises(InputError, match="holds no kernel"):
-            read_trace(tmp_path / "trace.json.gz", made.layer_names())
-
-
-@pytest.mark.slow
-def test_the_timing_pass_does_not_wait_for_the_import_of_torch_compile(tmp_path):
-    pytest.importorskip("torch")
-    code = """
-import pathlib, sys
-from collectors.workloads import runner as run
-class Session:
-    def run(self, ranges): pass
-    def synchronize(self): pass
-run._record_trace(Session(), 1, pathlib.Path(sys.argv[1]))
-print([name for name in ("torch", "torch._dynamo", "torch._inductor") if name in sys.modules])
-"""
-    command = [sys.executable, "-c", code, str(tmp_path / "trace.json.gz")]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert "['torch']" in done.stdout
-    assert [path.name for path in tmp_path.iterdir()] == ["trace.json.gz"]
 
 
 def test_the_base_ranges_close_when_the_block_raises():

@@ -16,9 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from collectors.workloads.base import CheckRow
+from collectors.workloads.base import CheckRow, TimedKernel
 from collectors.workloads.ranges import Ranges
-from collectors.workloads.trace import TimedKernel
 from collectors.workloads.yolov4_tiny.engine_layers import (
     EngineLayer,
     inspector_layers,

@@ -1,0 +1,110 @@
+"""Measure a program that runs already: it was started with the library loaded, and nothing else.
+
+``perfml attach -- COMMAND`` starts it so; ``perfml attach PID`` times every kernel of it for some
+seconds (``injected/attach.h``). No counters: they need repeats, and a server has none.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from collectors import run_folder as folders
+from collectors.in_process import keep_times
+from collectors.profilers import timing
+from collectors.profilers.gpu import gpus
+from collectors.profilers.inject import COUNTERS, library
+from collectors.profilers.process import ProfilerError
+from perfml.errors import InputError
+
+FOLDER = "PERFML_ATTACH_DIR"
+"""Variable with the folder in which a process says that it can be measured, and is asked to."""
+
+_PATIENCE_S = 30.0
+"""For the record after the seconds asked for: it is written when the device has ended its work."""
+_POLL_S = 0.1
+
+
+def meeting_place() -> Path:
+    """Return the folder in which processes of this user are asked; made where it is missing."""
+    named = os.environ.get(FOLDER)
+    folder = Path(named or tempfile.gettempdir()) / (
+        "" if named else f"perfml-attach-{os.getuid()}"
+    )
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if folder.stat().st_uid != os.getuid():
+        msg = "the folder for attaching belongs to somebody else"
+        raise InputError(msg, where=str(folder), cure=f"Set {FOLDER} to a folder of your own.")
+    return folder
+
+
+def start(command: Sequence[str]) -> None:
+    """Become a program with the library loaded, which waits until it is asked.
+
+    Raises
+    ------
+    ProfilerError
+        If the library cannot be built, or the program cannot be started.
+    """
+    loaded = str(library(COUNTERS))
+    names = ("CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH")
+    variables = {**os.environ, **dict.fromkeys(names, loaded), FOLDER: str(meeting_place())}
+    try:
+        os.execvpe(command[0], list(command), variables)  # noqa: S606 - the user's own command
+    except OSError as error:
+        msg = "the program cannot be started"
+        cure = "Check its path and that it is executable."
+        raise ProfilerError(msg, where=command[0], found=str(error), cure=cure) from error
+
+
+def waiting() -> list[int]:
+    """Return the processes that can be measured."""
+    found = (int(path.stem) for path in meeting_place().glob("*.ready") if path.stem.isdecimal())
+    return sorted(pid for pid in found if Path(f"/proc/{pid}").exists())
+
+
+def attach(pid: int, *, seconds: float = 10.0, out: str | Path = "runs") -> Path:
+    """Time every kernel that a running process launches; return the run's folder.
+
+    Raises
+    ------
+    ProfilerError
+        If the process was started without the library, ends meanwhile, or launched nothing.
+    """
+    place = meeting_place()
+    if pid not in waiting():
+        msg = "this process was not started for attaching"
+        others = ", ".join(map(str, waiting())) or "none"
+        cure = "Start it so: perfml attach -- COMMAND"
+        raise ProfilerError(msg, found=f"{pid}; those that were: {others}", cure=cure)
+    gpu, started = gpus()[0], folders.now()
+    asked = place / f"{pid}.asked"
+    with tempfile.TemporaryDirectory(prefix="perfml-attach-") as folder:
+        try:
+            with asked.open("x", encoding="utf-8") as request:
+                request.write(f"{folder}\n{seconds}\n")
+        except FileExistsError as error:
+            msg = "somebody is attached to this process already"
+            cure = f"Wait, or remove {asked}."
+            raise ProfilerError(msg, found=str(pid), cure=cure) from error
+        end = time.monotonic() + seconds + _PATIENCE_S
+        while asked.exists():
+            if not Path(f"/proc/{pid}").exists() or time.monotonic() > end:
+                asked.unlink(missing_ok=True)
+                msg = "the process did not finish its record"
+                cure = "It may have ended, or hang in a kernel."
+                raise ProfilerError(msg, found=str(pid), cure=cure)
+            time.sleep(_POLL_S)
+        launches = timing.read_activity(Path(folder) / f"{pid}.tsv")
+    program = _command_of(pid)
+    name = Path(program[0]).name if program else str(pid)
+    facts = {"started": started, "program": program}
+    return keep_times(launches, name, Path(out), gpu, seconds, facts)
+
+
+def _command_of(pid: int) -> list[str]:
+    words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    return [word.decode("utf-8", "replace") for word in words if word]

@@ -1,0 +1,297 @@
+"""Measure a model in the process where it runs: ``with perfml.profile(model) as run:``.
+
+The library that `perfml collect` loads into programs is loaded here into this one. Each call of the
+model, or each `perfml.iteration`, is an iteration: the first ones are timed without counters, each
+later one takes a counter pass. What the block ran becomes a run's folder as `collect` leaves it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ContextDecorator, ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from collectors import run_folder as folders
+from collectors.layers import layers, recorded_by
+from collectors.manifest import MeasurementRecord, RunRecord
+from collectors.profilers import cupti, timing
+from collectors.profilers.counter_record import (
+    CounterRecord,
+    Launch,
+    MeasuredLaunch,
+    read_record,
+)
+from collectors.profilers.counter_table import Measurement, merged, write_counters
+from collectors.profilers.cupti_failures import check_record
+from collectors.profilers.gpu import Gpu, gpus
+from collectors.profilers.inject import COUNTERS, library
+from collectors.profilers.process import ProfilerError
+from collectors.run_spec import metric_names
+from collectors.settings import Settings
+from collectors.workloads.ranges import Ranges
+from perfml import __version__
+from perfml.util.digest import sha256_of
+
+if TYPE_CHECKING:
+    import torch
+
+_open = False
+"""Whether a block of this process is being measured."""
+
+
+class LibraryRanges(Ranges):
+    """Ranges that the loaded library notes itself, without NVTX."""
+
+    def __init__(self, loaded: ctypes.CDLL) -> None:
+        self._push, self._pop = loaded.perfml_push, loaded.perfml_pop
+        self._push.argtypes = [ctypes.c_char_p]
+
+    def push(self, name: str) -> None:
+        """Open a range on this thread."""
+        self._push(name.encode())
+
+    def pop(self) -> None:
+        """Close the innermost range of this thread."""
+        self._pop()
+
+
+class profile(ContextDecorator):  # noqa: N801 - a function in all but its type, as contextlib's
+    """Measure what a ``with`` block, or a decorated function, runs on the GPU.
+
+    Parameters
+    ----------
+    model
+        Its modules become the layers, and each of its calls an iteration. Without one the ranges
+        are those of `perfml.layers` and `perfml.iteration` in the block.
+    out
+        Folder of runs; this one gets a folder in it.
+    name
+        Of the run; by default the model's class.
+    metrics
+        As of ``perfml collect --metrics``; none for times alone.
+    timed
+        Iterations without counters, the first ones.
+    sets
+        How often an iteration is counted completely.
+
+    Attributes
+    ----------
+    folder
+        The run's, once the block has ended.
+    warnings
+        Sentences on what was not measured.
+
+    Raises
+    ------
+    PerfmlError
+        If there is no GPU, another tool is attached to this process, or nothing ran.
+
+    Examples
+    --------
+    Thirty iterations are enough for the default counters::
+
+        with perfml.profile(model) as run:
+            for _ in range(30):
+                model(batch)
+        run.report("report.html")
+    """
+
+    def __init__(
+        self,
+        model: torch.nn.Module | None = None,
+        *,
+        out: str | Path = "runs",
+        name: str | None = None,
+        metrics: Sequence[str] = ("default",),
+        timed: int = 3,
+        sets: int = 1,
+    ) -> None:
+        known, raw = metric_names(metrics) if metrics else ((), ())
+        self.settings = Settings(metrics=known, raw_metrics=raw, metric_iterations=sets)
+        asked = self.settings.ncu_metrics if metrics else ()
+        # without counters every iteration is timed
+        self._options = cupti.CuptiOptions(asked, sets=sets, timed=timed if asked else 10**9)
+        self.out, self.name = Path(out), name or (type(model).__name__ if model else "block")
+        self.folder: Path | None = None
+        self.warnings: tuple[str, ...] = ()
+        self._model = model
+
+    def _recreate_cm(self) -> Self:
+        """Give each call of a decorated function a run of its own."""
+        made = type(self)(self._model, out=self.out, name=self.name)
+        made.settings, made._options = self.settings, self._options
+        return made
+
+    def __enter__(self) -> Self:
+        global _open
+        if _open:
+            msg = "this process is being measured already"
+            raise ProfilerError(msg, cure="End the block of the other perfml.profile first.")
+        self._gpu = gpus()[0]
+        cupti.require(self._gpu)
+        self._library = ctypes.CDLL(str(library(COUNTERS)))
+        with ExitStack() as stack:
+            self._record = Path(
+                stack.enter_context(tempfile.TemporaryDirectory(prefix="perfml-counters-"))
+            )
+            request = cupti.Pass(timed=self._options.timed, sets=self._options.sets)
+            os.environ |= cupti.variables(request, self._options, self._record)
+            self._started, self._began = folders.now(), time.monotonic()
+            if not self._library.perfml_begin():
+                msg = "this process cannot write the record of its counters"
+                raise ProfilerError(msg, where=str(self._record), cure="Free some space in TMPDIR.")
+            _open = True
+            stack.callback(self._end)
+            stack.enter_context(recorded_by(LibraryRanges(self._library)))
+            if self._model is not None:
+                stack.enter_context(layers(self._model))
+            self._stack = stack.pop_all()
+        return self
+
+    def _end(self) -> None:
+        global _open
+        _open = False
+        self._library.perfml_end()
+        del os.environ["PERFML_COUNTERS_DIR"]
+        self._records = [read_record(path) for path in self._record.glob("*.tsv")]
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stack.close()
+        if error is None:
+            self._keep(self._records[0], time.monotonic() - self._began)
+
+    def _keep(self, record: CounterRecord, seconds: float) -> None:
+        """Make the run's folder of what was recorded."""
+        if record.errors and not record.timed:
+            check_record(record)
+        launches = [each for each in record.timed if each.profiled or record.unit == "none"]
+        rows, why = self._counted(record)
+        self.warnings = (why,) if why else ()
+
+        def counters(folder: Path) -> MeasurementRecord:
+            return self._measurement(folder, record, rows, seconds)
+
+        facts = {
+            "started": self._started,
+            "program": list(sys.argv),
+            "options": self.settings.as_dict(),
+            "metric_iterations": self._options.sets,
+        }
+        self.folder = keep_times(
+            launches, self.name, self.out, self._gpu, seconds, facts, counters, self.warnings
+        )
+
+    def _counted(self, record: CounterRecord) -> tuple[list[MeasuredLaunch], str]:
+        """Return the measured launches, and why there are none."""
+        if not self._options.counters:
+            return [], ""
+        if record.complete:
+            return merged([record]), ""
+        if record.graph:
+            return [], "no counters: an iteration replays a CUDA graph"
+        if record.errors or record.differences:
+            return [], f"no counters: {[*record.differences, *record.errors][-1]}"
+        passes = cupti.passes_of(record) * self._options.sets
+        needed = f"{self._options.timed + passes}" if passes else "about 30"
+        return [], f"no counters: the block has {record.units} iterations, and {needed} are needed"
+
+    def _measurement(
+        self, folder: Path, record: CounterRecord, rows: list[MeasuredLaunch], seconds: float
+    ) -> MeasurementRecord:
+        options = self._options
+        if rows:
+            measured = Measurement(
+                record.machine, "iterations", cupti.passes_of(record), once=bool(record.once)
+            )
+            write_counters(folder / "metrics.csv", rows, options.delivered(record), measured)
+        return MeasurementRecord(
+            options.metrics,
+            (tuple(sys.argv),),
+            profiler_version=record.machine.cupti or None,
+            metrics_missing=tuple(record.missing),
+            replay="iterations",
+            launches_profiled=len(rows),
+            passes=cupti.passes_of(record),
+            runs=1,
+            profiling_seconds=round(seconds, 3),
+        )
+
+    def explain(self, baseline: profile | str | Path | None = None) -> Any:
+        """Say why this run is slower than another one; without one, what its layers suffer from."""
+        import perfml
+
+        if baseline is None:
+            return perfml.advise(self._finished())
+        other = baseline._finished() if isinstance(baseline, profile) else baseline
+        return perfml.explain(other, self._finished())
+
+    def report(self, out: str | Path = "report.html") -> Any:
+        """Write the page of this run (`perfml.report`)."""
+        import perfml
+
+        return perfml.report(self._finished(), out=out)
+
+    def _finished(self) -> Path:
+        if self.folder is None:
+            msg = "there is no run yet"
+            raise ProfilerError(msg, cure="Ask after the with block, which has to end well.")
+        return self.folder
+
+
+def keep_times(
+    launches: Sequence[Launch],
+    name: str,
+    out: Path,
+    gpu: Gpu,
+    seconds: float,
+    facts: Mapping[str, Any],
+    counters: Callable[[Path], MeasurementRecord] | None = None,
+    notes: Sequence[str] = (),
+) -> Path:
+    """Make a run's folder of launches, copies and fills that one process timed; return it.
+
+    `seconds` is wall-clock time, `facts` are ``started``, ``program`` and what else is known;
+    `counters` writes the table of counters into the folder, `notes` are sentences for the user.
+
+    Raises
+    ------
+    ProfilerError
+        If no kernel is among them.
+    """
+    if not any(each.bytes is None for each in launches):
+        msg = "no kernel ran on the GPU meanwhile"
+        cure = "Check that the model and its inputs are on the GPU, and that it was called."
+        raise ProfilerError(msg, where=name, found=f"{len(launches)} copies and fills", cure=cure)
+    digest = sha256_of(f"{facts['started']}{os.getpid()}{seconds}".encode())[:10]
+    run_id = f"{name}-{digest}"
+    with folders.building(out, run_id) as folder:
+        table = folder / "timing.csv"
+        timing.write_timing(launches, table)
+        times = timing.timing_record("cupti-activity", table, seconds, facts["program"])
+        measurement = MeasurementRecord((), ()) if counters is None else counters(folder)
+        known = {
+            "run_id": run_id,
+            "workload": name,
+            "device": gpu.name,
+            "compute_capability": gpu.compute_capability,
+            "driver": gpu.driver,
+            "perfml": __version__,
+            "profiler": "cupti",
+            "ended": folders.now(),
+            **facts,
+        }
+        made = RunRecord(known, {}, times, measurement, tuple(notes))
+        folders.write_json(folder / folders.RUN_FILE, made.as_dict())
+    return out / run_id

@@ -1,0 +1,57 @@
+"""JAX's Chrome trace: what XLA says of each kernel, as recorded on an H100."""
+
+import gzip
+import json
+
+import pytest
+
+from perfml.errors import InputError
+from perfml.readers import read
+from tests.support.paths import DATA
+
+RECORDED = DATA / "deployed" / "jax.trace.json.gz"
+
+
+def kernels_of(document):
+    return sorted(
+        (e for e in document["traceEvents"] if "hlo_op" in e.get("args", {})),
+        key=lambda event: event["ts"],
+    )
+
+
+def test_kernels_are_those_of_the_device_with_their_operations_as_layers():
+    with gzip.open(RECORDED) as file:
+        events = kernels_of(json.load(file))
+    frame = read(RECORDED).frame
+    assert len(frame) == len(events) == 12
+    assert frame["kernel"].tolist() == [event["name"] for event in events]
+    assert frame["time_us"].tolist() == pytest.approx([event["dur"] for event in events])
+    # three steps that call one jitted function twice: a product, then what is fused behind it
+    assert frame["layer"].tolist() == ["jit(layer)/dot_general", "jit(layer)"] * 6
+    assert frame["iteration"].tolist() == [call for call in range(6) for _ in range(2)]
+    first = frame.iloc[0]
+    assert (first["grid"], first["block"]) == ("(128, 1, 1)", "(64, 1, 1)")
+    assert (first["registers_per_thread"], first["shared_memory_per_block"]) == (184, 49152)
+    assert first["stream"] == 14
+
+
+def test_idle_time_before_a_kernel_is_from_the_end_of_the_one_before():
+    with gzip.open(RECORDED) as file:
+        before, after = kernels_of(json.load(file))[:2]
+    gap = after["ts"] - before["ts"] - before["dur"]
+    assert read(RECORDED).frame["gap_us"].iloc[1] == pytest.approx(gap, abs=1e-3)
+
+
+def test_a_trace_of_the_host_alone_says_how_to_record(tmp_path):
+    with gzip.open(RECORDED) as file:
+        document = json.load(file)
+    document["traceEvents"] = [e for e in document["traceEvents"] if e.get("pid") == 701]
+    path = tmp_path / "host.trace.json"
+    path.write_text(json.dumps(document))
+    with pytest.raises(InputError, match=r"no kernels of a GPU.*/host:CPU"):
+        read(path)
+
+
+def test_the_xplane_beside_it_is_named_and_refused():
+    with pytest.raises(InputError, match=r"the \.trace\.json\.gz that JAX"):
+        read(DATA / "deployed" / "jax.xplane.pb")
