@@ -90,7 +90,7 @@ def explain(
     seed
         Of the model.
     peaks
-        For rules of advice that compare precisions; by default those known of each device.
+        For what padding a product saves; by default those known of each device.
     advice
         What the rules say of both sides, which are its backends, where that is known already.
     alignment
@@ -485,7 +485,7 @@ def _advice_beside(
 def _advice(
     side: Side, layers: Sequence[str], peaks: Peaks | None, known: Advice | None
 ) -> dict[str, pd.DataFrame]:
-    """Return what the rules of advice say of each of some layers of one side."""
+    """Return what advice says of each of some layers of one side."""
     if known is None:
         rows = side.layers if side.kernels is None else side.kernels
         mine = rows[rows["layer"].isin(layers)]
