@@ -70,7 +70,7 @@ def explain(
     seed
         Of the model.
     peaks
-        For rules of advice that compare precisions; by default those known of each device.
+        For what padding a product saves; by default those known of each device.
     advice
         What the rules say of both sides, which are its backends, where that is known already.
     alignment

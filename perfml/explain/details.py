@@ -206,7 +206,7 @@ class DetailReader:
 def _advice(
     side: Side, layers: Sequence[str], peaks: Peaks | None, known: Advice | None
 ) -> Mapping[str, pd.DataFrame]:
-    """Return what the rules of advice say of each of some layers of one side."""
+    """Return what advice says of each of some layers of one side."""
     if known is None:
         rows = side.layers if side.kernels is None else side.kernels
         mine = rows[rows["layer"].isin(layers)]

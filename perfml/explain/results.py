@@ -55,7 +55,7 @@ class LayerDiff:
     reasons
         The causes in sentences.
     advice
-        What the rules of advice say of either side.
+        What advice says of either side.
     fix
         What to do first about the slower side, and what that may save.
     lines

@@ -1,4 +1,4 @@
-"""Why a layer is slow: what it counts beside its peers, and what the rules of advice find."""
+"""Why a layer is slow: what it counts beside its peers, and what advice finds."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def unusual_counts(
 def findings_of(
     layers: pd.DataFrame, kernels: pd.DataFrame | None, chosen: Sequence[tuple[Any, ...]]
 ) -> dict[tuple[Any, ...], tuple[Reason, ...]]:
-    """Return what the rules of advice find in some layers.
+    """Return what advice finds in some layers.
 
     Parameters
     ----------

@@ -44,7 +44,7 @@ class Peer:
 
 @dataclass(frozen=True)
 class Reason:
-    """A hazard that the rules of advice found in the layer, and in which kernel."""
+    """A hazard that advice found in the layer, and in which kernel."""
 
     rules: tuple[str, ...]
     hazard: str

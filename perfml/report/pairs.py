@@ -130,7 +130,7 @@ def advise_conditions(
     kernels: pd.DataFrame | None = None,
     sources: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Advice]:
-    """Check the layers of every condition against the rules of advice.
+    """Say what the layers of every condition lose, and what helps.
 
     Parameters
     ----------

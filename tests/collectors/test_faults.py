@@ -26,7 +26,7 @@ from perfml.merge.rule import merge
 from perfml.tables import read_table, replacing, write_table
 from tests.support.collecting import names, workload
 from tests.support.paths import ROOT
-from tests.support.processes import PATIENCE_S, Forked, alive, hanging, until
+from tests.support.processes import PATIENCE_S, Forked, alive, let_hang, until
 from tests.support.tables import make_kernels
 
 pytestmark = pytest.mark.process
@@ -236,7 +236,7 @@ def test_a_profiler_that_misbehaves_fails_its_run_and_no_other(scenario, tmp_pat
     if scenario != "hang":
         attempt(PATIENCE_S)
     else:
-        hanging(tmp_path / "pids", attempt)
+        let_hang(tmp_path / "pids", attempt)
         assert not any(alive(int(pid)) for pid in (tmp_path / "pids").read_text().split())
     tools.setenv("FAKE_NCU", "done")
     (done,) = collect(command=["./vectors"], out=out, timing="ncu")
@@ -264,7 +264,7 @@ def test_a_driver_tool_that_hangs_is_ended_with_the_child_that_holds_its_output(
             with pytest.raises(Exception, match=error):
                 question()
 
-        hanging(pid, attempt)
+        let_hang(pid, attempt)
         assert not alive(int(pid.read_text()))
         pid.unlink()
 
@@ -278,7 +278,7 @@ def test_a_conversion_that_hangs_is_ended_with_its_children(tmp_path, tools, mon
         with pytest.raises(ProfilerError, match="did not convert"):
             ncu._convert([str(converter)], tmp_path / "metrics.csv", tmp_path / "log.txt")
 
-    hanging(pid, attempt)
+    let_hang(pid, attempt)
     assert not alive(int(pid.read_text()))
 
 

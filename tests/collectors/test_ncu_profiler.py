@@ -13,7 +13,7 @@ from collectors.profilers.process import Finished, ProfilerError, descendants, r
 from perfml.errors import InputError
 from perfml.metrics import load_catalogue
 from tests.support.paths import ROOT
-from tests.support.processes import PATIENCE_S, alive, hanging
+from tests.support.processes import PATIENCE_S, alive, let_hang
 
 pytestmark = pytest.mark.process
 
@@ -149,7 +149,7 @@ def test_a_hanging_profiler_is_killed_with_its_children(tmp_path, tools):
         said.append(str(error.value))
 
     said = []
-    hanging(tmp_path / "pids", attempt)
+    let_hang(tmp_path / "pids", attempt)
     assert "device memory is saved and restored" in said[-1]
     pids = [int(each) for each in (tmp_path / "pids").read_text().split()]
     assert len(pids) == 2

@@ -1,5 +1,6 @@
 """The first screen of an ordinary report of Nsight Compute: time, limit, findings of both."""
 
+import functools
 import json
 import math
 import re
@@ -19,7 +20,9 @@ DEFAULT_SET = PUBLIC / "rtx2060s_histogram_10_launches.ncu-rep"
 others = pytest.mark.skipif(not PUBLIC.is_dir(), reason="may be read, not committed")
 
 
+@functools.cache
 def run(*words):
+    """Run a verb, each command once: a test only reads what it printed or wrote."""
     done = CliRunner().invoke(app, [str(word) for word in words])
     assert done.exit_code == 0, done.output
     return done

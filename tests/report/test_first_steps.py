@@ -33,6 +33,12 @@ def table_of(times, repeats=3, scatter=0.001):
     return pd.DataFrame(rows)
 
 
+@pytest.fixture(scope="module")
+def pairs():
+    """Explain the test table without a model."""
+    return explain_pairs(layers(), kernels(), model=None)
+
+
 TWO = {"a": {"x": 10.0, "y": 30.0}, "b": {"x": 60.0, "y": 20.0}}
 
 
@@ -78,10 +84,8 @@ def test_where_no_mix_helps_that_is_said():
     assert mix.title == "Keep to one backend"
 
 
-def test_the_largest_loss_has_its_cause_and_its_cure():
-    frame = kernels()
-    table = layers()
-    document = build_report(table, pairs=explain_pairs(table, frame, model=None))
+def test_the_largest_loss_has_its_cause_and_its_cure(pairs):
+    document = build_report(layers(), pairs=pairs)
     loss = document.answer.first[-1]
     assert loss.title == "If you stay with inductor, change conv_12"
     assert "inductor takes 121 µs for conv_12, cublas 60.6 µs (and cudnn 90.9 µs)" in loss.text
@@ -91,9 +95,7 @@ def test_the_largest_loss_has_its_cause_and_its_cure():
 
 
 @pytest.mark.parametrize("disagree", [True, False])
-def test_a_step_and_its_section_are_as_open_as_each_other(disagree):
-    table = layers()
-    pairs = explain_pairs(table, kernels(), model=None)
+def test_a_step_and_its_section_are_as_open_as_each_other(disagree, pairs):
     said = ("occupancy: by the counters 5.80, in the model 1.00",) if disagree else ()
 
     def disagreeing(pair):
@@ -104,7 +106,7 @@ def test_a_step_and_its_section_are_as_open_as_each_other(disagree):
             pair, explanation=dataclasses.replace(pair.explanation, details=details)
         )
 
-    document = build_report(table, pairs=[disagreeing(each) for each in pairs])
+    document = build_report(layers(), pairs=[disagreeing(each) for each in pairs])
     step, shown = document.answer.first[-1], to_markdown(document)
     assert ("This is open: the evidence disagrees" in step.text) is disagree
     assert ("What to do (open: the evidence disagrees)" in shown) is disagree

@@ -28,7 +28,7 @@ def until(condition, seconds=PATIENCE_S):
     return answer
 
 
-def hanging(begun, attempt):
+def let_hang(begun, attempt):
     """Let something hang until its limit, with a longer one if it had not begun by then.
 
     What hangs, or its child, sleeps for 600 s: an attempt that takes as long waited for it.

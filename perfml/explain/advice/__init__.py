@@ -1,5 +1,5 @@
-"""Advice: rules as data, evaluated on representative launches, beside those of Nsight Compute.
+"""Advice: what a launch loses beside its ideal, and what helps (`perfml.explain.advise`).
 
-Here to change: a rule is an entry of ``rules.toml``; a number that rules may use and no counter
-gives, in ``inputs.py``; counterparts of Nsight Compute's rules stand with each rule.
+Here to change: what helps against a cause is a row of ``remedies.toml``; what a launch would count
+without it, a row of ``perfml/explain/tree/ideals.toml``.
 """

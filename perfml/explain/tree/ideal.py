@@ -24,7 +24,11 @@ from perfml.explain.tree.mix import DIVISION
 from perfml.metrics.expressions import parse
 
 NEAR = 0.3
-"""A limit that is less near its ceiling loses no time with work that may be needed."""
+"""A limit that is less near its ceiling loses no time with work that may be needed.
+
+Chosen on half of the exams' pairs (`studies.truth.confidence.half_of`): 0.25 and 0.35 change one
+first finding of 148 at most.
+"""
 
 _SECTOR, _WORDS = 32, 4
 """Bytes of a sector, and sectors of a warp's neighbouring words of 4 bytes."""

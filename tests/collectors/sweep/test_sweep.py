@@ -178,31 +178,6 @@ def test_a_run_whose_worker_died_before_it_could_answer_was_measured_by_this_swe
 
 
 @pytest.mark.slow
-def test_a_killed_driver_loses_no_finished_run_and_leaves_no_profiler(host):
-    (host / "control/hold").touch()
-    write(host, "./p 1", "./p hold", "./p 2")
-    process = sweeping(host, "--gpus", "2")
-    (held_one,) = until(lambda: held(host))
-    finished = until(lambda: len(found := list((host / "runs").glob("*/run.json"))) == 2 and found)
-    before = {path: path.stat().st_mtime_ns for path in finished}
-    process.kill()
-    process.communicate()
-    until(lambda: all(not alive(held_one[name]) for name in ("pid", "child", "worker")))
-    (host / "control/hold").unlink()
-
-    code, _, said = sweep(host)
-    assert code == 1
-    assert "--resume" in said
-    code, document, said = sweep(host, "--resume", "--gpus", "1,")
-    assert code == 0, said
-    assert document["summary"]["kept"] == 2
-    assert {path: path.stat().st_mtime_ns for path in finished} == before
-    assert notes(host)[-1]["CUDA_VISIBLE_DEVICES"] == "1"
-    assert sorted(each["attempts"] for each in document["runs"]) == [1, 1, 2]
-    assert not (host / "runs/.partial").exists()
-
-
-@pytest.mark.slow
 def test_ctrl_c_leaves_nothing_half_written_and_says_how_to_go_on(host, monkeypatch):
     monkeypatch.delenv(FORKED)  # the signal goes to the processes that a user has
     (host / "control/hold").touch()
@@ -229,13 +204,17 @@ def test_ctrl_c_leaves_nothing_half_written_and_says_how_to_go_on(host, monkeypa
 
 
 @pytest.mark.slow
-def test_a_sweep_whose_machine_is_taken_away_goes_on_on_another_one(host, tmp_path, monkeypatch):
+def test_a_killed_driver_loses_no_finished_run_here_nor_on_another_machine(
+    host, tmp_path, monkeypatch
+):
     (host / "control/hold").touch()
     (host / "p").write_text("a program")
     write(host, "./p 1", "./p hold", "./p 2")
     process = sweeping(host, "--gpus", "2")
     (first,) = until(lambda: held(host))
-    until(lambda: len(list((host / "runs").glob("*/run.json"))) == 2)
+    finished = until(lambda: len(found := list((host / "runs").glob("*/run.json"))) == 2 and found)
+    until(lambda: all(each["attempts"] for each in read_states(host / "runs").values()))
+    stamps = {path: path.stat().st_mtime_ns for path in finished}
     other = tmp_path / "other"
     other.mkdir()
     # what a snapshot of the disk holds while the sweep runs: half a run, locks, the manifest;
@@ -248,6 +227,17 @@ def test_a_sweep_whose_machine_is_taken_away_goes_on_on_another_one(host, tmp_pa
     process.communicate()
     until(lambda: all(not alive(first[name]) for name in ("pid", "child", "worker")))
     (host / "control/hold").unlink()
+    code, _, said = sweep(host)
+    assert code == 1
+    assert "--resume" in said
+    code, document, said = sweep(host, "--resume", "--gpus", "1,")
+    assert code == 0, said
+    assert document["summary"]["kept"] == 2
+    assert {path: path.stat().st_mtime_ns for path in finished} == stamps
+    assert notes(host)[-1]["CUDA_VISIBLE_DEVICES"] == "1"
+    assert sorted(each["attempts"] for each in document["runs"]) == [1, 1, 2]
+    assert not (host / "runs/.partial").exists()
+
     assert list((other / "runs/.partial").iterdir())
     before = {path: path.stat().st_mtime_ns for path in (other / "runs").glob("*/run.json")}
 
