@@ -350,8 +350,8 @@ def _by_parts(first: CounterRecord, subject: _Program) -> tuple[CounterRecord, C
         The record with the times, and the one with the counters.
     """
     why = (
-        "the program has several parts, each of which begins its iterations anew with other "
-        "kernels, so each launch was repeated on the spot"
+        "each part of the program begins its iterations anew with other kernels; so each launch "
+        "was repeated on the spot"
     )
     subject.warnings += (why,)
     request = Pass(unit=first.unit, region_only=first.region_only, parts=True)

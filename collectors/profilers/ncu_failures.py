@@ -87,8 +87,8 @@ def explain(
         return ProfilerError(
             msg,
             found=last_lines(text, 1) or "the program ended normally",
-            cure="Either it launches none on the GPU, or none within the chosen ranges, or it "
-            "never calls cudaProfilerStart although only such a region was asked for.",
+            cure="Either it launches none on the GPU, or none within the chosen ranges. Or it "
+            "never calls cudaProfilerStart, and only such a region was to be measured.",
         )
     if ended.returncode != 0:
         msg = f"the profiler ended with exit status {ended.returncode}{_signal(ended.returncode)}"

@@ -37,9 +37,9 @@ SHOWN = 0.1
 _PART = 0.01
 """A smaller part of what the sides differ by is left out of a sentence."""
 UNSEEN = (
-    "the kernels alone show no difference: if the program is slower, its time lies between them, "
-    "where a profiler of counters records nothing (copies, memsets, waits for the host, overlap "
-    "that is lost); look there with perfml collect, or record both sides with nsys "
+    "the kernels alone show no difference: if the program is slower, its time lies between them: "
+    "copies, memsets, waits for the host, overlap that is lost; a profiler of counters records "
+    "none of these; look there with perfml collect, or record both sides with nsys "
     "profile --trace cuda,nvtx; then give the traces to perfml explain"
 )
 """What cannot be told of sides whose kernels, timed one at a time, are as fast."""

@@ -102,7 +102,7 @@ def _unknown_work(row: Mapping[Any, Any], *, by_shape: bool) -> Refused | None:
         if pd.isna(row["precision"]) or row["precision"] == UNKNOWN:
             why = (
                 "the run does not name the precision that its layers compute in (fp32, tf32, "
-                "fp16, ...), and how fast its GPU can be depends on that"
+                "fp16, ...); what its GPU can do depends on it"
             )
             return Refused(why, _INGEST)
         return Refused(f"no peak of {row['precision']} is known for {row['device']}", _PEAKS)
@@ -140,7 +140,7 @@ def weaker(axis: str, value: object) -> str:
     if axis == "device":
         return (
             f"{value} is not in the reference: what its peaks let expect is shifted by what the "
-            "layers of this profile have in common, and the interval is wider the fewer they are"
+            "layers of this profile have in common; few layers make the interval wider"
         )
     what = axis.removeprefix("usual_")
     return f"{what} {value} is not in the reference: the interval is as wide as for one left out"
