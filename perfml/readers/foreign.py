@@ -66,8 +66,8 @@ _SESSION_TAG = re.compile(rb"\A(?:\xef\xbb\xbf)?\s*(?:<\?xml[^>]{0,200}\?>\s*)?<
 _STATISTICS = Foreign(
     b"",
     "a printout of statistics by Nsight Systems, without single launches",
-    "Give the .sqlite file that nsys stats or nsys export --type sqlite leaves beside the .nsys-rep. "
-    "Or give the output of nsys stats --report cuda_gpu_trace --format csv.",
+    "Give the .sqlite file that nsys stats or nsys export --type sqlite leaves beside the "
+    ".nsys-rep. Or give the output of nsys stats --report cuda_gpu_trace --format csv.",
 )
 _STATISTICS_TABLE = re.compile(
     rb"(?m)^(?:CUDA (?:Kernel|API|GPU Kernel|Memory Operation|GPU Summary)\b.{0,60}Statistics"
