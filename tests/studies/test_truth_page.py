@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 
 import pytest
@@ -11,6 +12,7 @@ from studies.page_tables import table_on
 from studies.truth.page import (
     CONFIDENCE,
     DEVELOPMENT,
+    FACTORIAL_FIRST,
     OUTSIDE,
     TABLES,
     TRUTH,
@@ -61,6 +63,44 @@ def test_the_first_pages_give_development_figures_of_today_with_the_pairs_set_as
     (firm,) = (each for each in aside if each["from"] == curve["firm"])
     for each in (text, (ROOT / "docs/explanation/attributions.md").read_text(encoding="utf-8")):
         assert f"{firm['right']} of {firm['answers']}" in each
+
+
+def test_the_page_of_the_documentation_gives_kernels_with_several_causes_as_first_answered():
+    halves = [
+        json.loads(FACTORIAL_FIRST.read_text("utf-8"))[each]["all"] for each in (DEVELOP, ASIDE)
+    ]
+    first, pairs, right, firm = (
+        sum(half[name] for half in halves) for name in ("first", "pairs", "firm_right", "firm")
+    )
+    text = TRUTH.read_text(encoding="utf-8")
+    assert f"{first:,} of {pairs:,} pairs ({first / pairs:.0%})".replace("%", " %") in text
+    assert f"of firm answers in {right} of {firm:,}" in text
+    assert f"came first in {first / pairs:.0%}".replace("%", " %") in (
+        ROOT / "README.md"
+    ).read_text("utf-8")
+    curve = json.loads(CONFIDENCE.read_text(encoding="utf-8"))
+    for pairs_of in ("develop", "factorial"):
+        (held,) = (each for each in curve["held out"][pairs_of] if each["from"] == curve["firm"])
+        assert f"{held['right']:,} of {held['answers']:,}" in text
+
+
+def test_the_page_of_the_documentation_gives_what_advice_finds_today():
+    text = TRUTH.read_text(encoding="utf-8")
+    rows = dict(
+        re.findall(
+            r"^\| \*\*(all that was \w+ ?\w*)\*\* \| (.*) \|$", table_of("advisedsure"), re.M
+        )
+    )
+    counts = {
+        name: [tuple(map(int, each)) for each in re.findall(r"(\d+) of (\d+)", row)]
+        for name, row in rows.items()
+    }
+    every = [each for cells in counts.values() for each in cells]
+    right, pairs = (sum(numbers) for numbers in zip(*every, strict=True))
+    assert f"right in {right} of these {pairs} pairs" in text
+    firm = [sum(cells) for cells in zip(*(each[0] for each in counts.values()), strict=True)]
+    assert f"Firm findings are right in {firm[0]} of {firm[1]}" in text
+    assert "of pairs never read in {} of {}".format(*counts["all that was not"][0]) in text
 
 
 @pytest.mark.parametrize("page", [ROOT / "README.md", TRUTH])
