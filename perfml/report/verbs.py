@@ -278,9 +278,9 @@ def advice_document(
     caption = "The largest likely savings first (they do not add up)"
     if advice.table.empty:
         unchecked = len(set(advice.not_checked["rule"])) if len(advice.not_checked) else 0
-        caption = "No rule found anything"
+        caption = "No cause was found"
         if unchecked:
-            caption += f"; {count(unchecked, 'rule')} could not be checked"
+            caption += f"; {count(unchecked, 'cause')} could not be checked"
     limits = (limits_table(levels, None if everything else MOST_KERNELS),) if levels else ()
     if advice.listed:
         shown: list[Block] = [*limits, *network_tables(advice, _NETWORK)]

@@ -23,4 +23,4 @@ def test_every_slower_layer_says_what_limits_it_and_the_first_ones_say_more():
     assert "Too few blocks. gemm, 8 blocks. Do: Split it." in text
     assert "Its slowest kernel is relu: 2 launches, 5.00 µs of 9.00 µs." in text
     assert "pool: too few blocks (gemm)." in text
-    assert "add: no rule of advice finds a hazard in it." in text
+    assert "add: advice finds no cause in it." in text

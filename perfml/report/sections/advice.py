@@ -163,7 +163,7 @@ def _notes(advice: Advice, groups: pd.DataFrame) -> str:
     if advice.below:
         notes.append(advice.left_out)
     if rules:
-        notes.append(f"{count(rules, 'rule')} not checked everywhere: counters are missing")
+        notes.append(f"{count(rules, 'cause')} not checked everywhere: counters are missing")
     return f"{'; '.join(notes)}. All of them: perfml advise."
 
 

@@ -118,7 +118,7 @@ def more_with_other_sets(advice: Advice) -> Text | None:
     if not rules:
         return None
     return Text(
-        f"More could be said: {count(rules, 'rule')} of perfml lack counters. Profile with "
+        f"More could be said: {count(rules, 'cause lacks', 'causes lack')} counters. Profile with "
         "ncu --metrics $(perfml metrics default --request), or --set full for Nsight Compute's."
     )
 

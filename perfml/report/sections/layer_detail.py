@@ -367,7 +367,7 @@ def metrics_table(detail: LayerDiff, explanation: Explanation) -> ReportTable | 
 def _advice(detail: LayerDiff) -> Block:
     """Return the rules' findings of both sides, those with the largest likely saving first."""
     if detail.advice.empty:
-        return Text("Advice: no rule finds a hazard on either side.")
+        return Text("Advice: no cause was found on either side.")
     title = "Advice (at most so much of the layer's time; gains do not add up)"
     place = detail.advice.groupby("side", sort=False).cumcount()
     first, later = detail.advice[place < _FINDINGS], detail.advice[place >= _FINDINGS]

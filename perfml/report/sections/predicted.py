@@ -96,7 +96,7 @@ def _reasons(verdict: PredictedLayer) -> Iterable[str]:
     for reason in why.reasons:
         yield f"{_sentence(reason.hazard)} {_evidence(reason)} Do: {reason.mitigation}"
     if not why.reasons and why.by_work is not None:
-        yield "No rule of advice finds a hazard in it."
+        yield "Advice finds no cause in it."
     if verdict.note:
         yield _sentence(verdict.note)
     if why.peers:
@@ -117,7 +117,7 @@ def _evidence(reason: Reason) -> str:
 
 def _limit(reason: Reason | None) -> str:
     if reason is None:
-        return "no rule of advice finds a hazard in it."
+        return "advice finds no cause in it."
     where = "" if reason.kernel is None else f" ({reason.kernel})"
     return f"{reason.hazard}{where}."
 

@@ -60,7 +60,7 @@ def time_steps(kernels: pd.DataFrame, *, between: bool = True) -> list[Sentence]
 def layer_step(layer: str, time_us: float, whole_us: float) -> Sentence:
     """Return the layer that takes most as what to look at, where no kernels are known."""
     gain = f"{micros(time_us)} of {micros(whole_us)} ({percent(time_us / whole_us)})"
-    text = "No rule found anything that saves much here. Its counters will tell what limits it."
+    text = "Nothing was found that saves much here. Its counters will show what limits it."
     # a range that is pushed and popped has a slash behind its name
     command = f"ncu --set full --nvtx --nvtx-include {shlex.quote(layer + '/')} ./program"
     return Sentence("do", "likely", text, f"Profile {layer}", gain, command)
