@@ -33,7 +33,7 @@ def rows() -> dict[str, Responses]:
 def svg(launches: dict[str, Responses]) -> str:
     """Return the picture; a cell has the time over that of its control."""
     columns = [*CONDITIONS, *MUTATIONS]
-    width = _LEFT + _WIDTH * len(columns) + 10
+    width = _LEFT + _WIDTH * len(columns) + 60  # the last name leans over the edge
     height = _TOP + _HEIGHT * len(launches) + 8
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img">',
