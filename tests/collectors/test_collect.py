@@ -288,6 +288,18 @@ def test_options_of_nsight_compute_keep_auto_with_it(tmp_path, by_iterations):
     assert result.record["profiler"] == "ncu"
 
 
+def test_dedupe_does_not_keep_auto_with_nsight_compute_which_is_slower(
+    tmp_path, tools, by_iterations
+):
+    by_iterations(measured)
+    (result,) = collect(command=["./p"], out=tmp_path / "able", dedupe=True)
+    assert result.record["profiler"] == "cupti"
+    assert "dedupe" not in result.record
+    assert any("--dedupe was left out" in each for each in result.warnings)
+    (asked,) = collect(command=["./p"], out=tmp_path / "asked", dedupe=True, profiler="ncu")
+    assert not any("--dedupe was left out" in each for each in asked.warnings)
+
+
 def test_an_old_gpu_gets_nvprof_and_refuses_ncu(tmp_path, tools):
     tools.setenv("FAKE_GPU", "pascal")
     (planned,) = collect(command=["./p"], out=tmp_path, dry_run=True)
@@ -329,6 +341,18 @@ def test_metrics_come_from_sets_files_and_the_profilers_own_names(tmp_path):
     assert raw == ("sm__cycles_active.avg",)
     with pytest.raises(InputError, match="cannot read"):
         metric_names([str(tmp_path / "none.txt")])
+
+
+def test_dedupe_profiles_one_layer_of_each_kind_in_one_iteration(tmp_path, tools):
+    tools.setenv("FAKE_NCU_ARGUMENTS", str(tmp_path / "seen"))
+    (result,) = workload(tmp_path / "runs", dedupe=True)
+    words = (tmp_path / "seen").read_text().split("\n")
+    wanted = [words[i + 1] for i, word in enumerate(words) if word == "--nvtx-include"]
+    assert len(wanted) == 18
+    assert "iter_0/conv_04/" in wanted
+    assert "iter_0/conv_05/" not in wanted
+    assert result.record["dedupe"]["groups"]["conv_04"] == ["conv_04", "conv_05"]
+    assert result.record["dedupe"]["launches"] == 75
 
 
 def test_few_iterations_of_a_program_are_profiled(tmp_path, tools):
