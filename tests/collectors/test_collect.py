@@ -355,6 +355,13 @@ def test_dedupe_profiles_one_layer_of_each_kind_in_one_iteration(tmp_path, tools
     assert result.record["dedupe"]["launches"] == 75
 
 
+def test_dedupe_without_a_timing_pass_says_that_it_was_left_out(tmp_path, tools):
+    options = {"profiler": "ncu", "timing": "ncu", "dedupe": True}
+    (result,) = collect(command=["./p"], out=tmp_path, **options)
+    assert result.status == "done", result.message
+    assert any("--dedupe was left out" in each for each in result.warnings)
+
+
 def test_few_iterations_of_a_program_are_profiled(tmp_path, tools):
     from collectors import measure
 

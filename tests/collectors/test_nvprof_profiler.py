@@ -119,3 +119,12 @@ def test_a_newer_gpu_is_sent_to_ncu(tools):
     for capability in ("7.5", "9.0", "12.0"):
         with pytest.raises(ProfilerError, match="--profiler ncu"):
             nvprof.require(capability)
+
+
+def test_lines_are_refused_before_nvprof_measures_anything(tmp_path, tools):
+    tools.setenv("FAKE_GPU", "pascal")
+    tools.setenv("FAKE_NVPROF_ARGUMENTS", str(tmp_path / "seen"))
+    (refused,) = collect(command=["./p"], out=tmp_path / "runs", lines=True)
+    assert refused.status == "failed"
+    assert "--lines" in refused.message
+    assert not (tmp_path / "seen").exists()
