@@ -77,8 +77,6 @@ class MeasurementRecord(_Part):
         The argument lists that were run.
     clock_control, cache_control, caches, replay
         How launches were repeated.
-    dedupe
-        Which layers stand for which (`collectors.dedupe.DuplicateLayers.as_dict`).
     launches_profiled, passes, runs
         How many.
     profiling_seconds, conversion_seconds, seconds_per_launch
@@ -95,7 +93,6 @@ class MeasurementRecord(_Part):
     cache_control: str | None = None
     caches: str | None = None
     replay: str | None = None
-    dedupe: dict[str, Any] | None = None
     launches_profiled: int | None = None
     passes: int | None = None
     runs: int | None = None

@@ -7,11 +7,9 @@ import platform
 import re
 import shutil
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from collectors.checks import checked_first
-from collectors.dedupe import DuplicateLayers, find_duplicates
 from collectors.execution import ExecutionContext, Job
 from collectors.manifest import MeasurementRecord, RunRecord, TimingRecord
 from collectors.measure_cupti import Measured, measure_with_cupti
@@ -34,10 +32,6 @@ from perfml.util.ranges import ITERATION
 
 METRICS_NAME = "metrics"
 _XLA_RANGE = "XlaModule:"
-_DEDUPE_LEFT_OUT = (
-    "--dedupe was left out: through CUPTI every launch is measured, which is quicker than one of "
-    "each by Nsight Compute (--profiler ncu)"
-)
 
 
 @dataclass(frozen=True)
@@ -48,7 +42,6 @@ class _Timed:
     about: dict[str, Any]
     region_only: bool
     iterations: tuple[str, ...] = ()
-    duplicates: DuplicateLayers | None = None
 
 
 def choose_profiler(asked: str, gpu: Gpu | None) -> str:
@@ -119,8 +112,6 @@ def measure(job: Job) -> RunRecord:
     if profiler == "cupti":
         try:
             measured = measure_with_cupti(job)
-            if subject.settings.dedupe:
-                notes.append(_DEDUPE_LEFT_OUT)
         except UnableError as error:
             if subject.settings.profiler == "cupti":
                 raise
@@ -128,8 +119,6 @@ def measure(job: Job) -> RunRecord:
             profiler = "ncu"
     if measured is None and profiler == "ncu":
         timed = _timing(job)
-        if subject.settings.dedupe and timed.duplicates is None:
-            notes.append("--dedupe was left out: no timing pass told what each layer launches")
         measured = Measured(timed.record, timed.about, _with_ncu(job, timed))
     elif measured is None:
         if subject.settings.lines:
@@ -181,11 +170,7 @@ def _facts(subject: Run, context: ExecutionContext, surroundings: dict[str, Any]
 
 
 def profiler_for(subject: Run, gpu: Gpu | None) -> str:
-    """Return the profiler of a run: ``auto`` keeps to Nsight Compute where an option is its own.
-
-    That is not so of ``--dedupe``: through CUPTI all launches of an iteration take less than one of
-    each by Nsight Compute does.
-    """
+    """Return the profiler of a run: ``auto`` keeps to Nsight Compute where an option is its own."""
     settings = subject.settings
     asked = settings.profiler
     own = settings.timing == "ncu" or settings.replay != "kernel"
@@ -220,25 +205,14 @@ def _timing(job: Job) -> _Timed:
         "cupti-activity", table, *told, mapped=mapped, warnings=found.warnings
     )
     if subject.built_in:
-        duplicates = _duplicates(subject, table, "iter_0", about.get("layers"))
-        return _Timed(record, about, region_only=True, duplicates=duplicates)
+        return _Timed(record, about, region_only=True)
     names = dict.fromkeys(
         name
         for launch in found.launches
         for name in launch.ranges
         if ITERATION.fullmatch(name.strip())
     )
-    duplicates = _duplicates(subject, table, next(iter(names), None))
-    return _Timed(record, {}, found.region, tuple(names), duplicates)
-
-
-def _duplicates(
-    subject: Run, table: Path, iteration: str | None, shapes: Any = None
-) -> DuplicateLayers | None:
-    if not subject.settings.dedupe:
-        return None
-    layers = subject.settings.layers
-    return find_duplicates(table, iteration=iteration, layers=layers, shapes=shapes)
+    return _Timed(record, {}, found.region, tuple(names))
 
 
 def _ncu_options(subject: Run, timed: _Timed) -> ncu.NcuOptions:
@@ -255,8 +229,6 @@ def _ncu_options(subject: Run, timed: _Timed) -> ncu.NcuOptions:
 def _include(subject: Run, timed: _Timed) -> tuple[str, ...]:
     """Return the NVTX filters: the first iterations, and the wanted layers in them."""
     settings = subject.settings
-    if timed.duplicates is not None:
-        return timed.duplicates.filters()
     iterations = timed.iterations
     few = list(iterations[: settings.metric_iterations])
     limited = len(iterations) > len(few)
@@ -284,7 +256,6 @@ def _with_ncu(job: Job, timed: _Timed) -> MeasurementRecord:
         clock_control="none",
         cache_control=options.cache_control,
         replay=options.replay,
-        dedupe=timed.duplicates.as_dict() if timed.duplicates else None,
         metrics_requested=options.measured,
         metrics_missing=tuple(found.missing),
         launches_profiled=found.launches,

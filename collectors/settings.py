@@ -79,12 +79,6 @@ class Settings:
     timing: str = _option(
         "auto", "For a program: cupti (no counters), or ncu's own durations.", choices=TIMINGS
     )
-    dedupe: bool = _option(
-        False,
-        "With ncu: profile layers that launch the same only once. CUPTI measures all, and is "
-        "quicker.",
-        flag="--dedupe",
-    )
     lines: bool = _option(
         False,
         "Also sample at which lines of the source warps wait, and why; compile with -lineinfo.",

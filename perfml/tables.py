@@ -77,7 +77,7 @@ CLOCK = "sm_clock_mhz"
 """Column with the clock of the multiprocessors while a run was timed, MHz."""
 
 KERNEL_OPTIONAL = (
-    *("ncu_time_us", "time_source", "process", "metrics_iteration", "launches", "stands_for"),
+    *("ncu_time_us", "time_source", "process", "metrics_iteration", "launches"),
     CLOCK,
     *("device_id", "stream", "start_us", "gap_us", *MOVED_COLUMNS, *PRODUCT_COLUMNS),
 )

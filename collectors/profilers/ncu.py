@@ -9,8 +9,8 @@ Tiny under PyTorch): 0.145 to 0.154 s in kernel replay, 3 to 5 % less with ``cac
 One metric in one pass costs 0.004 s, the seven instrumented ``smsp__sass`` metrics together 0.008
 s: what is dear is going over a launch again, about 0.09 s for the first repeat and 0.01 s for
 each further pass. Application replay took 0.33 s (273 launches, 8 starts of the program). So the
-way to measure faster is to measure fewer launches: one iteration instead of all, the layers of
-interest, one of each set of twins (`collectors.dedupe`).
+way to measure faster is to measure fewer launches: one iteration instead of all, or the layers of
+interest.
 """
 
 from __future__ import annotations

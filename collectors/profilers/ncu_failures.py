@@ -110,7 +110,7 @@ def _timed_out(text: str, timeout_s: float, launches: int) -> ProfilerError:
             "--replay application, which needs no copy."
         )
     else:
-        cure = "Profile fewer iterations or metrics, use --dedupe, or raise --timeout."
+        cure = "Profile fewer iterations or metrics, or raise --timeout."
     return ProfilerError(msg, found=f"{launches} launches measured", cure=cure)
 
 

@@ -25,5 +25,4 @@ def _relative_length(run: Run) -> int:
     # a metric whose passes nobody measured does not change the order
     known = [name for name in asked if counts.known(name)]
     passes = counts.estimate(known).passes if known else 1
-    iterations = 1 if settings.dedupe else settings.metric_iterations
-    return passes * iterations * (run.batch or 1)
+    return passes * settings.metric_iterations * (run.batch or 1)

@@ -53,7 +53,7 @@ WORTH_PROCESSES = 8.0
 
 _TRIAL = 3
 _WHOLE = ("batch", "iteration", "kernel_index", "metrics_iteration", "process")
-_REAL = ("time_us", "ncu_time_us", "launches", "stands_for")
+_REAL = ("time_us", "ncu_time_us", "launches")
 
 
 @dataclass(frozen=True)

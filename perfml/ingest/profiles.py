@@ -19,7 +19,6 @@ from perfml.errors import InputError, PerfmlError
 from perfml.experiments.record import FILE as EXPERIMENTS
 from perfml.ingest.archives import unpacked
 from perfml.ingest.arguments import CONDITION, Started, command_of, told_apart
-from perfml.ingest.duplicate_layers import expand_twins
 from perfml.ingest.experiments import with_experiments
 from perfml.ingest.layer_map import LayerMap, apply_layer_map
 from perfml.ingest.processes import joined_processes, with_processes
@@ -411,19 +410,11 @@ def _with_gaps(timing: Kernels, manifest: dict[str, Any]) -> Kernels:
 
 
 def _with_layers(found: Sequence[Kernels], manifest: dict[str, Any]) -> list[Kernels]:
-    """Apply what the manifest says of layers: a layer map, and layers measured for others."""
-    mapped = list(found)
-    if manifest.get("layer_map"):
-        layer_map = LayerMap.from_dict(manifest["layer_map"], where=MANIFEST)
-        mapped = [replace(each, frame=apply_layer_map(each.frame, layer_map)) for each in mapped]
-    if manifest.get("dedupe"):
-        mapped = [
-            each
-            if each.provenance.get("format") == "timing-csv"
-            else replace(each, frame=expand_twins(each.frame, manifest["dedupe"]))
-            for each in mapped
-        ]
-    return mapped
+    """Apply the manifest's layer map, where it has one."""
+    if not manifest.get("layer_map"):
+        return list(found)
+    layer_map = LayerMap.from_dict(manifest["layer_map"], where=MANIFEST)
+    return [replace(each, frame=apply_layer_map(each.frame, layer_map)) for each in found]
 
 
 def _timeless(run: _Run) -> bool:

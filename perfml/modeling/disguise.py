@@ -16,7 +16,7 @@ TIME_COLUMNS = (
 
 _IDENTITY = {
     *(set(RUN_COLUMNS) - {"batch"}),
-    *("iteration", "kernel_index", "process", "metrics_iteration", "launches", "stands_for"),
+    *("iteration", "kernel_index", "process", "metrics_iteration", "launches"),
     *("stream", "index", "row", "id"),
 }
 """Columns that say which row it is; ``batch`` is a setting, and may explain a time."""

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from collectors.collect import collect
-from perfml.ingest.duplicate_layers import expand_twins
 from perfml.ingest.profiles import ingest
 from perfml.readers import read
 from tests.support.attention_sources import NO_RESCALE, replace_once
@@ -93,22 +92,6 @@ def test_range_replay_of_one_layer(vectors, tmp_path):
     )
     assert found.launches == 1
     assert found.missing == ()
-
-
-def test_twins_are_measured_once_and_agree(tmp_path):
-    # twins are Nsight Compute's: CUPTI leaves the caches as they are, which changes occupancy
-    options = {"iterations": 2, "metric_iterations": 1, "layers": "conv_.*", "profiler": "ncu"}
-    full = one(collect("yolov4-tiny", out=tmp_path / "full", **options))
-    once = one(collect("yolov4-tiny", out=tmp_path / "once", dedupe=True, **options))
-    assert once.record["launches_profiled"] == once.record["dedupe"]["launches"]
-    assert once.record["launches_profiled"] < full.record["launches_profiled"]
-    whole = expand_twins(read(once.folder / "metrics.csv").frame, once.record["dedupe"])
-    reference = read(full.folder / "metrics.csv").frame
-    assert sorted(whole["layer"]) == sorted(reference["layer"])
-    for name in ("achieved_occupancy", "warp_execution_efficiency"):
-        left = whole.groupby("layer")[name].mean()
-        right = reference.groupby("layer")[name].mean()
-        assert left.sub(right).abs().max() < 0.05
 
 
 def test_a_wrong_kernel_is_not_measured_and_the_next_one_is(tmp_path):

@@ -77,7 +77,7 @@ def test_a_run_has_the_id_that_collect_gives_it(reads, tmp_path):
     weights.write_bytes(b"1234")
     sweep = reads(
         "matrix: {workload: [yolov4-tiny], backend: [cudnn], precision: [tf32], batch: [2]}\n"
-        "defaults: {seed: 3, metrics: [stalls, published], dedupe: true, weights: w.weights}\n"
+        "defaults: {seed: 3, metrics: [stalls, published], weights: w.weights}\n"
     )
     (planned,) = collect(
         "yolov4-tiny",
@@ -86,7 +86,6 @@ def test_a_run_has_the_id_that_collect_gives_it(reads, tmp_path):
         batches=[2],
         seed=3,
         metrics=["stalls", "published"],
-        dedupe=True,
         workload_options=["--weights", str(weights)],
         out=tmp_path,
         launcher="x",
@@ -214,12 +213,12 @@ defaults: {metrics: published}
 include:
   - {workload: yolov4-tiny, metric_iterations: 4, batch: 8}
   - {workload: yolov4-tiny, metric_iterations: 2, metrics: achieved_occupancy}
-  - {workload: yolov4-tiny, metric_iterations: 4, dedupe: true, batch: 3}
+  - {workload: yolov4-tiny, metric_iterations: 4, batch: 3}
   - {command: ./a, metric_iterations: 2}
 """
     ).runs
-    published, images, one_pass, deduplicated, program = runs
-    assert longest_first(runs) == [images, deduplicated, program, published, one_pass]
+    published, images, one_pass, few, program = runs
+    assert longest_first(runs) == [images, few, program, published, one_pass]
 
 
 def test_the_plan_is_printed_and_nothing_is_started(reads, tmp_path):
