@@ -10,6 +10,14 @@ from typing import Any
 
 from collectors.profilers.process import ProfilerError
 from collectors.run_folder import RUN_FILE
+from collectors.run_spec import Run
+
+
+def checked_first(subject: Run) -> bool:
+    """Return whether a run's outputs are compared with a reference before it is measured."""
+    from collectors.workloads import workload
+
+    return subject.built_in and workload(subject.workload).check_first
 
 
 def require_right(folder: Path) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from collectors.profilers import cupti, ncu
-from collectors.profilers.gpu import NCU_FIRST, OLD_GPU, Gpu, gpus
+from collectors.profilers.gpu import NCU_FIRST, NVPROF_LAST, Gpu, gpus
 from collectors.profilers.inject import toolkit
 from collectors.profilers.process import ask
 from perfml.errors import PerfmlError
@@ -68,7 +68,7 @@ def diagnose(*, measure_peaks: bool = False) -> list[Check]:
     found = _gpus()
     checks += found[0]
     gpu = found[1][0] if found[1] else None
-    checks += [_ncu(gpu), *_permission(gpu), _cupti(gpu), _counters(gpu)]
+    checks += [_ncu(gpu), _nvprof(gpu), *_permission(gpu), _cupti(gpu), _counters(gpu)]
     checks += [_optional(*each) for each in _OPTIONAL]
     checks += [_torch_gpu(gpu), _tensorrt(gpu), _disk(Path.cwd())]
     if gpu is not None:
@@ -110,11 +110,23 @@ def _gpus() -> tuple[list[Check], list[Gpu]]:
 def _ncu(gpu: Gpu | None) -> Check:
     if gpu is not None and gpu.capability < NCU_FIRST:
         found = f"compute capability {gpu.compute_capability} is older than Nsight Compute"
-        return Check("ncu", "absent", found, OLD_GPU)
+        return Check("ncu", "absent", found, "Use --profiler nvprof.")
     try:
         return Check("ncu", "ok", ncu.version())
     except PerfmlError as error:
         return Check("ncu", "fail" if gpu else "absent", error.what, error.cure or "")
+
+
+def _nvprof(gpu: Gpu | None) -> Check:
+    path = shutil.which("nvprof")
+    if gpu is not None and gpu.capability > NVPROF_LAST:
+        found = f"ends at compute capability 7.2; this GPU has {gpu.compute_capability}"
+        return Check("nvprof", "absent", found)
+    if path is None:
+        needed = gpu is not None and gpu.capability < NCU_FIRST
+        cure = "Install a CUDA Toolkit before 13." if needed else ""
+        return Check("nvprof", "fail" if needed else "absent", "not on the PATH", cure)
+    return Check("nvprof", "ok", path)
 
 
 def _permission(gpu: Gpu | None) -> list[Check]:

@@ -33,7 +33,7 @@ class TimingRecord(_Part):
     Attributes
     ----------
     source
-        ``torch.profiler``, ``cupti-activity`` or ``ncu``.
+        ``torch.profiler``, ``cupti-activity``, ``ncu`` or ``nvprof``.
     seconds
         Wall-clock time of the timing pass.
     command

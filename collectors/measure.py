@@ -9,12 +9,14 @@ import shutil
 from dataclasses import dataclass
 from typing import Any
 
+from collectors.checks import checked_first
 from collectors.execution import ExecutionContext, Job
 from collectors.manifest import MeasurementRecord, RunRecord, TimingRecord
 from collectors.measure_cupti import Measured, measure_with_cupti
-from collectors.profilers import cupti, lines, ncu, timing
+from collectors.measure_nvprof import checked, measure_with_nvprof, nvprof_commands
+from collectors.profilers import cupti, lines, ncu, nvprof, timing
 from collectors.profilers.cupti_failures import UnableError
-from collectors.profilers.gpu import NCU_FIRST, OLD_GPU, Gpu
+from collectors.profilers.gpu import NCU_FIRST, NVPROF_LAST, Gpu
 from collectors.profilers.inject import COUNTERS, library
 from collectors.profilers.process import ProfilerError
 from collectors.run_folder import now
@@ -43,35 +45,51 @@ class _Timed:
 
 
 def choose_profiler(asked: str, gpu: Gpu | None) -> str:
-    """Return ``cupti`` or ``ncu``.
+    """Return ``cupti``, ``ncu`` or ``nvprof``.
 
     Raises
     ------
     ProfilerError
-        If none, or not the one asked for, supports the GPU.
+        If the one asked for does not support the GPU.
     """
     if gpu is None:
         return "ncu" if asked == "auto" else asked
-    if gpu.capability < NCU_FIRST:
-        msg = "Nsight Compute does not support this GPU"
-        found = f"{gpu.name}, compute capability {gpu.compute_capability}"
-        raise ProfilerError(msg, found=found, cure=OLD_GPU)
     if asked == "auto":
+        if gpu.capability < NCU_FIRST:
+            return "nvprof"
+        old = gpu.capability <= NVPROF_LAST and shutil.which("ncu") is None
+        if old and shutil.which("nvprof"):
+            return "nvprof"
         with contextlib.suppress(UnableError):
             cupti.require(gpu)
             return "cupti"
         return "ncu"
     if asked == "cupti":
         cupti.require(gpu)
+    if asked == "ncu" and gpu.capability < NCU_FIRST:
+        msg = "Nsight Compute does not support this GPU"
+        raise ProfilerError(
+            msg,
+            where="--profiler ncu",
+            found=f"{gpu.name}, compute capability {gpu.compute_capability}",
+            cure="Use --profiler nvprof; Nsight Compute begins at compute capability 7.0.",
+        )
+    if asked == "nvprof":
+        nvprof.require(gpu.compute_capability, launched=True)
     return asked
 
 
 def planned_commands(job: Job) -> list[list[str]]:
     """Return the commands that `measure` would run, as far as they are known beforehand."""
     subject, launcher, folder = job.subject, job.context.launcher, job.folder
-    choose_profiler(subject.settings.profiler, job.context.gpu)
+    profiler = choose_profiler(subject.settings.profiler, job.context.gpu)
     first = [*launcher, *subject.command("timing", folder / "timing")]
     program = subject.command("profile", folder / "profile")
+    if profiler == "nvprof":
+        second = nvprof_commands(job)
+        if checked_first(subject):
+            second.insert(0, subject.command("check", folder / "check"))
+        return [[*launcher, *each] for each in second]
     chosen = _ncu_options(subject, _Timed(TimingRecord(""), {}, region_only=subject.built_in))
     report = folder / f"{METRICS_NAME}.ncu-rep"
     profile = [*launcher, *ncu.profile_command(chosen, program, report)]
@@ -99,9 +117,17 @@ def measure(job: Job) -> RunRecord:
                 raise
             notes.append(f"measured by Nsight Compute, launch by launch: {error.what}")
             profiler = "ncu"
-    if measured is None:
+    if measured is None and profiler == "ncu":
         timed = _timing(job)
         measured = Measured(timed.record, timed.about, _with_ncu(job, timed))
+    elif measured is None:
+        if subject.settings.lines:
+            msg = "lines are sampled through CUPTI, which does not support GPUs that need nvprof"
+            raise ProfilerError(msg, where="--lines", cure="Leave --lines out.")
+        if context.gpu is not None:
+            nvprof.require(context.gpu.compute_capability, launched=bool(context.launcher))
+        about = checked(job) if checked_first(subject) else {}
+        measured = Measured(TimingRecord("nvprof"), about, measure_with_nvprof(job))
     sampled = None
     if subject.settings.lines:
         aside = job.folder / "lines"

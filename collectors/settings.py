@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 from perfml.errors import InputError
 
-PROFILERS = ("auto", "cupti", "ncu")
+PROFILERS = ("auto", "cupti", "ncu", "nvprof")
 TIMINGS = ("auto", "cupti", "ncu")
 
 
@@ -50,7 +50,7 @@ class Settings:
     """How to measure; the same for every run of a `collect`.
 
     The help of each option says what it does. Three fields come out of several options:
-    ``metrics`` (the catalogue's names), ``raw_metrics`` (further metrics under Nsight
+    ``metrics`` (nvprof's names, for the catalogue), ``raw_metrics`` (further metrics under Nsight
     Compute's names) and ``workload_options`` (arguments of the built-in workload, ``--cfg FILE``).
 
     Raises

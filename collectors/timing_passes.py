@@ -20,6 +20,7 @@ from collectors.profilers.process import ProfilerError
 from collectors.run_folder import RUN_FILE, read_object
 
 TIMING_FILE = "timing.csv"
+_UNDER_PROFILER = ("ncu", "nvprof")
 
 
 def time_again(job: Job, record: TimingRecord) -> TimingRecord:
@@ -39,7 +40,7 @@ def time_again(job: Job, record: TimingRecord) -> TimingRecord:
     processes = job.subject.settings.processes
     if processes == 1:
         return record
-    if record.source == "ncu":
+    if record.source in _UNDER_PROFILER:
         warning = f"timed in one process, not {processes}: {record.source} took the times itself"
         return replace(record, warnings=(*record.warnings, warning))
     for number in range(2, processes + 1):
@@ -50,7 +51,7 @@ def time_again(job: Job, record: TimingRecord) -> TimingRecord:
 
 def with_clock(job: Job, record: TimingRecord) -> TimingRecord:
     """Add the SM clock; a profiler that took the times itself may have set another one."""
-    if record.source == "ncu" or job.context.gpu is None:
+    if record.source in _UNDER_PROFILER or job.context.gpu is None:
         return record
     return replace(record, sm_clock_mhz=sm_clock.measured(job.subject.environment()))
 

@@ -33,7 +33,7 @@ from collectors.profilers.counter_table import (
 )
 from collectors.profilers.cupti_failures import UnableError, check_record
 from collectors.profilers.forecast import Forecast, Tell, of_replay
-from collectors.profilers.gpu import OLD_GPU, Gpu
+from collectors.profilers.gpu import Gpu
 from collectors.profilers.inject import COUNTERS, library, run_injected
 from collectors.profilers.process import Finished, ProfilerError, last_lines
 from collectors.profilers.timing import check_ended
@@ -213,7 +213,7 @@ def require(gpu: Gpu) -> None:
     if gpu.capability < FIRST:
         msg = "CUPTI's Range Profiler does not support this GPU"
         found = f"{gpu.name}, compute capability {gpu.compute_capability}"
-        raise UnableError(msg, found=found, cure=OLD_GPU)
+        raise UnableError(msg, found=found, cure="Use --profiler nvprof.")
     try:
         ctypes.CDLL("libcuda.so.1")
     except OSError as error:

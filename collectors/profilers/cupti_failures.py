@@ -64,7 +64,7 @@ _REASONS = (
     (
         "LEGACY_PROFILER_NOT_SUPPORTED",
         "CUPTI's Range Profiler does not support this GPU",
-        "Use --profiler ncu.",
+        "Use --profiler ncu, or nvprof for a GPU before compute capability 7.0.",
     ),
     (
         "HARDWARE_BUSY",

@@ -10,10 +10,10 @@ from perfml.errors import PerfmlError
 
 _FIELDS = "name,driver_version,compute_cap,memory.total,memory.free,clocks.sm"
 _PATIENCE_S = 30.0
+NVPROF_LAST = (7, 2)
+"""The newest compute capability that nvprof supports."""
 NCU_FIRST = (7, 0)
 """The oldest compute capability that Nsight Compute supports."""
-OLD_GPU = "Run nvprof of a CUDA Toolkit before 13 yourself; perfml reads what it writes."
-"""What to do on an older one."""
 
 
 class NoGpuError(PerfmlError):

@@ -19,7 +19,7 @@ PERMISSION = (
 )
 _UNSUPPORTED = (
     "ncu --list-chips shows what it supports: a newer GPU needs a newer one, an older GPU an older "
-    "one."
+    "one, or --profiler nvprof (compute capability up to 7.2)."
 )
 _REASONS: tuple[tuple[str, str, str], ...] = (
     # documented wordings: they need machines that were not at hand

@@ -265,7 +265,7 @@ class _Driver:
 
     def _measure(self, runs: dict[str, Run]) -> None:
         waiting = deque(longest_first(runs))
-        with workers(self.executor) as client:
+        with workers(self.executor, self.out) as client:
             client.subscribe_topic(self.topic, self._heard)
             try:
                 self._follow(client, waiting)
@@ -312,7 +312,7 @@ class _Driver:
             count = _workers(client)
             while waiting and len(self.flying) < count:
                 self._submit(client, waiting.popleft())
-            if count:
+            if count or self.executor.kind == "slurm":  # whose jobs may wait for hours
                 seen = time.monotonic()
             elif time.monotonic() - seen > _ALONE_S:
                 msg = "no worker is left"

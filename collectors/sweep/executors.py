@@ -1,8 +1,8 @@
 """Where a sweep's runs are measured: Dask clusters whose workers have one GPU each.
 
 ``local`` starts one worker process a GPU of this machine, ``dask`` uses the workers of a
-scheduler that is there (dask-jobqueue starts them as jobs). Both give a Dask client; runs ask for
-the resource ``GPU``, of which every worker has one, so no two of them share a GPU.
+scheduler that is there, ``slurm`` asks for one job a GPU. All three give a Dask client; runs ask
+for the resource ``GPU``, of which every worker has one, so no two of them share a GPU.
 """
 
 from __future__ import annotations
@@ -15,20 +15,19 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from collectors.profilers.gpu import gpus
+from collectors.sweep.slurm import FOREIGN
 from perfml.errors import InputError, PerfmlError
 from perfml.util.extras import import_extra
 
-EXECUTORS = ("local", "dask")
+EXECUTORS = ("local", "dask", "slurm")
 RESOURCE = "GPU"
 PRELOAD = "collectors.sweep.task"
 _WORKERS_S = 60.0
-_FOREIGN = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MALLOC_TRIM_THRESHOLD_")
-"""Variables that Dask sets for its workers, and that no measured program should get from it."""
 _CONFIG = {
     # the third worker that a run takes down with it is the last
     "distributed.scheduler.allowed-failures": 2,
@@ -38,7 +37,7 @@ _CONFIG = {
     "distributed.admin.event-loop": "asyncio",
     # else the measured program would run with one thread, unlike under perfml collect
     "distributed.nanny.pre-spawn-environ": {
-        **dict.fromkeys(_FOREIGN),
+        **dict.fromkeys(FOREIGN),
         "DASK_LOGGING__DISTRIBUTED": "critical",
     },
 }
@@ -60,11 +59,17 @@ class Executor:
         For ``local``: the GPUs, by the numbers of ``nvidia-smi``.
     address
         For ``dask``: the scheduler, like ``tcp://host:8786``.
+    options
+        For ``slurm``: see `collectors.sweep.slurm.check_options`.
+    pin
+        For ``local``: give every worker its own share of the processors.
     """
 
     kind: str = "local"
     gpus: tuple[str, ...] = ()
     address: str = ""
+    options: dict[str, Any] = field(default_factory=dict)
+    pin: bool = False
 
     def __post_init__(self) -> None:
         if self.kind not in EXECUTORS:
@@ -110,7 +115,7 @@ def choose_gpus(asked: str | None) -> tuple[str, ...]:
 
 
 @contextlib.contextmanager
-def workers(executor: Executor) -> Iterator[Any]:
+def workers(executor: Executor, out: Path) -> Iterator[Any]:
     """Give a Dask client whose workers measure; they are ended with the block.
 
     Raises
@@ -129,7 +134,9 @@ def workers(executor: Executor) -> Iterator[Any]:
             client = stack.enter_context(_connected(distributed, executor.address))
             _require_gpus(client, executor.address)
         else:
-            cluster = stack.enter_context(_local(distributed, executor))
+            cluster = stack.enter_context(
+                _local(distributed, executor) if executor.kind == "local" else _slurm(executor, out)
+            )
             client = stack.enter_context(distributed.Client(cluster, set_as_default=False))
         yield client
 
@@ -171,6 +178,7 @@ def _require_gpus(client: Any, address: str) -> None:
 def _local(distributed: Any, executor: Executor) -> Iterator[Any]:
     _require_free(executor.gpus)
     folder = Path(tempfile.mkdtemp(prefix="perfml-dask-"))
+    shares = _shares(len(executor.gpus)) if executor.pin else [""] * len(executor.gpus)
     security = _security(distributed)
     specification = {
         f"gpu-{gpu}": {
@@ -182,11 +190,10 @@ def _local(distributed: Any, executor: Executor) -> Iterator[Any]:
                 "local_directory": str(folder),
                 "preload": [PRELOAD],
                 "security": security,
-                # numbers as nvidia-smi gives them, not fastest first as CUDA would
-                "env": {"CUDA_VISIBLE_DEVICES": gpu, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"},
+                "env": _pinned(gpu, share),
             },
         }
-        for gpu in executor.gpus
+        for gpu, share in zip(executor.gpus, shares, strict=True)
     }
     scheduler = {
         "cls": distributed.Scheduler,
@@ -211,6 +218,13 @@ def _local(distributed: Any, executor: Executor) -> Iterator[Any]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def _pinned(gpu: str, share: str) -> dict[str, str]:
+    from collectors.sweep.task import CPUS
+
+    # numbers as nvidia-smi gives them, not fastest first as CUDA would
+    return {"CUDA_VISIBLE_DEVICES": gpu, "CUDA_DEVICE_ORDER": "PCI_BUS_ID", CPUS: share}
+
+
 def _security(distributed: Any) -> Any:
     """Return one-time keys, so that nobody else on this machine can give the workers tasks.
 
@@ -220,6 +234,15 @@ def _security(distributed: Any) -> Any:
         return distributed.Security.temporary()
     except ImportError:
         return None
+
+
+def _shares(count: int) -> list[str]:
+    """Return a share of this process's processors for each of `count` workers."""
+    own = sorted(os.sched_getaffinity(0))
+    if len(own) < count:
+        return [""] * count
+    size = len(own) // count
+    return [",".join(map(str, own[i * size : (i + 1) * size])) for i in range(count)]
 
 
 def _require_free(chosen: Sequence[str]) -> None:
@@ -250,3 +273,14 @@ def _free(handle: int) -> bool:
     except OSError:
         return False
     return True
+
+
+@contextlib.contextmanager
+def _slurm(executor: Executor, out: Path) -> Iterator[Any]:
+    from collectors.sweep.slurm import slurm_cluster
+
+    logs = out / ".slurm"
+    logs.mkdir(parents=True, exist_ok=True)
+    with slurm_cluster(executor.options, preload=PRELOAD, log_directory=str(logs)) as cluster:
+        cluster.scale(jobs=executor.options.get("jobs", 1))
+        yield cluster

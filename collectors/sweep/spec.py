@@ -12,7 +12,7 @@ import itertools
 import math
 import shlex
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from collectors.sweep.yaml_file import Document, read_yaml
 from perfml.errors import InputError, PerfmlError
 
 MOST_RUNS = 20_000
-_TOP = ("matrix", "defaults", "include", "exclude", "out", "timeout", "launcher")
+_TOP = ("matrix", "defaults", "include", "exclude", "out", "timeout", "launcher", "slurm")
 _BUILT_IN_ONLY = ("backend", "precision", "batch", "cfg", "weights", "cudnn_benchmark", "set")
 
 
@@ -47,6 +47,8 @@ class Sweep:
         Goes in front of every command.
     timeout_s
         Limit of each command.
+    slurm
+        Options for Slurm, as the file names them.
     """
 
     path: Path
@@ -55,6 +57,7 @@ class Sweep:
     out: Path | None = None
     launcher: tuple[str, ...] = ()
     timeout_s: float = 1800.0
+    slurm: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass
@@ -119,8 +122,12 @@ class _Expansion:
         if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not timeout >= 1:
             msg = "a time limit is a number of seconds from 1"
             raise InputError(msg, where=self.document.where("timeout"), found=str(timeout))
+        slurm = self._typed(top, "slurm", dict) or {}
+        from collectors.sweep.slurm import check_options
+
+        check_options(slurm, lambda name: self.document.where("slurm", name))
         beside = self.document.path.parent
-        return (beside / out if out else None, tuple(words), float(timeout))
+        return (beside / out if out else None, tuple(words), float(timeout), slurm)
 
     def _typed(self, top: dict[str, Any], name: str, kind: type) -> Any:
         value = top.get(name)

@@ -25,6 +25,7 @@ class Where(StrEnum):
 
     local = "local"
     dask = "dask"
+    slurm = "slurm"
 
 
 @verb(no_args_is_help=True)
@@ -33,7 +34,7 @@ def sweep(
     file: Annotated[Path, typer.Argument(metavar="SWEEP.yaml", help="The matrix of runs.")],
     executor: Annotated[
         Where,
-        typer.Option(help="local: one worker a GPU here; dask: the workers of --scheduler."),
+        typer.Option(help="local: one worker a GPU here; dask: --scheduler; slurm: a job a GPU."),
     ] = Where.local,
     scheduler: Annotated[
         str | None, typer.Option(metavar="ADDRESS", help="A Dask scheduler: tcp://head:8786.")
@@ -69,7 +70,7 @@ def sweep(
     if dry_run:
         _show_plan(output, plan, folder)
         return
-    where = _executor(executor, scheduler, gpus)
+    where = _executor(executor, scheduler, gpus, pin, plan)
     from collectors.sweep.driver import run_sweep
 
     try:
@@ -84,16 +85,19 @@ def sweep(
     _show_outcome(output, plan, outcome)
 
 
-def _executor(executor: Where, scheduler: str | None, gpus: str | None) -> Executor:
+def _executor(
+    executor: Where, scheduler: str | None, gpus: str | None, pin: bool, plan: Sweep
+) -> Executor:
     from collectors.sweep.executors import Executor, choose_gpus
 
     local = executor is Where.local
-    if not local and gpus is not None:
-        msg = "--gpus is for --executor local"
-        cure = "A Dask worker says itself which GPU it has."
+    if not local and (gpus is not None or pin):
+        msg = "--gpus and --pin are for --executor local"
+        cure = "A Dask worker says itself which GPU it has; Slurm gives every job one."
         raise PerfmlError(msg, cure=cure)
     numbers = choose_gpus(gpus) if local else ()
-    return Executor(executor.value, numbers, scheduler or "")
+    options = plan.slurm if executor is Where.slurm else {}
+    return Executor(executor.value, numbers, scheduler or "", options, pin)
 
 
 def _show_plan(output: Output, plan: Sweep, folder: Path) -> None:

@@ -82,6 +82,21 @@ def test_an_output_that_is_no_number_is_the_worst(errors, tmp_path):
     assert "relative error not a number, the limit is 1e-05" in failed.message
 
 
+def test_where_nvprof_measures_a_check_goes_first(errors, tmp_path, monkeypatch):
+    monkeypatch.setenv("FAKE_NVPROF_ARGUMENTS", str(tmp_path / "profiled"))
+    errors(fused=[0.25])
+    (failed,) = conv(tmp_path / "runs", "fused", profiler="nvprof")
+    assert "a kernel's output is wrong" in failed.message
+    assert not (tmp_path / "profiled").exists()
+    errors(fused=[1e-7])
+    (done,) = conv(tmp_path / "runs", "fused", profiler="nvprof")
+    assert done.status == "done", done.message
+    assert done.record["check"]["passed"]
+    (planned,) = conv(tmp_path / "more", "fused", profiler="nvprof", dry_run=True)
+    modes = [words[words.index("--mode") + 1] for words in planned.commands]
+    assert modes == ["check", "profile", "profile"]
+
+
 def test_the_command_line_says_what_was_checked(errors, tmp_path):
     errors(fused=[4e-7, 3e-6], tile8=[0.25])
     words = ["collect", "conv", "--launcher", LAUNCHER, "--out", str(tmp_path)]

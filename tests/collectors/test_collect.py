@@ -289,13 +289,15 @@ def test_options_of_nsight_compute_keep_auto_with_it(tmp_path, by_iterations):
     assert result.record["profiler"] == "ncu"
 
 
-@pytest.mark.parametrize("profiler", ["auto", "ncu"])
-def test_an_old_gpu_is_refused_and_pointed_to_nvprof(tmp_path, tools, profiler):
+def test_an_old_gpu_gets_nvprof_and_refuses_ncu(tmp_path, tools):
     tools.setenv("FAKE_GPU", "pascal")
-    (refused,) = collect(command=["./p"], out=tmp_path, profiler=profiler)
-    assert refused.status == "failed"
-    assert "compute capability 6.1" in refused.message
-    assert "nvprof" in refused.message
+    (planned,) = collect(command=["./p"], out=tmp_path, dry_run=True)
+    assert [each[0] for each in planned.commands] == ["nvprof", "nvprof"]
+    (done,) = collect(command=["./p"], out=tmp_path)
+    assert done.status == "done", done.message
+    assert names(done.folder) == ["log.txt", "metrics.csv", "run.json", "trace.nvvp"]
+    (refused,) = collect(command=["./p"], out=tmp_path, profiler="ncu")
+    assert "7.0" in refused.message
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,7 @@ def test_a_whole_machine_is_green(tools):
     assert found["driver"].found == "580.159.04"
     assert (found["ncu"].status, found["ncu"].found) == ("ok", "2025.3.1.0")
     assert found["counters"].status == "ok"
+    assert found["nvprof"].status == "absent"
     assert "fail" not in {each.status for each in found.values()}
 
 
@@ -98,6 +99,7 @@ def test_an_old_gpu_is_pointed_to_nvprof(tools):
     found = checks()
     assert found["ncu"].status == "absent"
     assert "nvprof" in found["ncu"].cure
+    assert found["nvprof"].status == "ok"
 
 
 def test_a_torch_that_does_not_see_the_gpu_is_a_failure(tools):

@@ -93,7 +93,7 @@ def test_two_gpus_share_the_runs_and_a_failing_one_stops_nobody(host):
     (host / "control/failing").touch()
     (host / "control/hold").touch()
     write(host, "./p 1", "./p a hold", "./p b hold", "./p 2", "./p fail", "./p 3")
-    process = sweeping(host, "--json")
+    process = sweeping(host, "--json", "--pin")
     both = until(lambda: len(found := held(host)) == 2 and found)
     # both at once, or the second GPU bought nothing
     assert {each["CUDA_VISIBLE_DEVICES"] for each in both} == {"0", "1"}
@@ -117,6 +117,7 @@ def test_two_gpus_share_the_runs_and_a_failing_one_stops_nobody(host):
             assert after["began"] >= before["ended"]
     assert on["0"][0]["TMPDIR"] != on["1"][0]["TMPDIR"]
     assert {each["OMP_NUM_THREADS"] for each in seen} == {None}
+    assert {each["processors"] for each in seen} == {max(1, len(os.sched_getaffinity(0)) // 2)}
 
     (host / "control/failing").unlink()
     code, document, said = sweep(host, "--resume")
@@ -356,3 +357,30 @@ def test_gpus_are_chosen_by_number_or_list(host, monkeypatch, asked, visible, ch
 def test_gpus_that_are_not_there_are_refused(host, asked):
     with pytest.raises(InputError, match="no such GPUs"):
         choose_gpus(asked)
+
+
+def test_the_job_script_for_slurm_asks_for_one_gpu_and_offers_it():
+    pytest.importorskip("dask_jobqueue")
+    from collectors.sweep.slurm import slurm_cluster
+
+    options = {
+        "queue": "gpu",
+        "account": "me",
+        "walltime": "02:00:00",
+        "cores": 8,
+        "memory": "32GB",
+        "directives": ["--gres=gpu:h200:1"],
+        "prologue": ["module load cuda"],
+    }
+    with slurm_cluster(options, preload="collectors.sweep.task", log_directory="logs") as made:
+        script = made.job_script()
+    lines = script.splitlines()
+    for line in ("-p gpu", "-A me", "-t 02:00:00", "--gres=gpu:h200:1", "--cpus-per-task=8"):
+        assert f"#SBATCH {line}" in lines
+    assert "--gres=gpu:1" not in script
+    assert "module load cuda" in lines
+    start = next(line for line in lines if "distributed.cli.dask_worker" in line)
+    assert "--resources GPU=1" in start
+    assert "--preload collectors.sweep.task" in start
+    with slurm_cluster({}, preload="m", log_directory="logs") as made:
+        assert "#SBATCH --gres=gpu:1" in made.job_script()
