@@ -73,7 +73,9 @@ def attach(
     what: Annotated[
         list[str], typer.Argument(help="A process that was started so, or -- and the command.")
     ],
-    seconds: Annotated[float, typer.Option(min=0.1, help="How long it is measured.")] = 10,
+    duration: Annotated[
+        float, typer.Option(min=0.1, help="Seconds for which it is measured.")
+    ] = 10,
     out: Annotated[Path, options.OUT] = Path("runs"),
 ) -> None:
     """Time the kernels of a program that runs already.
@@ -82,14 +84,14 @@ def attach(
 
     Example: perfml attach -- python server.py
 
-    Example: perfml attach 4711 --seconds 10 --out runs/
+    Example: perfml attach 4711 --duration 10 --out runs/
     """
     from collectors.attach import attach as measured
     from collectors.attach import start
 
     if len(what) > 1 or not what[0].isdecimal():
         start(what)
-    folder = measured(int(what[0]), seconds=seconds, out=out)
+    folder = measured(int(what[0]), seconds=duration, out=out)
     output.result({"folder": str(folder)}, [str(folder)])
 
 
