@@ -54,27 +54,10 @@ def chosen_launches(
 ) -> pd.DataFrame:
     """Keep the launches that are meant.
 
-    Parameters
-    ----------
-    kernels
-        A Kernels table.
-    nth
-        One launch by its place in the whole profile, from 0.
-    kernel, skip
-        As in `perfml.datasets.selection.Selection`.
-    where
-        What the user named, for errors.
-
-    Returns
-    -------
-    DataFrame
-        Launches in their order. Of a layer's repeat that `skip` cuts nothing is kept: a part of a
-        layer is no repeat of it.
-
-    Raises
-    ------
-    PerfmlError
-        If nothing is left.
+    `nth` is one launch by its place in the whole profile, from 0; `kernel` and `skip` are as in
+    `perfml.datasets.selection.Selection`, and `where` is what the user named, for errors. Of a
+    layer's repeat that `skip` cuts nothing is kept: a part of a layer is no repeat of it. Raises
+    `PerfmlError` if nothing is left.
     """
     if nth is not None:
         kernels = _nth(kernels, nth, where)

@@ -116,10 +116,7 @@ def started_by(manifest: dict[str, Any]) -> Started:
 def differing_arguments(runs: Sequence[Started]) -> list[str]:
     """Return, for each run, the arguments that other repeats of it were not started with.
 
-    Returns
-    -------
-    list of str
-        Empty for a run that no other run of its condition and program differs from.
+    It is empty for a run that no other run of its condition and program differs from.
 
     Examples
     --------

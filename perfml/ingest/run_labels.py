@@ -56,10 +56,7 @@ class Identity:
     def from_words(cls, words: Iterable[str]) -> Identity:
         """Read an identity off words such as ``backend=cublas``.
 
-        Raises
-        ------
-        PerfmlError
-            If a word names no part of an identity, or a batch is no number.
+        Raises `PerfmlError` if a word names no part of an identity, or a batch is no number.
         """
         known = [each.name for each in fields(cls)]
         found: dict[str, Any] = {}

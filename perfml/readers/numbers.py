@@ -59,10 +59,7 @@ class BadNumberError(ValueError):
 def convention_of(locale: str) -> Convention:
     """Return the convention a user names: ``en``, ``de``, or a locale such as ``de_DE.UTF-8``.
 
-    Raises
-    ------
-    PerfmlError
-        If there is none of that name.
+    Raises `PerfmlError` if there is none of that name.
     """
     try:
         return CONVENTIONS[re.split(r"[_.\-]", locale.strip().lower())[0]]
@@ -144,21 +141,8 @@ def decide(
 def to_numbers(cells: pa.ChunkedArray, convention: Convention) -> Array:
     """Return the numbers of a column; a missing value is NaN.
 
-    Parameters
-    ----------
-    cells
-        Strings, shape (n,).
-    convention
-        How the file writes numbers.
-
-    Returns
-    -------
-    ndarray of shape (n,)
-
-    Raises
-    ------
-    BadNumberError
-        With the row and the text of the first cell that is no number.
+    `cells` are strings, shape (n,), as the array is. Raises `BadNumberError` with the row and the
+    text of the first cell that is no number.
     """
     if convention is ENGLISH:
         # Most columns need nothing else; a cell with a group mark fails here as a whole.

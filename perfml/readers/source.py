@@ -107,14 +107,7 @@ class Source:
     def stand_for(self, member: str | None, opener: Opener | None, head: bytes) -> None:
         """Read from now on a file in the archive that this one is.
 
-        Parameters
-        ----------
-        member
-            Its name in the archive.
-        opener
-            Opens it, given the archive's path.
-        head
-            Its first `HEAD` bytes.
+        `opener` opens the member, given the archive's path; `head` are its first `HEAD` bytes.
         """
         self.member, self.opener = member, opener
         for cached in ("data", "view"):

@@ -49,16 +49,9 @@ class Spans:
 def idle_before(kernels: Spans, others: Spans | None = None) -> Floats:
     """Return how long a device had been idle when each kernel began, in microseconds.
 
-    Parameters
-    ----------
-    kernels, others
-        Kernels, and what else keeps a device busy: memory copies and sets.
-
-    Returns
-    -------
-    ndarray
-        Microseconds since the last operation on the device ended, 0 for a kernel that began
-        before that; NaN for the first operation of a device. Shape (n,).
+    `others` are what else keeps a device busy: memory copies and sets. It is the time since the
+    last operation on the device ended, 0 for a kernel that began before that, NaN for the first
+    operation of a device; shape (n,).
     """
     every = kernels if others is None else kernels.with_others(others)
     idle = np.full(len(every), np.nan)

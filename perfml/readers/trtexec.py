@@ -83,15 +83,7 @@ def read(source: Source, options: ReadOptions | None = None) -> Kernels:
 def named_by(profile: Kernels, info: Kernels) -> Kernels:
     """Return a profile whose layers have the kernels and types that layer information names.
 
-    Parameters
-    ----------
-    profile, info
-        Both of the same engine, as `read` returns them.
-
-    Returns
-    -------
-    Kernels
-        A warning says how many layers the information does not have.
+    Both are of the same engine. A warning says how many layers the information does not have.
     """
     known = info.frame.drop_duplicates("layer").set_index("layer")
     layers = profile.frame["layer"]

@@ -191,15 +191,8 @@ def _condition(label: str, key: dict[str, object], rows: pd.DataFrame) -> Condit
 def layer_stats(rows: pd.DataFrame) -> pd.DataFrame:
     """Return median and spread of every layer and backend of one condition.
 
-    Parameters
-    ----------
-    rows
-        Layers rows with names (`named_layers`).
-
-    Returns
-    -------
-    DataFrame
-        ``layer, backend, median, low, high, repeats, kernels``, in order of appearance.
+    Rows have names (`named_layers`). Columns are ``layer, backend, median, low, high, repeats,
+    kernels``, in order of appearance.
     """
     grouped = rows.groupby(["layer", "backend"], sort=False)
     stats = grouped["time_us"].agg(["median", "min", "max", "count"]).reset_index()

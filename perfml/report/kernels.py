@@ -85,14 +85,7 @@ def pack_kernels(
 ) -> PackedKernels | None:
     """Pack the kernels of conditions; None where none of them has any.
 
-    Parameters
-    ----------
-    kernels
-        A Kernels table; kernels of other conditions are left out.
-    shown
-        The conditions of the report.
-    series
-        Backend to the number of its colour.
+    `series` is the number of each backend's colour.
     """
     named = printable(kernels)
     packer = _Packer()

@@ -88,10 +88,7 @@ def write(found: Reproduction, folder: Path, parts: Sequence[Part] | None = None
 def make_folder(folder: Path) -> None:
     """Make the output folder; a command calls this before it computes for a minute.
 
-    Raises
-    ------
-    InputError
-        If it cannot be made.
+    Raises `InputError` if it cannot be made.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)

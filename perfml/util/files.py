@@ -80,10 +80,7 @@ def require_other_file(out: Path, inputs: Iterable[Path]) -> None:
 def read_document(path: Path) -> bytes:
     """Return the bytes of a small file.
 
-    Raises
-    ------
-    InputError
-        If it is no regular file, cannot be read, or is too large for a document.
+    Raises `InputError` if it is no regular file, cannot be read, or is too large for a document.
     """
     require_file(path)
     try:
@@ -103,10 +100,7 @@ def read_document(path: Path) -> bytes:
 def parse_json(data: bytes) -> Any:
     """Parse JSON from outside.
 
-    Raises
-    ------
-    ValueError
-        If it is no JSON: not text, an absurd number, or nested beyond reason.
+    Raises `ValueError` if it is no JSON: not text, an absurd number, or nested beyond reason.
     """
     try:
         return json.loads(data)

@@ -110,13 +110,7 @@ class Launches:
 
 
 def streams_of(names: Iterable[str]) -> dict[str, Any]:
-    """Return the column ``stream`` where launches are on several; ncu runs them one by one.
-
-    Parameters
-    ----------
-    names
-        The stream of each launch, as it is printed.
-    """
+    """Return the column ``stream`` where launches are on several; ncu runs them one by one."""
     codes, known = pd.factorize(pd.Series(list(names), dtype=object))
     if len(known) < 2 or "" in known:
         return {}

@@ -294,10 +294,7 @@ class Table:
     def whole_numbers(self, name: str) -> Array:
         """Return a column of whole numbers, which have neither marks nor gaps.
 
-        Raises
-        ------
-        InputError
-            If a cell is something else.
+        Raises `InputError` if a cell is something else.
         """
         cells = self.column(name)
         if pa.types.is_integer(cells.type):

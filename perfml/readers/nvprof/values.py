@@ -61,12 +61,7 @@ class Value:
 def parse_value(text: str, unit: str = "") -> Value | None:
     """Read one cell; None if it is no value nvprof prints.
 
-    Parameters
-    ----------
-    text
-        The cell.
-    unit
-        Unit from a units row, for a cell that carries none itself.
+    `unit` is that of a units row, for a cell that carries none itself.
 
     Examples
     --------

@@ -48,14 +48,7 @@ def wrap(text: str, width: int, indent: str = "") -> list[str]:
 def table_grid(table: ReportTable, rows: Sequence[Sequence[Cell]], width: int) -> list[str]:
     """Return the heads and rows of a table, then what they leave out.
 
-    Parameters
-    ----------
-    table
-        Its columns, and which of them are spare.
-    rows
-        Those to show.
-    width
-        Characters of a line.
+    `width` is characters of a line.
     """
     kept = list(range(len(table.columns)))
     order = _leaving(table)

@@ -75,16 +75,8 @@ def comparison_document(
 ) -> Document:
     """Return comparisons as a document.
 
-    Parameters
-    ----------
-    comparisons
-        One or more, of the same two datasets.
-    left_out
-        Sentences on what was not compared.
-    provenance
-        Of the baseline and of the target.
-    title
-        Heading; the names of both without.
+    The comparisons are of the same two datasets, whose names are the heading without `title`;
+    `left_out` are sentences on what was not compared.
     """
     comparisons = sorted(comparisons, key=_largest_change, reverse=True)
     first = comparisons[0].pair.explanation

@@ -75,18 +75,9 @@ def layer_section(
 ) -> Section:
     """Return what is known of one layer.
 
-    Parameters
-    ----------
-    detail
-        The layer.
-    explanation
-        That it is a part of.
-    rows
-        The Layers rows of both sides, to draw their stall reasons.
-    at
-        Precision, batch and what else both sides have in common, for captions.
-    evidence
-        Show the single kernels' causes, the model's numbers and the advice, too.
+    `rows` are the Layers rows of both sides, to draw their stall reasons; `at` is what both sides
+    have in common, such as precision and batch, for captions. `evidence` shows the single kernels'
+    causes, the model's numbers and the advice, too.
     """
     name = aligned_name(detail)
     missing = "; ".join(detail.causes.missing)
