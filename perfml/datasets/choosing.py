@@ -16,19 +16,8 @@ from perfml.util.words import count
 def only(frame: pd.DataFrame, where: Sequence[str] | None, *, strict: bool = True) -> pd.DataFrame:
     """Keep the rows that meet every condition.
 
-    Parameters
-    ----------
-    frame
-        A table.
-    where
-        Conditions ``COLUMN=VALUE``.
-    strict
-        Whether a condition that no row meets is an error.
-
-    Raises
-    ------
-    PerfmlError
-        If a condition names no column, or (`strict`) no row meets it.
+    Conditions are ``COLUMN=VALUE``. Raises `PerfmlError` if one names no column, or (`strict`) no
+    row meets it.
     """
     for condition in where or []:
         column, equals, value = condition.partition("=")
@@ -71,10 +60,7 @@ def chosen_launches(
 def layers_named(table: pd.DataFrame, wanted: Sequence[str]) -> list[str] | None:
     """Return the layers of a table that are meant; None where all are.
 
-    Raises
-    ------
-    PerfmlError
-        As for `layer_names`.
+    Raises `PerfmlError` as `layer_names` does.
     """
     known = [str(name) for name in table["layer"].dropna().unique()]
     return layer_names(known, wanted) if wanted else None
@@ -83,17 +69,7 @@ def layers_named(table: pd.DataFrame, wanted: Sequence[str]) -> list[str] | None
 def layer_names(known: Sequence[str], wanted: Sequence[str]) -> list[str]:
     """Return the layers that are meant: by name, or by a pattern of whole names.
 
-    Parameters
-    ----------
-    known
-        All layers.
-    wanted
-        Names and regular expressions.
-
-    Raises
-    ------
-    PerfmlError
-        If one is neither a layer's name nor a pattern that matches any.
+    Raises `PerfmlError` if one is neither a layer's name nor a pattern that matches any.
     """
     names: list[str] = []
     for each in wanted:

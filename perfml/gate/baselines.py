@@ -36,10 +36,7 @@ def save_baseline(name: str, layers: pd.DataFrame, provenance: dict[str, Any]) -
 def load_baseline(name: str) -> Table | None:
     """Return a named baseline; None where there is none of that name.
 
-    Raises
-    ------
-    InputError
-        If the file is damaged.
+    Raises `InputError` if the file is damaged.
     """
     if not _NAME.fullmatch(name):
         return None

@@ -72,12 +72,8 @@ class ToldApart:
 def told_apart(runs: Sequence[Started], user: str | None) -> ToldApart:
     """Give runs of one program with different arguments workloads of their own.
 
-    Parameters
-    ----------
-    runs
-        All runs that are read together.
-    user
-        The workload that the user named: such a user has said that the runs are one.
+    `runs` are all that are read together. A `user` who named a workload has said that the runs are
+    one.
     """
     labels = differing_arguments(runs)
     names: dict[int, str] = {}

@@ -133,10 +133,7 @@ def from_name(path: str | Path) -> Identity:
 def read_manifest(path: Path) -> dict[str, Any]:
     """Read a ``run.json``.
 
-    Raises
-    ------
-    InputError
-        If it is no JSON object, or an identity in it has a wrong type.
+    Raises `InputError` if it is no JSON object, or an identity in it has a wrong type.
     """
     data = read_document(path)
     try:

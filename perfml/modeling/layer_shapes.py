@@ -143,19 +143,9 @@ def _joined(table: pd.DataFrame, keys: list[str]) -> pd.Series[str]:
 def with_layer_facts(layers: pd.DataFrame, provenance: Mapping[str, Any]) -> pd.DataFrame:
     """Add what the runs say of each layer, and the settings that tell runs apart.
 
-    Parameters
-    ----------
-    layers
-        A Layers table.
-    provenance
-        Its document, with the manifests of the runs.
-
-    Returns
-    -------
-    DataFrame
-        The table with `FACTS`, ``arithmetic_intensity`` and ``variant`` (such as
-        ``attention=flash``; empty where all is as usual). A layer that no run describes has
-        missing ones. Columns that the table has already stay as they are.
+    These are `FACTS`, ``arithmetic_intensity`` and ``variant`` (such as ``attention=flash``; empty
+    where all is as usual). The manifests of the runs stand in the provenance; a layer that no run
+    describes has missing ones. Columns that the table has already stay as they are.
     """
     told = {(row.get("run_id"), row["layer"]): row for row in described_layers(provenance)}
     runs = layers["run_id"].astype(object).where(layers["run_id"].notna(), None)

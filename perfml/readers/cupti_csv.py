@@ -63,10 +63,7 @@ def recognises(source: Source) -> bool:
 def read(source: Source, options: ReadOptions | None = None) -> Kernels:
     """Read a table of counters.
 
-    Raises
-    ------
-    InputError
-        If a row is cut or damaged, a number is no number, or there is no launch.
+    Raises `InputError` if a row is cut or damaged, a number is no number, or there is no launch.
     """
     options = options or ReadOptions()
     facts, first, header, rows = _parsed(source)

@@ -108,17 +108,9 @@ def decide(
 ) -> tuple[Convention | None, tuple[str, str] | None]:
     """Find a file's convention from its columns of numbers.
 
-    Parameters
-    ----------
-    columns
-        Name of a column, its cells (strings) and its unit.
-
-    Returns
-    -------
-    convention
-        That of the first cell with only one reading; None if there is none.
-    example
-        Without a convention: name and text of a cell that can be read both ways, if there is one.
+    A column is its name, cells (strings) and unit. The convention is that of the first cell with
+    only one reading; without any, name and text of a cell that can be read both ways are returned,
+    if there is one.
     """
     example: tuple[str, str] | None = None
     for rows in (_SAMPLE, None):

@@ -38,10 +38,7 @@ def recognises(source: Source) -> bool:
 def read(source: Source, options: ReadOptions | None = None) -> Kernels:
     """Read a kernel trace in order of start; it has neither ranges nor counters.
 
-    Raises
-    ------
-    InputError
-        If a line is damaged, or it holds no kernels.
+    Raises `InputError` if a line is damaged, or it holds no kernels.
     """
     del options
     where = str(source.path)

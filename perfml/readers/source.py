@@ -134,10 +134,7 @@ class Source:
     def data(self) -> bytes:
         """The whole file, decompressed.
 
-        Raises
-        ------
-        InputError
-            If it is damaged, too large, or changes while it is read.
+        Raises `InputError` if it is damaged, too large, or changes while it is read.
         """
         if "view" in self.__dict__:
             return bytes(self.view)
@@ -212,10 +209,7 @@ class Source:
     def text(self) -> str:
         """Return the whole file as text, without its byte order mark, line ends as they are.
 
-        Raises
-        ------
-        InputError
-            If the bytes are neither UTF-8 nor UTF-16 with a byte order mark.
+        Raises `InputError` if the bytes are neither UTF-8 nor UTF-16 with a byte order mark.
         """
         data = self.data
         encoding = "utf-16" if data[:2] in _UTF_16 else "utf-8-sig"
@@ -285,12 +279,7 @@ class Source:
     def limit(self, size: int, *, packed: bool = False) -> int:
         """Return how many bytes the file may hold, from its size on disk.
 
-        Parameters
-        ----------
-        size
-            Bytes on disk.
-        packed
-            Whether it is an archive that compresses what it holds.
+        `packed`: it is an archive that compresses what it holds.
         """
         if not self.compressed and not packed:
             return LARGEST

@@ -65,10 +65,7 @@ def idle_before(kernels: Spans, others: Spans | None = None) -> Floats:
 def busy_share(kernels: Spans) -> float | None:
     """Return which part of the time from the first launch to the last one kernels were running.
 
-    Returns
-    -------
-    float or None
-        0 to 1, averaged over devices weighted by their time; None if no time passed.
+    It is 0 to 1, averaged over devices weighted by their time; None if no time passed.
     """
     covered = total = 0.0
     for rows in kernels.by_device():

@@ -46,10 +46,7 @@ def recognises(source: Source) -> bool:
 def read(source: Source, options: ReadOptions | None = None) -> Kernels:
     """Read a timing CSV; metrics are absent from the table.
 
-    Raises
-    ------
-    InputError
-        If a row is cut or damaged, a number is no number, or there is no launch.
+    Raises `InputError` if a row is cut or damaged, a number is no number, or there is no launch.
     """
     del options
     rows = _Rows(source)

@@ -61,10 +61,7 @@ def recognises(source: Source) -> bool:
 def read(source: Source, options: ReadOptions | None = None) -> Kernels:
     """Read a trace of PyTorch's profiler; metrics are absent from the table.
 
-    Raises
-    ------
-    InputError
-        If it is no whole JSON, is no such trace, or holds no kernels.
+    Raises `InputError` if it is no whole JSON, is no such trace, or holds no kernels.
     """
     del options
     document = parsed(source, _SMALLER)

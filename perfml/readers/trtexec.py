@@ -68,10 +68,8 @@ def recognises(source: Source) -> bool:
 def read(source: Source, options: ReadOptions | None = None) -> Kernels:
     """Read a profile or layer information; metrics are absent from the table.
 
-    Raises
-    ------
-    InputError
-        If it is no whole JSON, has no layers, or a layer has no name or no usable time.
+    Raises `InputError` if it is no whole JSON, has no layers, or a layer has no name or no usable
+    time.
     """
     del options
     document = parsed(source, "Export one engine a file.")

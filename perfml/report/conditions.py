@@ -86,10 +86,7 @@ class Condition:
 def named_layers(layers: pd.DataFrame) -> pd.DataFrame:
     """Return a Layers table with every backend and layer named, as printable text.
 
-    Raises
-    ------
-    TableError
-        If there are no rows, or a column that times need is missing.
+    Raises `TableError` if there are no rows, or a column that times need is missing.
     """
     missing = [name for name in ("backend", "time_us") if name not in layers.columns]
     if missing:
@@ -125,10 +122,7 @@ def labelled(text: str, label: str) -> str:
 def conditions(layers: pd.DataFrame | Sequence[Condition]) -> list[Condition]:
     """Split a Layers table into conditions, in order of appearance; those that are stay.
 
-    Raises
-    ------
-    TableError
-        If the table is empty or lacks the columns that times need.
+    Raises `TableError` if the table is empty or lacks the columns that times need.
     """
     if not isinstance(layers, pd.DataFrame):
         return list(layers)

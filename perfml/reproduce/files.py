@@ -48,24 +48,8 @@ class Part:
 def write(found: Reproduction, folder: Path, parts: Sequence[Part] | None = None) -> list[Path]:
     """Write everything into a folder, which is made where it does not exist.
 
-    Parameters
-    ----------
-    found
-        What `reproduce` returned.
-    folder
-        Where to; files of an earlier run are replaced one by one.
-    parts
-        Tables and figures; None for those of the analysed data.
-
-    Returns
-    -------
-    list of Path
-        The files.
-
-    Raises
-    ------
-    InputError
-        If the folder cannot be made or written.
+    `parts` are tables and figures, None for those of the analysed data; files of an earlier run are
+    replaced one by one. Raises `InputError` if the folder cannot be made or written.
     """
     make_folder(folder)
     parts = data_parts(found) if parts is None else parts

@@ -113,10 +113,7 @@ def parse_json(data: bytes) -> Any:
 def replacing(path: str | Path) -> Iterator[Path]:
     """Give a temporary name beside `path`; rename it to `path` only if the block succeeds.
 
-    Raises
-    ------
-    InputError
-        If the folder does not exist or cannot be written.
+    Raises `InputError` if the folder does not exist or cannot be written.
     """
     path = _target(Path(path))
     try:

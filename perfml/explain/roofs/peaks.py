@@ -211,19 +211,8 @@ def peaks_of(
 ) -> Peaks:
     """Return the peaks that hold for a table's devices.
 
-    Parameters
-    ----------
-    devices
-        Their names.
-    peaks
-        Those that the user gave.
-    facts
-        What the profiles say of each device.
-
-    Raises
-    ------
-    PerfmlError
-        If none are given, and the devices are several or nothing is known of the one.
+    `peaks` are those that the user gave, `facts` what the profiles say of each device. Raises
+    `PerfmlError` if none are given, and the devices are several or nothing is known of the one.
     """
     if isinstance(peaks, Peaks):
         return peaks

@@ -120,10 +120,7 @@ def streams_of(names: Iterable[str]) -> dict[str, Any]:
 def to_kernels(found: Launches, source: Source, options: ReadOptions, name: str) -> Kernels:
     """Evaluate the catalogue over launches and make a Kernels table.
 
-    Raises
-    ------
-    InputError
-        If a launch has a negative duration.
+    Raises `InputError` if a launch has a negative duration.
     """
     counters, warnings = found.counters, found.warnings
     _without_infinity(counters, warnings)
@@ -207,15 +204,7 @@ def _device_facts(counters: Mapping[str, Any]) -> dict[str, float]:
 
 
 def require_times(units: Mapping[str, str], where: str) -> None:
-    """Raise `InputError` if a duration comes in a unit that is no time.
-
-    Parameters
-    ----------
-    units
-        Unit of each metric that is in the file.
-    where
-        The file.
-    """
+    """Raise `InputError` if a duration comes in a unit that is no time."""
     for name in DURATIONS:
         if name in units and to_base(units[name])[1] != "ns":
             msg = f"column {name} is in a unit that is no time"

@@ -61,10 +61,7 @@ def recognises(source: Source) -> bool:
 def read(source: Source, options: ReadOptions | None = None) -> Kernels:
     """Read an export of Nsight Systems; metrics are absent from the table.
 
-    Raises
-    ------
-    InputError
-        If the file is damaged or cut, or holds no kernels.
+    Raises `InputError` if the file is damaged or cut, or holds no kernels.
     """
     del options
     with opened(source, ".sqlite") as database:

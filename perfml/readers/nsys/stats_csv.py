@@ -80,10 +80,7 @@ def recognises(source: Source) -> bool:
 def read(source: Source, options: ReadOptions | None = None) -> Kernels:
     """Read a trace, or where there is none the sums; counters are in neither.
 
-    Raises
-    ------
-    InputError
-        If a row is cut or damaged, or there are no kernels.
+    Raises `InputError` if a row is cut or damaged, or there are no kernels.
     """
     del options
     found = _read_tables(source)

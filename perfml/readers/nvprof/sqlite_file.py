@@ -47,10 +47,7 @@ def recognises(source: Source) -> bool:
 def read(source: Source, options: ReadOptions | None = None) -> Kernels:
     """Read an exported nvprof profile.
 
-    Raises
-    ------
-    InputError
-        If the file is damaged or cut, is no profile of nvprof, or has no kernels.
+    Raises `InputError` if the file is damaged or cut, is no profile of nvprof, or has no kernels.
     """
     with opened(source, ".nvprof") as profile:
         return _Reader(source, profile, options or ReadOptions()).kernels()

@@ -250,18 +250,9 @@ def layers_table(
 def why_sentence(pair: Pair, of: str | None = None) -> Sentence | None:
     """Say what the largest difference of a pair is made of.
 
-    Parameters
-    ----------
-    pair
-        What was explained.
-    of
-        Beginning of the sentence; the condition without.
-
-    Returns
-    -------
-    Sentence or None
-        Likely where the counters split at least half of the difference and nothing contradicts
-        them, else open; None where no difference was explained.
+    `of` begins the sentence; the condition without. It is likely where the counters split at least
+    half of the difference and nothing contradicts them, else open; None where no difference was
+    explained.
     """
     explanation = pair.explanation
     details = [each for each in explanation.details if each.time.verdict in ("slower", "faster")]
