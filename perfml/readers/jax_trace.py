@@ -93,10 +93,7 @@ def read(source: Source, options: ReadOptions | None = None) -> Kernels:
         }
     )
     provenance = {
-        "path": source.path.name,
-        "sha256": source.sha256,
-        "format": NAME,
-        "tool": "JAX profiler",
+        **source.provenance(NAME, "JAX profiler"),
         "streams": len(set(zip(spans.device.tolist(), stream.tolist(), strict=True))),
         "kernels_busy": busy_share(spans),
     }

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from threading import Thread
-from typing import IO, cast
+from typing import IO, Any, cast
 
 import numpy as np
 
@@ -205,6 +205,10 @@ class Source:
             # What was read is what is named, even if the file has grown since.
             return sha256_of(self.view)
         return sha256_of_file(self.path)
+
+    def provenance(self, form: str, tool: str) -> dict[str, Any]:
+        """Return what every table notes of the file that it was read from."""
+        return {"path": self.path.name, "sha256": self.sha256, "format": form, "tool": tool}
 
     def text(self) -> str:
         """Return the whole file as text, without its byte order mark, line ends as they are.

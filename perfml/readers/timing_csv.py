@@ -83,10 +83,7 @@ def read(source: Source, options: ReadOptions | None = None) -> Kernels:
     return Kernels(
         frame,
         {
-            "path": source.path.name,
-            "sha256": source.sha256,
-            "format": NAME,
-            "tool": "timing pass without counters",
+            **source.provenance(NAME, "timing pass without counters"),
             "iterations": len(np.unique(iteration)),
         },
     )

@@ -231,10 +231,7 @@ class _Trace:
         joined = [", ".join(map(str, devices[name].dropna().unique())) or None for name in devices]
         activities = [kernel.activity for kernel in kernels]
         return {
-            "path": self.source.path.name,
-            "sha256": self.source.sha256,
-            "format": NAME,
-            "tool": "PyTorch profiler",
+            **self.source.provenance(NAME, "PyTorch profiler"),
             "tool_version": str(version)[:40] if version is not None else None,
             "device": joined[0],
             "compute_capability": joined[1],

@@ -187,10 +187,7 @@ def _kernels(source: Source, layers: list[_Layer], form: str, warnings: list[str
         instances=range(len(layers)),
     )
     provenance = {
-        "path": source.path.name,
-        "sha256": source.sha256,
-        "format": form,
-        "tool": "trtexec",
+        **source.provenance(form, "trtexec"),
         "tool_version": None,
         "backend": "tensorrt",
     }

@@ -35,7 +35,7 @@ def folded(text: str, longest: int = 80) -> Cell:
     return Cell(text) if len(text) <= longest else Cell(f"{text[: longest - 1]}…", fold=text)
 
 
-def illustrated(kind: str, caption: str, draw: Callable[[int], Axes]) -> Pictures:
+def illustrated(kind: str, caption: str, draw: Callable[..., Axes]) -> Pictures:
     """Return a figure whose numbers stand in the table below it."""
     return Pictures((Picture(f"{kind}; the table below has its numbers", caption, draw),))
 

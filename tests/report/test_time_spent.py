@@ -5,7 +5,7 @@ import shlex
 import pandas as pd
 import pytest
 
-from perfml.datasets.loading import read_given
+from perfml.datasets.opening import read_input
 from perfml.report.sections.time_spent import profile_command, time_steps
 from perfml.report.write import report
 from tests.support.paths import PUBLIC
@@ -106,7 +106,7 @@ def test_of_a_kernel_that_no_rule_blames_its_limit_and_a_line_to_type_are_said()
 
 @others
 def test_the_steps_name_the_kernel_that_takes_most():
-    kernels = read_given(PUBLIC / "titanxp_cfd_gpu_summary_unified_memory.csv").kernels
+    kernels = read_input(PUBLIC / "titanxp_cfd_gpu_summary_unified_memory.csv").kernels
     sums = kernels["time_us"] * kernels["launches"]
     longest = kernels.loc[sums.idxmax(), "kernel"]
     assert longest.startswith(time_steps(kernels)[0].title.removeprefix("Profile "))

@@ -170,10 +170,7 @@ def to_kernels(found: Launches, source: Source, options: ReadOptions, name: str)
                 "such values."
             )
     provenance: dict[str, Any] = {
-        "path": source.path.name,
-        "sha256": source.sha256,
-        "format": name,
-        "tool": "ncu",
+        **source.provenance(name, "ncu"),
         "tool_version": None,
         "device": _only(table["device"]),
         "compute_capability": _only(table["compute_capability"]),

@@ -258,10 +258,7 @@ class _Reader:
     def _provenance(self, raw: pd.DataFrame, frame: pd.DataFrame) -> dict[str, Any]:
         facts = self._export_facts()
         return {
-            "path": self.source.path.name,
-            "sha256": self.source.sha256,
-            "format": NAME,
-            "tool": "Nsight Systems",
+            **self.source.provenance(NAME, "Nsight Systems"),
             "tool_version": facts.get("EXPORT_PRODUCT_VERSION"),
             "schema_version": facts.get("EXPORT_SCHEMA_VERSION"),
             "device": _joined(frame["device"]),

@@ -107,10 +107,7 @@ def read(source: Source, options: ReadOptions | None = None) -> Kernels:
     frame = kernels_frame(_columns(rows, found), [()] * len(rows))
     devices = list(dict.fromkeys(row.device for row in rows if row.device))
     provenance = {
-        "path": source.path.name,
-        "sha256": source.sha256,
-        "format": NAME,
-        "tool": "Nsight Systems",
+        **source.provenance(NAME, "Nsight Systems"),
         "tool_version": None,
         "device": ", ".join(devices) or None,
         "compute_capability": None,

@@ -187,10 +187,7 @@ class Tables:
         devices = list(dict.fromkeys(row.device for row in rows if row.device))
         commands = list(self.log.commands.values())
         return {
-            "path": source.path.name,
-            "sha256": source.sha256,
-            "format": name,
-            "tool": "nvprof",
+            **source.provenance(name, "nvprof"),
             "tool_version": None,
             "device": ", ".join(devices) or None,
             "compute_capability": None,

@@ -302,10 +302,7 @@ class _Reader:
     def _provenance(self, devices: dict[int, tuple[str | None, str]]) -> dict[str, Any]:
         versions = self.profile.frame("Version", ("version",))["version"].tolist()
         return {
-            "path": self.source.path.name,
-            "sha256": self.source.sha256,
-            "format": NAME,
-            "tool": "nvprof",
+            **self.source.provenance(NAME, "nvprof"),
             "tool_version": None,
             "device": ", ".join(dict.fromkeys(name or "?" for name, _ in devices.values())) or None,
             "compute_capability": ", ".join(dict.fromkeys(each for _, each in devices.values()))

@@ -37,10 +37,7 @@ from perfml.report.tables import illustrated
 from perfml.util.words import count, micros, multiple, ratio_text
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
     from perfml.explain.ratio import Ratio
-    from perfml.explain.results import Explanation
 
 _HEADING = "What differs, and how sure that is"
 
@@ -202,15 +199,13 @@ def _times(comparison: Comparison) -> Section:
     return section(
         label,
         _totals(comparison),
-        illustrated("Chart of time ratios", caption, functools.partial(_draw_ratios, explanation)),
+        illustrated(
+            "Chart of time ratios", caption, functools.partial(figures.time_ratios, explanation)
+        ),
         layers_table(explanation, comparison.changed),
         *notes,
         summary=explanation.total.sentence(),
     )
-
-
-def _draw_ratios(explanation: Explanation, width: int) -> Axes:
-    return figures.time_ratios(explanation, width=width)
 
 
 def _totals(comparison: Comparison) -> Totals:

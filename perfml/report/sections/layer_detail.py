@@ -168,12 +168,8 @@ def _stalls(detail: LayerDiff, rows: pd.DataFrame, at: str) -> Pictures | None:
     names = [str(name) for name in dict.fromkeys(chosen["backend"])]
     where = f", {at}" if at else ""
     caption = f"Why the warps of {detail.layer} waited, under {listed(names)}{where}."
-    draw = functools.partial(_draw_stalls, chosen)
+    draw = functools.partial(figures.stall_breakdown, chosen)
     return Pictures((Picture("Stacked bars of stall reasons", caption, draw),))
-
-
-def _draw_stalls(rows: pd.DataFrame, width: int) -> Axes:
-    return figures.stall_breakdown(rows, width=width)
 
 
 def launches_table(detail: LayerDiff, explanation: Explanation) -> ReportTable | None:
