@@ -215,14 +215,9 @@ def redactor(
 ) -> Redactor:
     """Return a redactor that knows the names that documents give away, and this machine's.
 
-    Parameters
-    ----------
-    documents
-        Provenances and manifests, as JSON values.
-    safe
-        Texts, such as names of GPUs, whose words are no secrets even where a host is called so.
-    hide
-        Further words to strike out.
+    The documents are provenances and manifests, as JSON values. `hide` are further words to strike
+    out; `safe` are texts, such as names of GPUs, whose words are no secrets even where a host is
+    called so.
     """
     from perfml.ingest.run_labels import BACKENDS, PRECISIONS
 

@@ -363,10 +363,7 @@ def readable(path: Path) -> Iterator[None]:
 def document_in(metadata: dict[bytes, bytes], path: Path) -> dict[str, Any]:
     """Return the provenance in a Parquet file's metadata; empty where it has none.
 
-    Raises
-    ------
-    InputError
-        If there is something else in its place.
+    Raises `InputError` if there is something else in its place.
     """
     try:
         document = parse_json(metadata.get(METADATA_KEY, b"{}"))

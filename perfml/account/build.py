@@ -73,16 +73,8 @@ def account_of(
 ) -> Account:
     """Return the account of a recording.
 
-    Parameters
-    ----------
-    recording
-        With at least one activity.
-    steps
-        Where its steps begin and end.
-    finder, origins
-        Where each of its activities was launched.
-    pytorch
-        Whether PyTorch ran it, so that its users are told lines of PyTorch.
+    The recording has at least one activity; `finder` and `origins` say where each was launched.
+    `pytorch`: its users are told lines of PyTorch.
     """
     ends = _ends(recording, steps, origins)
     bounds = np.array([steps.starts[0], *ends]) / 1e3

@@ -137,17 +137,9 @@ def on_busiest_device(launches: pd.DataFrame) -> pd.DataFrame:
 def busy_on_one_device(launches: pd.DataFrame, keys: Sequence[str]) -> pd.Series:
     """Return how long the device that worked longest computed in each group of launches.
 
-    Parameters
-    ----------
-    launches
-        With ``start_us``, ``time_us`` and, of several devices, ``device_id``.
-    keys
-        Columns that tell groups apart.
-
-    Returns
-    -------
-    pandas.Series
-        Microseconds by `keys`, named ``time_us``; NaN where a start is not known.
+    The launches have ``start_us``, ``time_us`` and, of several devices, ``device_id``; `keys` tell
+    groups apart. Returned are microseconds by `keys`, named ``time_us``; NaN where a start is not
+    known.
     """
     groups = launches.assign(account=device_of(launches)).groupby(
         [*keys, "account"], dropna=False, sort=False

@@ -117,15 +117,7 @@ class Host:
         self._named = {name: _union(spans) for name, spans in named.items()}
 
     def idle(self, gaps: Intervals, activities: Sequence[Activity]) -> dict[State, Intervals]:
-        """Return the idle time of a device by what the host did.
-
-        Parameters
-        ----------
-        gaps
-            When the device was idle.
-        activities
-            What it did.
-        """
+        """Return the idle time of a device by what the host did."""
         rest = gaps
         long = self._long(gaps)
         fed = intersection(self._fed(gaps, activities), long)

@@ -83,11 +83,8 @@ def only_kernels(*tables: pd.DataFrame) -> bool:
 def not_comparable(baseline: tuple[str, pd.DataFrame], target: tuple[str, pd.DataFrame]) -> str:
     """Say that times of two sides do not compare, and which to believe; empty where they do.
 
-    Parameters
-    ----------
-    baseline, target
-        Name and Kernels or Layers table. They do not compare where all times of one side come from
-        under a profiler of counters, and none of the other.
+    A side is a name and a Kernels or Layers table. They do not compare where all times of one side
+    come from under a profiler of counters, and none of the other.
     """
     under = set(UNDER_PROFILER)
     for (program, own), (profiler, other) in ((baseline, target), (target, baseline)):

@@ -14,12 +14,7 @@ _SYNCHRONISING = "synchronising"
 def step_sentence(account: Account, name: str = "") -> str:
     """Say how long a step takes on the clock, and what passes in it.
 
-    Parameters
-    ----------
-    account
-        Of the steps.
-    name
-        What its side is called; empty where there is one.
+    `name` is what its side is called; empty where there is one.
     """
     whose = f"{name}: " if name else ""
     what = "a step takes" if account.marked_by else "the recording takes"

@@ -174,11 +174,8 @@ class Chip:
     def load_latency(self, from_l2: float, from_dram: float) -> float:
         """Return the cycles until a load has its value, nothing else being in its way.
 
-        Parameters
-        ----------
-        from_l2, from_dram
-            The parts of its sectors that L1 does not have, and that L2 does not have either; what
-            DRAM gives passed L2.
+        The parts are of its sectors: those that L1 does not have, and those that L2 does not have
+        either; what DRAM gives passed L2.
         """
         from_l2 = max(from_l2, from_dram)
         return (

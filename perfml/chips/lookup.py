@@ -78,12 +78,8 @@ def chip(
 def of_launch(row: Mapping[str, Any], facts: Mapping[str, Mapping[str, Any]] | None = None) -> Chip:
     """Return the chip of a launch.
 
-    Parameters
-    ----------
-    row
-        With ``device`` and ``compute_capability``, as far as they are known.
-    facts
-        What the profiles say, by device: the attribute ``device_facts`` of its table.
+    The row has ``device`` and ``compute_capability``, as far as they are known; `facts` are what
+    the profiles say, by device: the attribute ``device_facts`` of its table.
     """
     device, capability = (_text(row.get(name)) for name in ("device", "compute_capability"))
     return chip(device, capability, (facts or {}).get(device or ""))

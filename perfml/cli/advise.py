@@ -59,8 +59,7 @@ def advise(
     )
     advice = advice_with_lines(advice, given.kernels, reports_behind(found, given.kernels))
     advice = with_experiments(advice, found.name)
-    for warning in advice.warnings:
-        output.warn(warning)
+    output.warn_all(advice.warnings)
     rows = given.kernels if found.ranged else found.timed
     levels = kernel_levels(rows, found.sources) if rows is not None else ()
     if brief:

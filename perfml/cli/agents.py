@@ -56,15 +56,8 @@ def mcp(
 def server(allow_run: bool = False) -> MCPServer[Any]:
     """Return the server.
 
-    Parameters
-    ----------
-    allow_run
-        Whether to offer the tools that run programs of the user.
-
-    Raises
-    ------
-    PerfmlError
-        If the package ``mcp`` is missing.
+    `allow_run` offers the tools that run programs of the user. Raises `PerfmlError` if the package
+    ``mcp`` is missing.
     """
     try:
         from mcp.server import MCPServer

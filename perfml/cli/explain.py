@@ -67,8 +67,7 @@ def explain(
             progress=progress,
         )
     explanation = with_experiments(with_lines(explanation, *sides.reports), *selection.names)
-    for warning in explanation.warnings:
-        output.warn(warning)
+    output.warn_all(explanation.warnings)
     if brief:
         short = brief_explanation(explanation, selection.names)
         output.result(short.to_dict(), short.lines)

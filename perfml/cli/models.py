@@ -61,8 +61,7 @@ def train(
             seed=seed,
             progress=progress,
         )
-    for warning in evaluation.warnings:
-        output.warn(warning)
+    output.warn_all(evaluation.warnings)
     output.csv(evaluation.scores, out)
     output.document({"dataset": given.name, **evaluation.to_dict()}, train_document(evaluation))
     for name, reason in evaluation.dropped.items():
@@ -114,8 +113,7 @@ def rank(
     with output.progress("ranking") as progress:
         ranking = rank_metrics(given.layers, progress=progress, **asked)
         unseen = _unseen(given.layers, asked, progress, output)
-    for warning in ranking.warnings:
-        output.warn(warning)
+    output.warn_all(ranking.warnings)
     output.csv(ranking.table, out)
     scores = None if unseen is None else unseen.to_dict()["scores"]
     document = {"dataset": given.name, **ranking.to_dict(), "unseen": scores}
@@ -157,8 +155,7 @@ def _rank_both(
 
     with output.progress("ranking twice") as progress:
         both = rank_both_weights(layers, launches, progress=progress, **asked)
-    for warning in both.own.warnings:
-        output.warn(warning)
+    output.warn_all(both.own.warnings)
     output.csv(both.table, out)
     document = {"dataset": name, **both.own.to_dict(), "weights": both.to_dict()}
     output.document(document, weights_document(both, top))

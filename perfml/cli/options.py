@@ -240,12 +240,7 @@ def feature_names(names: str) -> str | tuple[str, ...]:
 def peaks_named(named: str | None, devices: Any) -> Any:
     """Return the peaks that --peaks names; None where the device's own are to be taken.
 
-    Parameters
-    ----------
-    named
-        What was given.
-    devices
-        The column of devices that were measured.
+    `devices` is the column of devices that were measured.
     """
     from perfml.explain.roofs.peaks import DATA_SHEET, MEASURED, known_peaks, load_peaks
 

@@ -54,8 +54,7 @@ def select(
             seed=seed,
             progress=progress,
         )
-    for warning in chosen.warnings:
-        output.warn(warning)
+    output.warn_all(chosen.warnings)
     output.document({"dataset": given.name, **chosen.to_dict()}, select_document(chosen))
 
 
@@ -98,8 +97,7 @@ def plan(
             seed=seed,
             progress=progress,
         )
-    for warning in made.warnings:
-        output.warn(warning)
+    output.warn_all(made.warnings)
     if out is not None:
         _write(made, out)
     document = {"dataset": given.name, "out": str(out) if out else None, **made.to_dict()}

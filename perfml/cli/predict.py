@@ -61,6 +61,5 @@ def predict(
             progress=progress,
             kept=kept(reference),
         )
-    for warning in found.warnings:
-        output.warn(warning)
+    output.warn_all(found.warnings)
     output.document({"dataset": given.name, **found.to_dict()}, predict_document(found))

@@ -19,12 +19,7 @@ def read(
 ) -> Inputs:
     """Return what is selected, and warn of what readers noticed and of what was left out.
 
-    Parameters
-    ----------
-    selection, output
-        What the user typed, and where to say it.
-    study, in_layers
-        As for `perfml.datasets.Inputs.notes`.
+    `study` and `in_layers` are as for `perfml.datasets.Inputs.notes`.
     """
     from perfml.datasets import read_inputs
 

@@ -87,8 +87,7 @@ def report(
                 title=title,
                 progress=progress,
             )
-    for warning in warnings:
-        output.warn(warning)
+    output.warn_all(warnings)
     _write(output, out, document, markdown=markdown, warnings=warnings)
 
 

@@ -39,14 +39,8 @@ def verb(
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Add a function to the command line as the verb of its name.
 
-    Parameters
-    ----------
-    takes
-        Keys of `perfml.cli.options.SELECTION`: what its parameter ``selection`` stands for.
-    more
-        Options that its ``**options`` stand for.
-    command
-        As for ``typer.Typer.command``.
+    `takes` are keys of `perfml.cli.options.SELECTION`, for its parameter ``selection``; `more` are
+    options, for its ``**options``; `command` is as for ``typer.Typer.command``.
     """
 
     def added(function: Callable[..., None]) -> Callable[..., None]:

@@ -16,19 +16,8 @@ from perfml.util.words import count
 def only(frame: pd.DataFrame, where: Sequence[str] | None, *, strict: bool = True) -> pd.DataFrame:
     """Keep the rows that meet every condition.
 
-    Parameters
-    ----------
-    frame
-        A table.
-    where
-        Conditions ``COLUMN=VALUE``.
-    strict
-        Whether a condition that no row meets is an error.
-
-    Raises
-    ------
-    PerfmlError
-        If a condition names no column, or (`strict`) no row meets it.
+    Conditions are ``COLUMN=VALUE``. Raises `PerfmlError` if one names no column, or (`strict`) no
+    row meets it.
     """
     for condition in where or []:
         column, equals, value = condition.partition("=")
@@ -54,27 +43,10 @@ def chosen_launches(
 ) -> pd.DataFrame:
     """Keep the launches that are meant.
 
-    Parameters
-    ----------
-    kernels
-        A Kernels table.
-    nth
-        One launch by its place in the whole profile, from 0.
-    kernel, skip
-        As in `perfml.datasets.selection.Selection`.
-    where
-        What the user named, for errors.
-
-    Returns
-    -------
-    DataFrame
-        Launches in their order. Of a layer's repeat that `skip` cuts nothing is kept: a part of a
-        layer is no repeat of it.
-
-    Raises
-    ------
-    PerfmlError
-        If nothing is left.
+    `nth` is one launch by its place in the whole profile, from 0; `kernel` and `skip` are as in
+    `perfml.datasets.selection.Selection`, and `where` is what the user named, for errors. Of a
+    layer's repeat that `skip` cuts nothing is kept: a part of a layer is no repeat of it. Raises
+    `PerfmlError` if nothing is left.
     """
     if nth is not None:
         kernels = _nth(kernels, nth, where)
@@ -88,10 +60,7 @@ def chosen_launches(
 def layers_named(table: pd.DataFrame, wanted: Sequence[str]) -> list[str] | None:
     """Return the layers of a table that are meant; None where all are.
 
-    Raises
-    ------
-    PerfmlError
-        As for `layer_names`.
+    Raises `PerfmlError` as `layer_names` does.
     """
     known = [str(name) for name in table["layer"].dropna().unique()]
     return layer_names(known, wanted) if wanted else None
@@ -100,17 +69,7 @@ def layers_named(table: pd.DataFrame, wanted: Sequence[str]) -> list[str] | None
 def layer_names(known: Sequence[str], wanted: Sequence[str]) -> list[str]:
     """Return the layers that are meant: by name, or by a pattern of whole names.
 
-    Parameters
-    ----------
-    known
-        All layers.
-    wanted
-        Names and regular expressions.
-
-    Raises
-    ------
-    PerfmlError
-        If one is neither a layer's name nor a pattern that matches any.
+    Raises `PerfmlError` if one is neither a layer's name nor a pattern that matches any.
     """
     names: list[str] = []
     for each in wanted:

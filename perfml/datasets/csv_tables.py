@@ -25,19 +25,9 @@ _MISSING = ["", "nan", "NaN", "<NA>"]
 def read_csv_table(source: Source) -> Table | None:
     """Read a table that was saved as CSV; None if it has not the columns of one.
 
-    The provenance was lost with the Parquet file: only the file's name is known.
-
-    Parameters
-    ----------
-    source
-        The file: cells parted by commas, semicolons (with decimal commas) or tabs.
-
-    Raises
-    ------
-    InputError
-        If it is no whole table.
-    TableError
-        If the table breaks the rules of its kind.
+    The provenance was lost with the Parquet file: only the file's name is known. Cells are parted
+    by commas, semicolons (with decimal commas) or tabs. Raises `InputError` if it is no whole
+    table, `TableError` if it breaks the rules of its kind.
     """
     header = source.head_text().removeprefix("\ufeff").partition("\n")[0].strip()
     separator = max(",;\t", key=header.count)

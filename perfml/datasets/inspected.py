@@ -114,17 +114,9 @@ def run_summary(frame: pd.DataFrame) -> list[dict[str, Any]]:
 def kernel_times(frame: pd.DataFrame) -> list[dict[str, Any]]:
     """Return how often each kernel was launched and how long it took, the longest in all first.
 
-    Parameters
-    ----------
-    frame
-        A Kernels table. A row that stands for several launches has their mean time: their least
-        and largest are not known then.
-
-    Returns
-    -------
-    list
-        Of each kernel its ``kernel``, ``calls``, ``share`` of all kernels' time, and ``total_us``,
-        ``mean_us``, ``least_us`` and ``largest_us``; NaN where times are missing.
+    A row that stands for several launches has their mean time: their least and largest are not
+    known then. Each kernel has its ``kernel``, ``calls``, ``share`` of all kernels' time, and
+    ``total_us``, ``mean_us``, ``least_us`` and ``largest_us``; NaN where times are missing.
     """
     import pandas as pd
 

@@ -88,10 +88,7 @@ class Input:
     def layers(self) -> pd.DataFrame:
         """The Layers table.
 
-        Raises
-        ------
-        PerfmlError
-            If no launch lies in a range, or a launch in one has no time.
+        Raises `PerfmlError` if no launch lies in a range, or a launch in one has no time.
         """
         from perfml.merge.rule import merge
 
@@ -105,10 +102,7 @@ class Input:
     def launches(self) -> pd.DataFrame:
         """The Kernels table.
 
-        Raises
-        ------
-        PerfmlError
-            If only merged layers are known, or no launch has a time.
+        Raises `PerfmlError` if only merged layers are known, or no launch has a time.
         """
         kernels = self.untimed
         self._require_times()
@@ -119,11 +113,7 @@ class Input:
         """The launches that have a time.
 
         Of a program that fails while it is profiled, ncu keeps the last launch without values.
-
-        Raises
-        ------
-        PerfmlError
-            If only merged layers are known, or no launch has a time.
+        Raises `PerfmlError` if only merged layers are known, or no launch has a time.
         """
         launches = self.launches
         known = launches["time_us"].notna()
@@ -141,10 +131,7 @@ class Input:
     def untimed(self) -> pd.DataFrame:
         """The Kernels table, with times or without.
 
-        Raises
-        ------
-        PerfmlError
-            If only merged layers are known.
+        Raises `PerfmlError` if only merged layers are known.
         """
         if self.kernels is not None:
             return self.kernels

@@ -105,14 +105,9 @@ class Inputs:
     ) -> list[str]:
         """Return what the readers have to say, and what was left out.
 
-        Parameters
-        ----------
-        study
-            With what is said of the published study's metrics, which models learn from.
-        in_layers
-            Whether an input without ranges is looked at kernel by kernel.
-        all_of_them
-            Many notes of one input, too.
+        `study` adds what is said of the published study's metrics, which models learn from;
+        `in_layers`: an input without ranges is looked at kernel by kernel; `all_of_them`: many
+        notes of one input, too.
         """
         from perfml.ingest.substitutes import substitutes_note
         from perfml.metrics import StudyNote
@@ -138,10 +133,8 @@ class Inputs:
 def read_inputs(selection: Selection) -> Inputs:
     """Read what a selection names, and keep what it means; a file named twice is read once.
 
-    Raises
-    ------
-    PerfmlError
-        If a name is nothing that can be read, is damaged, or nothing is left of it.
+    Raises `PerfmlError` if a name is nothing that can be read, is damaged, or nothing is left of
+    it.
     """
     opened: dict[str, Input] = {}
     tables = []
@@ -165,19 +158,9 @@ def read_inputs(selection: Selection) -> Inputs:
 def read_input(name: Source, *, where: Where = (), **options: Any) -> Input:
     """Read one input: `read_inputs` of a `Selection` of one name.
 
-    Parameters
-    ----------
-    name
-        See this module; or the selection itself, of whose layers the others are left out.
-    where
-        Conditions that rows must meet: ``COLUMN=VALUE``, several of them, or a mapping.
-    options
-        Further fields of `Selection`.
-
-    Raises
-    ------
-    PerfmlError
-        If `name` is no name, or as `read_inputs`.
+    A selection has one input, of whose layers the others are left out; `where` are conditions that
+    rows must meet, ``COLUMN=VALUE``, several of them, or a mapping; `options` are further fields of
+    `Selection`. Raises `PerfmlError` if `name` is no name, or as `read_inputs`.
     """
     if isinstance(name, Selection):
         if len(name.inputs) != 1:

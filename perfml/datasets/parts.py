@@ -27,24 +27,9 @@ def part_files(folder: Path, kind: str) -> list[Path]:
 def read_parts(folder: Path, kind: str) -> Table:
     """Read a table that lies in parts.
 
-    Parameters
-    ----------
-    folder
-        Where they are.
-    kind
-        ``kernels`` or ``layers``.
-
-    Returns
-    -------
-    Table
-        All rows. The provenance is that of the first part, with the runs of all.
-
-    Raises
-    ------
-    InputError
-        If there are none, or one is damaged.
-    TableError
-        If the table breaks the rules of its kind.
+    `kind` is ``kernels`` or ``layers``. The provenance is that of the first part, with the runs of
+    all. Raises `InputError` if there are none, or one is damaged; `TableError` if the table breaks
+    the rules of its kind.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq

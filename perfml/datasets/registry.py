@@ -81,10 +81,7 @@ def is_dataset(name: str) -> bool:
 def get(name: str) -> Dataset:
     """Return a dataset's description.
 
-    Raises
-    ------
-    PerfmlError
-        If there is none of that name.
+    Raises `PerfmlError` if there is none of that name.
     """
     if name in DATASETS:
         return DATASETS[name]

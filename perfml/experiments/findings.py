@@ -92,10 +92,7 @@ class Examination:
 def read_findings(path: Path) -> list[Finding]:
     """Read the first findings of what ``perfml explain --json`` printed, of layers that differ.
 
-    Raises
-    ------
-    InputError
-        If the file is missing or is no explanation.
+    Raises `InputError` if the file is missing or is no explanation.
     """
     try:
         document = json.loads(path.read_text(encoding="utf-8"))

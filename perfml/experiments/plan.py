@@ -42,10 +42,7 @@ _ELASTICITIES: dict[str, dict[str, float]] = {
 def order(first: str = "", second: str = "") -> tuple[str, ...]:
     """Return the conditions that a verdict needs, those that tell two causes apart best first.
 
-    Parameters
-    ----------
-    first, second
-        Ids of causes; one that no launch can tell stands for any limit.
+    A cause that no launch can tell stands for any limit.
     """
     pairs = [LIMITS_OF.get(cause, frozenset(LIMITS)) for cause in (first, second)]
     left = dict(_AMOUNTS)

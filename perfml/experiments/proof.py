@@ -131,21 +131,9 @@ def proof(
 ) -> Proof:
     """Return what the experiments say.
 
-    Parameters
-    ----------
-    experiments
-        Of a program.
-    layers
-        Only launches in these ranges; in any by default.
-    cause
-        Id of a cause that is judged for every launch.
-    findings
-        First causes of an explanation.
-
-    Raises
-    ------
-    PerfmlError
-        If no launch lies in the range, or no experiment can tell the cause.
+    Only launches in `layers` (ranges) are taken, in any by default; `cause` is judged for every
+    launch, `findings` are the first causes of an explanation. Raises `PerfmlError` if no launch
+    lies in the range, or no experiment can tell the cause.
     """
     if cause is not None and cause not in LIMITS_OF:
         msg = "no experiment on one launch can tell this cause"

@@ -153,10 +153,7 @@ def experiments_csv(experiments: Experiments) -> str:
 def read_experiments(path: Path) -> Experiments:
     """Read ``experiments.csv`` of a run; one compressed by xz, too.
 
-    Raises
-    ------
-    InputError
-        If it is missing, or is no such table.
+    Raises `InputError` if it is missing, or is no such table.
     """
     try:
         opened = lzma.open if path.suffix == ".xz" else open

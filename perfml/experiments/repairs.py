@@ -99,15 +99,7 @@ def habit_of(responses: Responses, cause: str) -> Repair | None:
 
 
 def repair_of(responses: Responses, cause: str) -> Repair | None:
-    """Return the repair of a cause that gains most; None where none was measured.
-
-    Parameters
-    ----------
-    responses
-        Of the launch.
-    cause
-        Id of a cause.
-    """
+    """Return the repair of a cause that gains most; None where none was measured."""
     bound = _of(responses, mutations_of()["bounds"].get(cause, ()))
     return habit_of(responses, cause) or bound
 

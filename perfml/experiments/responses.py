@@ -118,12 +118,7 @@ class Responses:
 def responses(experiments: Experiments, seed: int = 0) -> list[Responses]:
     """Return the responses of every launch, in launch order.
 
-    Parameters
-    ----------
-    experiments
-        Of one program.
-    seed
-        Of the bootstrap.
+    `seed` is of the bootstrap.
     """
     random = np.random.default_rng(seed)
     left = {
@@ -141,17 +136,7 @@ def responses(experiments: Experiments, seed: int = 0) -> list[Responses]:
 
 
 def resampled(responses: Responses, draws: int, seed: int = 0) -> list[Responses]:
-    """Return the responses of bootstrap resamples of the rounds of one launch.
-
-    Parameters
-    ----------
-    responses
-        Of a launch.
-    draws
-        Resamples.
-    seed
-        Of the bootstrap.
-    """
+    """Return the responses of bootstrap resamples of the rounds of one launch."""
     random = np.random.default_rng(seed)
     medians = {
         each.name: _medians(np.asarray(each.times_us, dtype=float), random, draws)

@@ -44,15 +44,8 @@ class ChangedMetric(TypedDict):
 def compare_metrics(baseline: pd.DataFrame, target: pd.DataFrame) -> pd.DataFrame:
     """Compare the metrics of one layer.
 
-    Parameters
-    ----------
-    baseline, target
-        Rows of one layer of a Layers table, one a repeat.
-
-    Returns
-    -------
-    DataFrame
-        One `ChangedMetric` a metric, the clearest first.
+    Both sides are rows of a Layers table, one a repeat; returned is one `ChangedMetric` a metric,
+    the clearest first.
     """
     catalogue = load_catalogue()
     rows = []

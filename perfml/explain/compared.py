@@ -175,10 +175,7 @@ def sides_of(
 def require_value(table: pd.DataFrame, by: str, value: str) -> pd.DataFrame:
     """Return the rows that have a value in a column.
 
-    Raises
-    ------
-    PerfmlError
-        If there is no such column, or none has it.
+    Raises `PerfmlError` if there is no such column, or none has it.
     """
     if by not in table.columns:
         msg = f"the table has no column {by}"
@@ -196,10 +193,7 @@ def require_value(table: pd.DataFrame, by: str, value: str) -> pd.DataFrame:
 def check_conditions(baseline: Side, target: Side) -> list[str]:
     """Return warnings where the sides differ in more than they should.
 
-    Raises
-    ------
-    PerfmlError
-        If one side mixes measurements that are no repeats of each other.
+    Raises `PerfmlError` if one side mixes measurements that are no repeats of each other.
     """
     warnings = [*baseline.warnings, *target.warnings]
     for side, other in ((baseline, target), (target, baseline)):

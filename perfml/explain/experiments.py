@@ -54,13 +54,9 @@ class TestedFix(Fix):
 def with_experiments(answer: Answer, *tables: str | None) -> Answer:
     """Return an answer with the verdicts of experiments beside its tables, where there are any.
 
-    Parameters
-    ----------
-    answer
-        Of ``perfml explain`` or ``perfml advise``.
-    tables
-        What was named: a run, or a file in its folder. Two sides in one table have no verdicts:
-        nothing tells of which side its experiments are.
+    The answer is of ``perfml explain`` or ``perfml advise``; a table is a run, or a file in its
+    folder. Two sides in one table have no verdicts: nothing tells of which side its experiments
+    are.
     """
     sides = [_launches(name) for name in tables if name is not None]
     if isinstance(answer, Advice):

@@ -99,12 +99,8 @@ class Headroom:
 def headroom(levels: Sequence[KernelLevels], saving_us: float) -> Headroom | None:
     """Return what is left to gain, or None where no kernel is known.
 
-    Parameters
-    ----------
-    levels
-        How busy each kernel keeps the GPU.
-    saving_us
-        The largest likely saving that advice knows, in microseconds.
+    `levels` say how busy each kernel keeps the GPU; `saving_us` is the largest likely saving that
+    advice knows, in microseconds.
     """
     kernels = tuple(map(_of_kernel, levels))
     whole = sum(each.time_us for each in kernels)

@@ -179,14 +179,9 @@ def carrying_line(
 ) -> Line | None:
     """Return what carries most of a cause; None where nothing is counted, or nothing stands out.
 
-    Parameters
-    ----------
-    term
-        Id of the cause.
-    code
-        Instructions of kernels, as `perfml.readers.ncu.instructions` gives them.
-    launches
-        How often each kernel was launched; once by default.
+    `term` is the id of the cause, `code` the instructions of kernels
+    (`perfml.readers.ncu.instructions`), and `launches` how often each kernel was launched, once by
+    default.
     """
     # lanes are idle all along a branch that not all take: the branch is where to look
     first = (_BRANCHES,) if term == "active_threads_per_warp" else ()

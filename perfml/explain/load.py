@@ -85,10 +85,7 @@ def load_tables(
 def load_sides(inputs: Inputs) -> Sides:
     """Return the two sides of a selection: its two inputs, or two values of a column of one.
 
-    Raises
-    ------
-    PerfmlError
-        If there is one side only, or both two inputs and two values are named.
+    Raises `PerfmlError` if there is one side only, or both two inputs and two values are named.
     """
     chosen = inputs.selection
     if len(inputs.tables) == 1:

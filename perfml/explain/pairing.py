@@ -68,14 +68,9 @@ def pair_kernels(
 ) -> Pairing:
     """Pair the kernels of two Kernels tables.
 
-    Parameters
-    ----------
-    baseline, target
-        Name and Kernels table of either side; ranges in them are not looked at.
-    by
-        Column that tells the sides apart; empty where they are two tables.
-    notes
-        What else to say of the pairing.
+    A side is a name and a Kernels table, whose ranges are not looked at. `by` is the column that
+    tells the sides apart, empty where they are two tables; `notes` are what else to say of the
+    pairing.
     """
     ran = (on_busiest_device(baseline[1]), on_busiest_device(target[1]))
     left, left_codes = kernel_units(ran[0])

@@ -49,12 +49,7 @@ class Report:
 def reports_behind(given: Input, kernels: pd.DataFrame | None = None) -> list[Report]:
     """Return the reports that a table was read from; none where it was read from other files.
 
-    Parameters
-    ----------
-    given
-        What the user named.
-    kernels
-        Launches of the runs that are asked for; all runs by default.
+    `kernels` are launches of the runs that are asked for; all runs by default.
     """
     path = Path(split_place(given.name)[0])
     runs = None if kernels is None else set(kernels["run_id"].dropna().astype(str))

@@ -44,15 +44,8 @@ def _product(text: str) -> float:
 def resident_blocks(launches: pd.DataFrame) -> pd.DataFrame:
     """Return the blocks that fit by registers, shared memory, warps and places for blocks.
 
-    Parameters
-    ----------
-    launches
-        With the columns of `SHAPE`.
-
-    Returns
-    -------
-    pandas.DataFrame
-        Columns `LIMITS`, a row a launch; NaN where the shape or the device is not known.
+    The launches have the columns of `SHAPE`. Returned are the columns `LIMITS`, a row a launch; NaN
+    where the shape or the device is not known.
     """
     sizes = [launches[name].to_numpy(dtype=float, na_value=np.nan).tolist() for name in SHAPE[:2]]
     rows = zip(*sizes, product(launches["block"]).tolist(), of_rows(launches), strict=True)

@@ -104,13 +104,6 @@ class Code:
         A warp that has come to a barrier is sampled at what follows. Else, for each register that
         it reads, the nearest one before it that writes it counts; behind it, in a loop, if none
         lies before. None where none of them is slow in the way that the stall is named for.
-
-        Parameters
-        ----------
-        place
-            Of the one that waits.
-        reason
-            Nsight Compute's name of the stall.
         """
         if reason == "barrier":
             return self._barrier_before(place)

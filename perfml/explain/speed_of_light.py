@@ -97,12 +97,8 @@ def kernel_levels(
 ) -> tuple[KernelLevels, ...]:
     """Return the kernels of a table, the one that takes most time first.
 
-    Parameters
-    ----------
-    kernels
-        Kernels table.
-    sources
-        Provenance of its files (``speed_of_light``: see `perfml.readers.ncu.findings`).
+    `sources` are the provenance of the table's files (``speed_of_light``: see
+    `perfml.readers.ncu.findings`).
     """
     units, codes = kernel_units(kernels)
     facts = {fact_key(each): each for one in sources for each in one.get("speed_of_light", ())}

@@ -26,12 +26,8 @@ MOST_LAYERS = 3
 def timeline(kernels: pd.DataFrame | None, name: str = "") -> Timeline | None:
     """Return what the clock shows of a Kernels table; None for one that is not from a trace.
 
-    Parameters
-    ----------
-    kernels
-        With the columns ``start_us`` and ``gap_us``, or with what is copied and filled.
-    name
-        What its side is called.
+    The table has the columns ``start_us`` and ``gap_us``, or what is copied and filled; `name` is
+    what its side is called.
     """
     launches = _placed(kernels)
     return None if launches is None else launches.whole(name)
@@ -53,12 +49,9 @@ def layers_on_the_clock(
 ) -> dict[str, Waterfall]:
     """Say of which layers the clock shows something else than their kernels' times.
 
-    Returns
-    -------
-    dict
-        The layers of the baseline whose gaps, copies and fills differ by `_TOLD` of the shorter
-        side's time or more (without the longest gap, of one iteration), the one with the largest
-        difference in microseconds first.
+    Returned are the layers of the baseline whose gaps, copies and fills differ by `_TOLD` of the
+    shorter side's time or more (without the longest gap, of one iteration), the one with the
+    largest difference in microseconds first.
     """
     placed = _placed(baseline), _placed(target)
     sides = [

@@ -151,16 +151,8 @@ def of_totals(ratio: Ratio, totals: tuple[float, float], *, unequal: bool) -> Ra
     """Return the ratio of the times of all launches of a kernel, by that of single launches.
 
     How often a kernel is launched is counted, so that the interval is as wide as that of one
-    launch, around another ratio.
-
-    Parameters
-    ----------
-    ratio
-        Of single launches, with their repeats.
-    totals
-        Of all launches of the baseline and of the target, microseconds.
-    unequal
-        Whether the sides launch it unequally often: that is a difference of its own.
+    launch, around another ratio. `totals` are microseconds of all launches of either side;
+    `unequal` says that the sides launch it unequally often, which is a difference of its own.
     """
     log_ratio = float(np.log(totals[1] / totals[0]))
     by = log_ratio - ratio.log_ratio

@@ -25,10 +25,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 def save_baseline(name: str, layers: pd.DataFrame, provenance: dict[str, Any]) -> Path:
     """Keep a Layers table as a named baseline; an older one of that name is replaced whole.
 
-    Raises
-    ------
-    PerfmlError
-        If the name is none for a file.
+    Raises `PerfmlError` if the name is none for a file.
     """
     path = _path(name)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -39,10 +36,7 @@ def save_baseline(name: str, layers: pd.DataFrame, provenance: dict[str, Any]) -
 def load_baseline(name: str) -> Table | None:
     """Return a named baseline; None where there is none of that name.
 
-    Raises
-    ------
-    InputError
-        If the file is damaged.
+    Raises `InputError` if the file is damaged.
     """
     if not _NAME.fullmatch(name):
         return None

@@ -27,10 +27,7 @@ _UNKNOWN = {"", "unknown", "nan", "<NA>", "None"}
 def require_one_condition(name: str, table: pd.DataFrame) -> None:
     """Refuse a side that holds several conditions.
 
-    Raises
-    ------
-    PerfmlError
-        If it has several backends, precisions, batches or devices.
+    Raises `PerfmlError` if it has several backends, precisions, batches or devices.
     """
     for column in ("backend", "precision", "batch", "device"):
         values = _known(table, column)

@@ -51,10 +51,7 @@ class Policy:
 def load_policy(path: str | Path) -> Policy:
     """Read tolerances from a TOML file with ``work``, ``time`` and a table ``layers``.
 
-    Raises
-    ------
-    InputError
-        If it is no TOML, or holds another key, or a number that is no share.
+    Raises `InputError` if it is no TOML, or holds another key, or a number that is no share.
     """
     given = Path(path)
     require_file(given)

@@ -155,19 +155,9 @@ class GateResult:
 def judge(baseline: pd.DataFrame, new: pd.DataFrame, policy: Policy | None = None) -> GateResult:
     """Judge a new version against a baseline.
 
-    Parameters
-    ----------
-    baseline, new
-        Layers tables of one backend, precision, batch and device each; every row of a layer is a
-        repeat.
-    policy
-        Tolerances; those of `Policy` without.
-
-    Raises
-    ------
-    PerfmlError
-        If no layer of one side answers to one of the other, or a side holds several backends,
-        precisions, batches or devices.
+    Layers tables are of one backend, precision, batch and device each; every row of a layer is a
+    repeat. Raises `PerfmlError` if no layer of one side answers to one of the other, or a side
+    holds several conditions.
     """
     for name, table in (("baseline", baseline), ("new", new)):
         require_one_condition(name, table)

@@ -206,18 +206,9 @@ def _grows_with_work(counter: str) -> bool:
 def work_changes(baseline: pd.DataFrame, new: pd.DataFrame, tolerance: float) -> list[WorkChange]:
     """Compare the counted work of one layer.
 
-    Parameters
-    ----------
-    baseline, new
-        Rows of Layers tables; one a repeat.
-    tolerance
-        Growth that passes, as a share.
-
-    Returns
-    -------
-    list
-        One entry a counter that the baseline has, in the order of `COUNTED`. What the new version
-        lacks is `Outcome.UNKNOWN`.
+    Rows are of Layers tables, one a repeat; `tolerance` is the growth that passes, as a share.
+    There is one entry a counter that the baseline has, in the order of `COUNTED`; what the new
+    version lacks is `Outcome.UNKNOWN`.
     """
     sides = (baseline, new)
     instructions = [Count.of(_values(rows, INSTRUCTIONS)).median for rows in sides]

@@ -56,12 +56,8 @@ class Unpacked:
 def unpacked(paths: Iterable[str | Path]) -> Iterator[Unpacked]:
     """Give paths in which archives with several profiles are unpacked, for the time being.
 
-    An archive with one profile stays: it is read without unpacking.
-
-    Raises
-    ------
-    InputError
-        If an archive is damaged or locked, or holds more than may be.
+    An archive with one profile stays: it is read without unpacking. Raises `InputError` if an
+    archive is damaged or locked, or holds more than may be.
     """
     found = Unpacked()
     with ExitStack() as folders:

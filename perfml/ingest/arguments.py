@@ -72,12 +72,8 @@ class ToldApart:
 def told_apart(runs: Sequence[Started], user: str | None) -> ToldApart:
     """Give runs of one program with different arguments workloads of their own.
 
-    Parameters
-    ----------
-    runs
-        All runs that are read together.
-    user
-        The workload that the user named: such a user has said that the runs are one.
+    `runs` are all that are read together. A `user` who named a workload has said that the runs are
+    one.
     """
     labels = differing_arguments(runs)
     names: dict[int, str] = {}
@@ -116,10 +112,7 @@ def started_by(manifest: dict[str, Any]) -> Started:
 def differing_arguments(runs: Sequence[Started]) -> list[str]:
     """Return, for each run, the arguments that other repeats of it were not started with.
 
-    Returns
-    -------
-    list of str
-        Empty for a run that no other run of its condition and program differs from.
+    It is empty for a run that no other run of its condition and program differs from.
 
     Examples
     --------

@@ -23,24 +23,9 @@ def with_experiments(frame: pd.DataFrame, folder: Path) -> pd.DataFrame:
     """Return launches with elasticities, where the run's folder has ``experiments.csv``.
 
     A launch is found by its layer, kernel and place among the layer's launches of that kernel; one
-    iteration was examined, and every iteration has its elasticities.
-
-    Parameters
-    ----------
-    frame
-        A Kernels table of one run, in launch order.
-    folder
-        Of the run.
-
-    Returns
-    -------
-    DataFrame
-        With the columns of `CONDITIONS`, missing for launches that were not examined.
-
-    Raises
-    ------
-    InputError
-        If the table of experiments is damaged.
+    iteration was examined, and every iteration has its elasticities. `CONDITIONS` are the columns,
+    missing for launches that were not examined. Raises `InputError` if the table of experiments is
+    damaged.
     """
     path = folder / FILE
     if not path.is_file():

@@ -221,10 +221,7 @@ def _told_apart(
 ) -> tuple[list[_Unit], list[str]]:
     """Name the workloads of runs whose arguments differ, from each other or from what lies there.
 
-    Returns
-    -------
-    tuple
-        The units, and what was done, a sentence a workload.
+    Returned are the units, and what was done, a sentence a workload.
     """
     places, started = [], []
     for place, unit in enumerate(units):

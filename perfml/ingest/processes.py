@@ -19,16 +19,9 @@ _NAME = re.compile(r"timing(?:_([0-9]+))?\.csv(?:\..+)?")
 def joined_processes(timings: Sequence[Kernels]) -> list[Kernels]:
     """Return the timing passes of a collected run as one.
 
-    Parameters
-    ----------
-    timings
-        Read from ``timing.csv``, ``timing_2.csv``, ...: the number is the process's.
-
-    Returns
-    -------
-    list of Kernels
-        One table with a column ``process``, whose iterations are numbered on from process to
-        process; `timings` as they are where there is one, or files that are named otherwise.
+    They were read from ``timing.csv``, ``timing_2.csv``, ...: the number is the process's. One
+    table has a column ``process``, and iterations that are numbered on from process to process;
+    `timings` stay as they are where there is one, or files that are named otherwise.
     """
     names = [_NAME.fullmatch(str(each.provenance.get("path"))) for each in timings]
     numbers = [int(name[1] or 1) for name in names if name is not None]

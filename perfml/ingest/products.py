@@ -16,17 +16,9 @@ _BITS = re.compile(r"[a-z]+([0-9]+)")
 def with_products(frame: pd.DataFrame, manifest: dict[str, Any]) -> pd.DataFrame:
     """Return launches with the largest product of their layer, where the manifest has any.
 
-    Parameters
-    ----------
-    frame
-        A Kernels table of one run.
-    manifest
-        Its ``run.json``: ``layers`` with ``products`` (`collectors.workloads.torch_models.work`).
-
-    Returns
-    -------
-    DataFrame
-        With `perfml.tables.PRODUCT_COLUMNS`, missing in layers without a product.
+    The manifest of the run (``run.json``) has ``layers`` with ``products``
+    (`collectors.workloads.torch_models.work`). `perfml.tables.PRODUCT_COLUMNS` are missing in
+    layers without a product.
     """
     rows = manifest.get("layers")
     sizes = {

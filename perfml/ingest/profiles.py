@@ -250,17 +250,8 @@ def group_runs(
 ) -> list[tuple[list[Path], Path | None]]:
     """Group files into runs: a folder with a manifest is one, loose files pair up by name.
 
-    Parameters
-    ----------
-    paths
-        Files and folders.
-    notes
-        Gets a sentence for every folder with text files that are no profiles.
-
-    Returns
-    -------
-    list
-        The profiles of each run, and its ``run.json`` or None.
+    Returned are the profiles of each run, and its ``run.json`` or None; `notes` gets a sentence for
+    every folder with text files that are no profiles.
     """
     runs: list[tuple[list[Path], Path | None]] = []
     loose: list[Path] = []

@@ -56,10 +56,7 @@ class Identity:
     def from_words(cls, words: Iterable[str]) -> Identity:
         """Read an identity off words such as ``backend=cublas``.
 
-        Raises
-        ------
-        PerfmlError
-            If a word names no part of an identity, or a batch is no number.
+        Raises `PerfmlError` if a word names no part of an identity, or a batch is no number.
         """
         known = [each.name for each in fields(cls)]
         found: dict[str, Any] = {}
@@ -136,10 +133,7 @@ def from_name(path: str | Path) -> Identity:
 def read_manifest(path: Path) -> dict[str, Any]:
     """Read a ``run.json``.
 
-    Raises
-    ------
-    InputError
-        If it is no JSON object, or an identity in it has a wrong type.
+    Raises `InputError` if it is no JSON object, or an identity in it has a wrong type.
     """
     data = read_document(path)
     try:

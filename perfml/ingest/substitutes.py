@@ -14,10 +14,7 @@ _NAMED = 4
 def substitutes_note(sources: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return the sentence, or nothing where all published metrics were collected.
 
-    Parameters
-    ----------
-    sources
-        Provenance of each file.
+    `sources` are the provenance of each file.
     """
     held = {name for source in sources for name in source.get("substituted", ())}
     names = [name for name in PUBLISHED if name in held]

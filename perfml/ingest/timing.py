@@ -87,13 +87,8 @@ def join_timing(
 def with_gaps(timing: pd.DataFrame, *, program: bool) -> pd.DataFrame:
     """Return a timing pass with how long the device was idle before each kernel, ``gap_us``.
 
-    Parameters
-    ----------
-    timing
-        Kernels table of the timing pass, with ``start_us`` where that is known.
-    program
-        Whether it is a program of the user's. What runs a built-in workload waits between its
-        layers: the starts tell which launches run side by side, and nothing of gaps.
+    `program` says that it is a program of the user's. What runs a built-in workload waits between
+    its layers: the starts tell which launches run side by side, and nothing of gaps.
     """
     if "start_us" not in timing:
         return timing

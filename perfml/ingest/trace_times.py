@@ -26,26 +26,9 @@ TRACES = frozenset({nsys.NAME, nsys_stats.NAME, torch_trace.NAME, trtexec.NAME})
 def with_trace(metrics: Kernels, trace: Kernels, *, where: str) -> tuple[Kernels, list[str]]:
     """Return profiled launches with the times of a trace.
 
-    Parameters
-    ----------
-    metrics
-        Launches with counters.
-    trace
-        Launches of the same program in one of the formats `TRACES`.
-    where
-        Names the run in messages.
-
-    Returns
-    -------
-    kernels
-        Its ``time_source`` is the trace's.
-    warnings
-        What could not be matched launch by launch.
-
-    Raises
-    ------
-    InputError
-        If the two have no kernel in common.
+    The trace is of the same program, in one of the formats `TRACES`, which is the ``time_source``
+    then; `where` names the run in messages. Returned with it are warnings: what could not be
+    matched launch by launch. Raises `InputError` if the two have no kernel in common.
     """
     tool = str(trace.frame["time_source"].dropna().iloc[0])
     layers, traced = (set(side.frame["layer"].dropna()) for side in (metrics, trace))

@@ -218,10 +218,7 @@ def kernel_purpose(name: str) -> str:
 def setup_note(kernels: Iterable[str]) -> str | None:
     """Say that most launches only make a program's inputs; None where they do not.
 
-    Parameters
-    ----------
-    kernels
-        Full names, one a launch.
+    `kernels` are full names, one a launch.
 
     Examples
     --------

@@ -47,15 +47,7 @@ class KernelUnit:
 def kernel_units(kernels: pd.DataFrame) -> tuple[list[KernelUnit], npt.NDArray[np.intp]]:
     """Return the kernels of a table, each shape apart, and the unit of every row.
 
-    Parameters
-    ----------
-    kernels
-        A Kernels table.
-
-    Returns
-    -------
-    tuple
-        Units in order of their first launch, and their positions, one a row.
+    Units are in order of their first launch; their positions are one a row.
     """
     if kernels.empty:  # pandas 2 makes no index of no rows
         return [], np.empty(0, dtype=np.intp)

@@ -164,12 +164,8 @@ def _require_names(kernels: Any, file: Path, done: int) -> None:
 def kernel_files(path: str | Path) -> KernelFiles:
     """Look at a Kernels table on disk without reading its rows.
 
-    Raises
-    ------
-    InputError
-        If it is missing, holds no Parquet, or is a table of layers.
-    TableError
-        If a column that every Kernels table has is missing, or has no numbers where it must.
+    Raises `InputError` if it is missing, holds no Parquet, or is a table of layers; `TableError` if
+    a column that every Kernels table has is missing, or has no numbers where it must.
     """
     path = Path(path)
     if path.is_dir():

@@ -18,16 +18,8 @@ _SUMS = ["time_us", "launches"]
 def mean_times(parts: Iterable[pd.DataFrame]) -> pd.DataFrame:
     """Return the mean time of every repeated launch.
 
-    Parameters
-    ----------
-    parts
-        Frames with the columns that tell launches apart, and ``time_us`` and ``launches``: the
-        microseconds and the number of the repeats.
-
-    Returns
-    -------
-    DataFrame
-        The columns that tell launches apart, and ``mean_us``.
+    Parts have the columns that tell launches apart, and ``time_us`` and ``launches``: the
+    microseconds and the number of the repeats. Returned are the former columns, and ``mean_us``.
     """
     whole = pd.concat(parts, ignore_index=True)
     keys = [name for name in whole.columns if name not in _SUMS]

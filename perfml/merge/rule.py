@@ -117,14 +117,8 @@ def merged_layers(
 ) -> tuple[pd.DataFrame, list[Coverage]]:
     """Return the Layers table of grouped launches, and which metrics cover a part of it.
 
-    Parameters
-    ----------
-    groups
-        Launches inside layers.
-    columns
-        What is merged, by name.
-    values
-        Gives a column's numbers, one a launch, NaN where missing; asked for one at a time.
+    `columns` are merged, by name; `values` gives a column's numbers, one a launch, NaN where
+    missing, and is asked for one at a time.
     """
     with ThreadPoolExecutor(1) as pool:
         # most of both is spent in NumPy and Arrow, which let the other one run

@@ -23,16 +23,6 @@ _AGAINST_CLOCK = re.compile(r"pct_of_peak|per_cycle|per_warp_active|per_issue_ac
 def clock_of(name: str) -> Clock:
     """Return how a metric of the catalogue holds the time.
 
-    Parameters
-    ----------
-    name
-        A metric that the catalogue knows.
-
-    Returns
-    -------
-    str
-        ``counted``, ``clocked`` or ``timed``.
-
     Examples
     --------
     >>> clock_of("dram_read_bytes"), clock_of("dram_utilization"), clock_of("dram_read_throughput")

@@ -94,10 +94,8 @@ class Expression:
 def parse(text: str) -> Expression:
     """Parse a formula.
 
-    Raises
-    ------
-    PerfmlError
-        If `text` is not a formula of the grammar above; the message holds the position.
+    Raises `PerfmlError` if `text` is not a formula of the grammar above; the message holds the
+    position.
     """
     tokens = _tokens(text)
     program: list[tuple[str, str | float]] = []

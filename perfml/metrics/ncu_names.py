@@ -13,12 +13,7 @@ def ncu_name(metric: str) -> str:
     """Return what Nsight Compute calls a metric; empty where it has no counterpart.
 
     A stall is called by its reasons, as Nsight Compute's tables do, every other metric by the
-    counters that it is computed from.
-
-    Raises
-    ------
-    PerfmlError
-        If the catalogue has no such metric.
+    counters that it is computed from. Raises `PerfmlError` if the catalogue has no such metric.
 
     Examples
     --------

@@ -213,13 +213,8 @@ def seconds_per_launch(passes: int) -> float:
 def cupti_passes(names: Iterable[str], ncu: int) -> int:
     """Return the passes of a set through CUPTI on an H100 or H200.
 
-    Parameters
-    ----------
-    names
-        Metrics of the catalogue.
-    ncu
-        What the set takes under Nsight Compute, for sets that CUPTI was not asked about: one less
-        from three on, which is right for most of those it was asked about.
+    `ncu` is what the set takes under Nsight Compute, for sets that CUPTI was not asked about: one
+    less from three on, which is right for most of those it was asked about.
     """
     asked = frozenset(name for name in names if not is_free(name))
     return _planned().get(asked, {}).get(CUPTI_CHIP, ncu if ncu <= 1 else ncu - 1)

@@ -40,12 +40,7 @@ ENOUGH_ROWS = 8
 def no_feature(name: str, values: pd.Series, is_table: bool) -> str | None:
     """Return why a column cannot be a feature by what it is called or counts; None if it can.
 
-    Parameters
-    ----------
-    name, values
-        The column.
-    is_table
-        Whether it is of one of perfml's tables, whose columns of times and names are known.
+    `is_table`: the column is of one of perfml's tables, whose columns of times and names are known.
     """
     if is_table and name in (*KERNEL_COLUMNS, *KERNEL_OPTIONAL):
         if name in TIME_COLUMNS:
@@ -65,12 +60,8 @@ def disguised(values: Floats, target: Floats, groups: Ints) -> bool:
     has several rows, a column is the target only if it follows the differences between these as
     well. Where none has, it must be in the target's order throughout, or proportional to it.
 
-    Parameters
-    ----------
-    values, target
-        One number a row; undefined values are left out.
-    groups
-        The group of each row, whose rows repeat one measurement.
+    Undefined values are left out; `groups` are numbers a row, and the rows of a group repeat one
+    measurement.
     """
     known = np.isfinite(values) & np.isfinite(target)
     values, target, groups = values[known], target[known], groups[known]

@@ -101,19 +101,8 @@ class Design:
 def build_design(layers: pd.DataFrame, features: str | Sequence[str] = "default") -> Design:
     """Return the features of a Layers table.
 
-    Parameters
-    ----------
-    layers
-        A Layers table.
-    features
-        One of `FEATURE_SETS`, or column names.
-
-    Raises
-    ------
-    PerfmlError
-        If the set has no such name, or no feature is left.
-    TableError
-        If a feature holds text or an infinite value.
+    `features` is one of `FEATURE_SETS`, or column names. Raises `PerfmlError` if the set has no
+    such name, or no feature is left; `TableError` if a feature holds text or an infinite value.
     """
     wanted, dropped = _wanted(layers, features)
     names: list[str] = []
@@ -334,13 +323,9 @@ def build_problem(
 ) -> Problem:
     """Turn a Layers table into the arrays that models use.
 
-    Raises
-    ------
-    PerfmlError
-        If the task is unknown, there are fewer than four rows, or (classification) fewer than
-        two backends.
-    TableError
-        If a time is not positive, or a backend is missing where it is predicted.
+    Raises `PerfmlError` if the task is unknown, there are fewer than four rows, or (classification)
+    fewer than two backends; `TableError` if a time is not positive, or a backend is missing where
+    it is predicted.
     """
     if task not in ("regression", "classification"):
         msg = f"no task is called {task!r}"

@@ -109,17 +109,9 @@ def shapes_of_runs(provenance: Mapping[str, Any]) -> pd.DataFrame | None:
 def described_layers(provenance: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return what the manifests in a provenance document say of layers, a row a layer.
 
-    Parameters
-    ----------
-    provenance
-        Of a Kernels or Layers table: ``runs`` is a list of manifests with ``layers``; layers of
-        loose profiles stand in the document itself. Anything else there is ignored.
-
-    Returns
-    -------
-    list
-        What is said, with its ``layer`` (a manifest may call it ``name``) and, inside a run, its
-        ``run_id``.
+    ``runs`` in a table's provenance is a list of manifests with ``layers``; layers of loose
+    profiles stand in the document itself. Anything else there is ignored. A row has its ``layer``
+    (a manifest may call it ``name``) and, inside a run, its ``run_id``.
     """
     runs = provenance.get("runs")
     sources = [(run, {"run_id": run.get("run_id")}) for run in _mappings(runs)]
@@ -151,19 +143,9 @@ def _joined(table: pd.DataFrame, keys: list[str]) -> pd.Series[str]:
 def with_layer_facts(layers: pd.DataFrame, provenance: Mapping[str, Any]) -> pd.DataFrame:
     """Add what the runs say of each layer, and the settings that tell runs apart.
 
-    Parameters
-    ----------
-    layers
-        A Layers table.
-    provenance
-        Its document, with the manifests of the runs.
-
-    Returns
-    -------
-    DataFrame
-        The table with `FACTS`, ``arithmetic_intensity`` and ``variant`` (such as
-        ``attention=flash``; empty where all is as usual). A layer that no run describes has
-        missing ones. Columns that the table has already stay as they are.
+    These are `FACTS`, ``arithmetic_intensity`` and ``variant`` (such as ``attention=flash``; empty
+    where all is as usual). The manifests of the runs stand in the provenance; a layer that no run
+    describes has missing ones. Columns that the table has already stay as they are.
     """
     told = {(row.get("run_id"), row["layer"]): row for row in described_layers(provenance)}
     runs = layers["run_id"].astype(object).where(layers["run_id"].notna(), None)
@@ -228,17 +210,9 @@ def average_copies(layers: pd.DataFrame) -> pd.DataFrame:
     """Return one row for all layers of a run that compute the same: a stack of equal blocks is one.
 
     So a network of 200 equal blocks weighs no more than its distinct layers do. Layers are copies
-    of each other if their configuration and all `FACTS` agree; one without facts has no copies.
-
-    Parameters
-    ----------
-    layers
-        One row a condition, as `average_repeats` returns it, with `FACTS`.
-
-    Returns
-    -------
-    DataFrame
-        The means, under the first copy's name, with the number of ``copies``.
+    of each other if their configuration and all `FACTS` agree; one without facts has no copies. The
+    mean has the first copy's name and the number of ``copies``. `layers` are as `average_repeats`
+    returns them, with `FACTS`.
     """
     codes = group_codes(layers, (*CONFIGURATION_COLUMNS, *FACTS))
     unknown = layers["kind"].isna().to_numpy()

@@ -19,20 +19,11 @@ LEAST_BYTES = 32.0
 def with_bounds(layers: pd.DataFrame, peaks: Mapping[str, Peaks] | None = None) -> pd.DataFrame:
     """Add the time that the peaks of each row's GPU allow at least, in microseconds.
 
-    Parameters
-    ----------
-    layers
-        A Layers table with the amounts of work (`perfml.modeling.with_layer_facts`).
-    peaks
-        Peaks by device, for those that are not tabulated. The vendor's are taken for all others,
-        measured ones only where these are missing: bounds of two GPUs have to be comparable.
-
-    Returns
-    -------
-    DataFrame
-        The table with ``compute_us``, ``memory_us`` and ``bound_us``, the larger of both (S.
-        Williams et al., "Roofline", CACM 52, 2009); missing where the work, the GPU's peaks or
-        the peak of the precision are not known.
+    `layers` have the amounts of work (`perfml.modeling.with_layer_facts`). `peaks`, by device, are
+    for those that are not tabulated. The vendor's are taken for all others, measured ones only
+    where these are missing: bounds of two GPUs have to be comparable. ``bound_us`` is the larger of
+    ``compute_us`` and ``memory_us`` (S. Williams et al., "Roofline", CACM 52, 2009); missing where
+    the work, the GPU's peaks or the peak of the precision are not known.
     """
     given = dict(peaks or {})
     devices = layers["device"].astype(object).where(layers["device"].notna(), None)

@@ -67,12 +67,7 @@ class Refused:
 def why_not(rows: pd.DataFrame, known: pd.DataFrame, *, by_shape: bool) -> list[Refused | None]:
     """Return why each row cannot be compared; None for those that can.
 
-    Parameters
-    ----------
-    rows, known
-        Prepared rows of the profile and of the reference.
-    by_shape
-        Whether shapes are compared, or counted work.
+    Rows are prepared; `by_shape` compares shapes, else counted work.
     """
     ranges = {
         str(family): (float(part.min()), float(part.max()))

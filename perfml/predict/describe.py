@@ -68,12 +68,8 @@ class Vocabulary:
     def of(cls, reference: pd.DataFrame, metrics: Sequence[str] | None = None) -> Vocabulary:
         """Read the words of a reference table.
 
-        Parameters
-        ----------
-        reference
-            As `prepare_layers` returns it.
-        metrics
-            Metrics to use of those that it has; by default all.
+        The table is as `prepare_layers` returns it; `metrics` are used of those that it has, by
+        default all.
         """
         networks = reference.groupby("usual_kind")["workload"].nunique()
         usable = [
@@ -101,19 +97,10 @@ def prepare_layers(
 ) -> pd.DataFrame:
     """Return one row a distinct layer and condition, with facts and bounds.
 
-    Parameters
-    ----------
-    layers
-        A Layers table.
-    provenance
-        Its document, for what the runs say of their layers.
-
-    Returns
-    -------
-    DataFrame
-        Means over repeats and over copies of a layer within a network; models that are compiled
-        whole are left out. ``family`` is the kind's and ``usual_kind`` its usual name, ``copies``
-        how many layers a row is.
+    Rows are means over repeats and over copies of a layer within a network; models that are
+    compiled whole are left out. ``family`` is the kind's and ``usual_kind`` its usual name,
+    ``copies`` how many layers a row is. `provenance` is the table's, for what the runs say of their
+    layers.
     """
     told = with_layer_facts(layers, provenance or {})
     whole = (told["layer"] == WHOLE).fillna(value=False).to_numpy(dtype=bool)
@@ -129,14 +116,8 @@ def prepare_layers(
 def describe(rows: pd.DataFrame, words: Vocabulary, tier: str = "shape") -> pd.DataFrame:
     """Return the features of prepared rows, all numbers; NaN where something is not known.
 
-    Parameters
-    ----------
-    rows
-        As `prepare_layers` returns them.
-    words
-        Of the reference, so that two tables get the same columns.
-    tier
-        One of `TIERS`.
+    Rows are as `prepare_layers` returns them; `words` are of the reference, so that two tables get
+    the same columns; `tier` is one of `TIERS`.
     """
     columns: dict[str, Floats] = _shape_columns(rows)
     columns |= _word_columns(rows, words)

@@ -96,13 +96,9 @@ def usual_kind(kind: str | None) -> str | None:
 def family_of(kind: str | None, flops: float = 0.0) -> str:
     """Return the family of a kind of layer.
 
-    Parameters
-    ----------
-    kind
-        Class of the module, or first operator of what lies between modules.
-    flops
-        Operations counted in it. Only products, convolutions and attention count any, so a copy
-        with some is the beginning of `MIXED`.
+    `kind` is the class of the module, or the first operator of what lies between modules. Only
+    products, convolutions and attention count any `flops`, so a copy with some is the beginning of
+    `MIXED`.
 
     Examples
     --------

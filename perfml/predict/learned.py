@@ -160,10 +160,7 @@ class Kept:
     def read(cls, path: Path) -> Kept:
         """Read what `write` wrote.
 
-        Raises
-        ------
-        InputError
-            If it is damaged.
+        Raises `InputError` if it is damaged.
         """
         try:
             with np.load(path, allow_pickle=False) as arrays:

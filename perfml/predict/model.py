@@ -111,16 +111,9 @@ def held_out_residuals(
 ) -> Floats:
     """Return log(measured / expected) of every row, by models that did not learn from its group.
 
-    Parameters
-    ----------
-    reference
-        Prepared rows.
-    words, tier
-        What they are described by.
-    groups
-        A number a row; groups are dealt into at most `FOLDS` parts.
-    keep
-        Each model is added to it, with the networks that it did not learn from.
+    Rows are prepared, and described by `words` and `tier`; `groups` are a number a row, dealt into
+    at most `FOLDS` parts. Each model is added to `keep`, with the networks that it did not learn
+    from.
     """
     features, ratio = describe(reference, words, tier), log_ratio(reference)
     folds = deal(groups, FOLDS, seed)

@@ -34,20 +34,9 @@ _REASONS = 2
 def peers_of(row: pd.DataFrame, reference: pd.DataFrame, words: Vocabulary) -> pd.DataFrame:
     """Return the `PEERS` rows of the reference that a layer resembles most.
 
-    Parameters
-    ----------
-    row
-        The layer: a prepared table of one row.
-    reference
-        Prepared rows.
-    words
-        Of the reference.
-
-    Returns
-    -------
-    DataFrame
-        Rows of the same family and, as far as there are enough of them, of the same precision,
-        backend and kind; the nearest by amounts of work and shape first.
+    They are of the same family and, as far as there are enough of them, of the same precision,
+    backend and kind; the nearest by amounts of work and shape first. The layer is a prepared table
+    of one row.
     """
     pool: pd.DataFrame = reference[reference["family"].isin([row["family"].iloc[0]])]
     for column in ("precision", "backend", "usual_kind"):
@@ -110,17 +99,8 @@ def findings_of(
 ) -> dict[tuple[Any, ...], tuple[Reason, ...]]:
     """Return what advice finds in some layers.
 
-    Parameters
-    ----------
-    layers, kernels
-        The profile's tables.
-    chosen
-        Layer, backend, precision and batch of each.
-
-    Returns
-    -------
-    dict
-        By these, the findings that promise most; none for a layer without counters.
+    Chosen are layer, backend, precision and batch of each; by these the findings are returned that
+    promise most, none for a layer without counters.
     """
     from perfml.explain import advise
 
@@ -149,12 +129,7 @@ def findings_of(
 def slowest_kernel(kernels: pd.DataFrame | None, chosen: tuple[Any, ...]) -> SlowestKernel | None:
     """Return the kernel in which a layer spends most of its time; None without launches.
 
-    Parameters
-    ----------
-    kernels
-        The profile's launches.
-    chosen
-        Layer, backend, precision and batch, as `condition` returns them.
+    Chosen are layer, backend, precision and batch, as `condition` returns them.
     """
     if kernels is None:
         return None

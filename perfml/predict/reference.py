@@ -20,15 +20,8 @@ ATLAS = "atlas"
 def reference(name: str = ATLAS) -> pd.DataFrame:
     """Return prepared rows to compare with (`perfml.predict.prepare_layers`).
 
-    Parameters
-    ----------
-    name
-        ``atlas``, or a Layers table, run or folder of runs of other networks.
-
-    Raises
-    ------
-    PerfmlError
-        If it is no such thing, or does not say what its layers compute.
+    `name` is ``atlas``, or a Layers table, run or folder of runs of other networks. Raises
+    `PerfmlError` if it is no such thing, or does not say what its layers compute.
     """
     folder = find(ATLAS) if name == ATLAS else None
     if folder is not None and part_files(folder, "layers"):
@@ -48,10 +41,7 @@ def reference(name: str = ATLAS) -> pd.DataFrame:
 def kept(name: str = ATLAS) -> Kept | None:
     """Return what was fitted on the whole atlas and is kept beside it; None for other tables.
 
-    Raises
-    ------
-    PerfmlError
-        If it is damaged.
+    Raises `PerfmlError` if it is damaged.
     """
     folder = find(ATLAS) if name == ATLAS else None
     return None if folder is None else kept_in(folder)

@@ -63,10 +63,7 @@ def recognises(source: Source) -> bool:
 def read(source: Source, options: ReadOptions | None = None) -> Kernels:
     """Read a table of counters.
 
-    Raises
-    ------
-    InputError
-        If a row is cut or damaged, a number is no number, or there is no launch.
+    Raises `InputError` if a row is cut or damaged, a number is no number, or there is no launch.
     """
     options = options or ReadOptions()
     facts, first, header, rows = _parsed(source)
@@ -167,19 +164,12 @@ def _check_launch(row: list[str], header: list[str], where: str) -> None:
 def _numbers(
     rows: list[list[str]], place: int, name: str, source: Source, first: int
 ) -> np.ndarray[Any, np.dtype[np.float64]]:
-    cells = [row[place] for row in rows]
-    try:
-        return np.array([float(cell) if cell else np.nan for cell in cells])
-    except ValueError:
-        row = next(number for number, cell in enumerate(cells) if cell and not _is_number(cell))
-        msg = f"column {name} needs a number"
-        where = f"{source.path}:{first + row}"
-        raise InputError(msg, where=where, found=repr(cells[row][:60]), cure=_CURE) from None
-
-
-def _is_number(cell: str) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True
+    found = np.full(len(rows), np.nan)
+    for number, row in enumerate(rows):
+        try:
+            found[number] = float(row[place] or "nan")
+        except ValueError:
+            msg = f"column {name} needs a number"
+            where = f"{source.path}:{first + number}"
+            raise InputError(msg, where=where, found=repr(row[place][:60]), cure=_CURE) from None
+    return found

@@ -25,10 +25,7 @@ _MEMORY, _SECONDS = 192 << 20, 2
 def demangle(name: str) -> str | None:
     """Return a mangled C++ name in readable form; other names as they are.
 
-    Returns
-    -------
-    str or None
-        None if the name is mangled and no C++ runtime here can read it.
+    None stands for a mangled name that no C++ runtime here can read.
 
     Examples
     --------

@@ -115,14 +115,7 @@ def is_archive(head: bytes) -> bool:
 def unread(head: bytes, path: Path, titles: Sequence[str]) -> InputError:
     """Return the error for a file that no reader knows; it says what it looks like.
 
-    Parameters
-    ----------
-    head
-        Its first bytes, decompressed.
-    path
-        The file.
-    titles
-        What is read, as a person calls it.
+    `head` are its first bytes, decompressed; `titles` are what is read, as a person calls it.
     """
     kind = _XPLANE if path.name.endswith(".xplane.pb") else _kind(head)
     if kind is not None and kind.cure is not None:

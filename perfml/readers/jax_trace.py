@@ -43,10 +43,7 @@ def recognises(source: Source) -> bool:
 def read(source: Source, options: ReadOptions | None = None) -> Kernels:
     """Read a trace of JAX's profiler; metrics are absent from the table.
 
-    Raises
-    ------
-    InputError
-        If it is no whole JSON, or holds no kernels of a GPU.
+    Raises `InputError` if it is no whole JSON, or holds no kernels of a GPU.
     """
     del options
     document = parsed(source, "Record fewer steps.")
@@ -96,10 +93,7 @@ def read(source: Source, options: ReadOptions | None = None) -> Kernels:
         }
     )
     provenance = {
-        "path": source.path.name,
-        "sha256": source.sha256,
-        "format": NAME,
-        "tool": "JAX profiler",
+        **source.provenance(NAME, "JAX profiler"),
         "streams": len(set(zip(spans.device.tolist(), stream.tolist(), strict=True))),
         "kernels_busy": busy_share(spans),
     }

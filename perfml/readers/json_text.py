@@ -18,17 +18,8 @@ _CURE = "Copy or export it again; it may be cut."
 def parsed(source: Source, cure: str) -> Any:
     """Return the document in a file.
 
-    Parameters
-    ----------
-    source
-        The file, compressed or not.
-    cure
-        How to record a smaller one.
-
-    Raises
-    ------
-    InputError
-        If it is no JSON, nested beyond reason, or larger than `MOST`.
+    `cure` is how to record a smaller one. Raises `InputError` if it is no JSON, nested beyond
+    reason, or larger than `MOST`.
     """
     where = str(source.path)
     size = len(source.data)

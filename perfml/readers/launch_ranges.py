@@ -50,19 +50,8 @@ def locate(
 ) -> tuple[list[tuple[str, ...]], list[int]]:
     """Return the names of the ranges around each launch, and a number for the innermost one.
 
-    Parameters
-    ----------
-    launches
-        Any order.
-    ranges
-        Sorted by start.
-
-    Returns
-    -------
-    paths
-        Names, outermost first; empty outside every range.
-    instances
-        Index of the innermost range, -1 outside every range.
+    Ranges are sorted by start. Names are outermost first; outside every range they are empty, and
+    the number, an index of `ranges`, is -1.
     """
     paths: list[tuple[str, ...]] = [()] * len(launches)
     instances = [-1] * len(launches)

@@ -59,10 +59,7 @@ class BadNumberError(ValueError):
 def convention_of(locale: str) -> Convention:
     """Return the convention a user names: ``en``, ``de``, or a locale such as ``de_DE.UTF-8``.
 
-    Raises
-    ------
-    PerfmlError
-        If there is none of that name.
+    Raises `PerfmlError` if there is none of that name.
     """
     try:
         return CONVENTIONS[re.split(r"[_.\-]", locale.strip().lower())[0]]
@@ -111,17 +108,9 @@ def decide(
 ) -> tuple[Convention | None, tuple[str, str] | None]:
     """Find a file's convention from its columns of numbers.
 
-    Parameters
-    ----------
-    columns
-        Name of a column, its cells (strings) and its unit.
-
-    Returns
-    -------
-    convention
-        That of the first cell with only one reading; None if there is none.
-    example
-        Without a convention: name and text of a cell that can be read both ways, if there is one.
+    A column is its name, cells (strings) and unit. The convention is that of the first cell with
+    only one reading; without any, name and text of a cell that can be read both ways are returned,
+    if there is one.
     """
     example: tuple[str, str] | None = None
     for rows in (_SAMPLE, None):
@@ -144,21 +133,8 @@ def decide(
 def to_numbers(cells: pa.ChunkedArray, convention: Convention) -> Array:
     """Return the numbers of a column; a missing value is NaN.
 
-    Parameters
-    ----------
-    cells
-        Strings, shape (n,).
-    convention
-        How the file writes numbers.
-
-    Returns
-    -------
-    ndarray of shape (n,)
-
-    Raises
-    ------
-    BadNumberError
-        With the row and the text of the first cell that is no number.
+    `cells` are strings, shape (n,), as the array is. Raises `BadNumberError` with the row and the
+    text of the first cell that is no number.
     """
     if convention is ENGLISH:
         # Most columns need nothing else; a cell with a group mark fails here as a whole.

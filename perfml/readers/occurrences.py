@@ -22,16 +22,9 @@ def occurrences(
     """Return each launch's occurrence of its layer within its iteration, from 0.
 
     A range stays open while launches run in it or in a range inside it, so coming back from
-    ``block/conv`` to ``block`` is the same ``block``.
-
-    Parameters
-    ----------
-    iterations, codes
-        Iteration and layer of each launch, shape (n,).
-    layers
-        Range names that a code stands for, outermost first; each distinct one once.
-    instances
-        Number of the range instance of each launch, where it is known.
+    ``block/conv`` to ``block`` is the same ``block``. Iteration and layer of each launch, and its
+    range instance where that is known, have shape (n,); a code stands for range names, outermost
+    first.
     """
     found = np.zeros(len(codes), dtype=np.int64)
     depths = np.array([len(layer) for layer in layers], dtype=np.int64)

@@ -38,10 +38,7 @@ def recognises(source: Source) -> bool:
 def read(source: Source, options: ReadOptions | None = None) -> Kernels:
     """Read a kernel trace in order of start; it has neither ranges nor counters.
 
-    Raises
-    ------
-    InputError
-        If a line is damaged, or it holds no kernels.
+    Raises `InputError` if a line is damaged, or it holds no kernels.
     """
     del options
     where = str(source.path)
@@ -68,10 +65,7 @@ def read(source: Source, options: ReadOptions | None = None) -> Kernels:
         **timeline_columns(spans, numbers[:, 3], Spans(*np.zeros((3, 0), dtype=np.int64))),
     )
     provenance = {
-        "path": source.path.name,
-        "sha256": source.sha256,
-        "format": NAME,
-        "tool": "rocprofv3",
+        **source.provenance(NAME, "rocprofv3"),
         "kernels_busy": busy_share(spans),
     }
     return Kernels(kernels_frame(launches, [()] * len(table)), provenance)

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from threading import Thread
-from typing import IO, cast
+from typing import IO, Any, cast
 
 import numpy as np
 
@@ -107,14 +107,7 @@ class Source:
     def stand_for(self, member: str | None, opener: Opener | None, head: bytes) -> None:
         """Read from now on a file in the archive that this one is.
 
-        Parameters
-        ----------
-        member
-            Its name in the archive.
-        opener
-            Opens it, given the archive's path.
-        head
-            Its first `HEAD` bytes.
+        `opener` opens the member, given the archive's path; `head` are its first `HEAD` bytes.
         """
         self.member, self.opener = member, opener
         for cached in ("data", "view"):
@@ -141,10 +134,7 @@ class Source:
     def data(self) -> bytes:
         """The whole file, decompressed.
 
-        Raises
-        ------
-        InputError
-            If it is damaged, too large, or changes while it is read.
+        Raises `InputError` if it is damaged, too large, or changes while it is read.
         """
         if "view" in self.__dict__:
             return bytes(self.view)
@@ -216,13 +206,14 @@ class Source:
             return sha256_of(self.view)
         return sha256_of_file(self.path)
 
+    def provenance(self, form: str, tool: str) -> dict[str, Any]:
+        """Return what every table notes of the file that it was read from."""
+        return {"path": self.path.name, "sha256": self.sha256, "format": form, "tool": tool}
+
     def text(self) -> str:
         """Return the whole file as text, without its byte order mark, line ends as they are.
 
-        Raises
-        ------
-        InputError
-            If the bytes are neither UTF-8 nor UTF-16 with a byte order mark.
+        Raises `InputError` if the bytes are neither UTF-8 nor UTF-16 with a byte order mark.
         """
         data = self.data
         encoding = "utf-16" if data[:2] in _UTF_16 else "utf-8-sig"
@@ -292,12 +283,7 @@ class Source:
     def limit(self, size: int, *, packed: bool = False) -> int:
         """Return how many bytes the file may hold, from its size on disk.
 
-        Parameters
-        ----------
-        size
-            Bytes on disk.
-        packed
-            Whether it is an archive that compresses what it holds.
+        `packed`: it is an archive that compresses what it holds.
         """
         if not self.compressed and not packed:
             return LARGEST

@@ -62,10 +62,7 @@ class Database:
     ) -> pd.DataFrame:
         """Return columns of a table as they are stored.
 
-        Raises
-        ------
-        InputError
-            If a column is missing.
+        Raises `InputError` if a column is missing.
         """
         if table not in self.tables:
             return pd.DataFrame({name: [] for name in (*columns, *optional)}, dtype="object")
@@ -84,19 +81,8 @@ class Database:
     ) -> pd.DataFrame:
         """Return columns of a table as 64-bit integers.
 
-        Parameters
-        ----------
-        table
-            Its name; without such a table the frame is empty.
-        columns
-            Columns that must hold integers.
-        optional
-            Columns that may be absent or NULL; they hold -1 there.
-
-        Raises
-        ------
-        InputError
-            If a cell is no integer.
+        Without such a table the frame is empty; optional columns may be absent or NULL, and hold -1
+        there. Raises `InputError` if a cell is no integer.
         """
         frame = self.frame(table, columns, optional)
         for name in optional:
@@ -146,17 +132,8 @@ def is_database(source: Source) -> bool:
 def opened(source: Source, suffix: str) -> Iterator[Database]:
     """Open an SQLite file for reading.
 
-    Parameters
-    ----------
-    source
-        The file, compressed or not.
-    suffix
-        Ending of the decompressed copy's name.
-
-    Raises
-    ------
-    InputError
-        If it is cut, or damaged where it is read.
+    `suffix` is the ending of the decompressed copy's name. Raises `InputError` if it is cut, or
+    damaged where it is read.
     """
     _check_size(source)
     with source.local(suffix) as path:

@@ -49,16 +49,9 @@ class Spans:
 def idle_before(kernels: Spans, others: Spans | None = None) -> Floats:
     """Return how long a device had been idle when each kernel began, in microseconds.
 
-    Parameters
-    ----------
-    kernels, others
-        Kernels, and what else keeps a device busy: memory copies and sets.
-
-    Returns
-    -------
-    ndarray
-        Microseconds since the last operation on the device ended, 0 for a kernel that began
-        before that; NaN for the first operation of a device. Shape (n,).
+    `others` are what else keeps a device busy: memory copies and sets. It is the time since the
+    last operation on the device ended, 0 for a kernel that began before that, NaN for the first
+    operation of a device; shape (n,).
     """
     every = kernels if others is None else kernels.with_others(others)
     idle = np.full(len(every), np.nan)
@@ -72,10 +65,7 @@ def idle_before(kernels: Spans, others: Spans | None = None) -> Floats:
 def busy_share(kernels: Spans) -> float | None:
     """Return which part of the time from the first launch to the last one kernels were running.
 
-    Returns
-    -------
-    float or None
-        0 to 1, averaged over devices weighted by their time; None if no time passed.
+    It is 0 to 1, averaged over devices weighted by their time; None if no time passed.
     """
     covered = total = 0.0
     for rows in kernels.by_device():

@@ -46,10 +46,7 @@ def recognises(source: Source) -> bool:
 def read(source: Source, options: ReadOptions | None = None) -> Kernels:
     """Read a timing CSV; metrics are absent from the table.
 
-    Raises
-    ------
-    InputError
-        If a row is cut or damaged, a number is no number, or there is no launch.
+    Raises `InputError` if a row is cut or damaged, a number is no number, or there is no launch.
     """
     del options
     rows = _Rows(source)
@@ -86,10 +83,7 @@ def read(source: Source, options: ReadOptions | None = None) -> Kernels:
     return Kernels(
         frame,
         {
-            "path": source.path.name,
-            "sha256": source.sha256,
-            "format": NAME,
-            "tool": "timing pass without counters",
+            **source.provenance(NAME, "timing pass without counters"),
             "iterations": len(np.unique(iteration)),
         },
     )

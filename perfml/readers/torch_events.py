@@ -62,10 +62,7 @@ class Events:
     def span(self, event: Event) -> tuple[int, int]:
         """Return when an event began and ended, in nanoseconds from the first one.
 
-        Raises
-        ------
-        InputError
-            If it has no time, or ends before it begins.
+        Raises `InputError` if it has no time, or ends before it begins.
         """
         start, duration = number(event.get("ts")), number(event.get("dur", 0))
         # nanoseconds from the first event are whole numbers of 64 bits: 292 years

@@ -61,10 +61,7 @@ def recognises(source: Source) -> bool:
 def read(source: Source, options: ReadOptions | None = None) -> Kernels:
     """Read a trace of PyTorch's profiler; metrics are absent from the table.
 
-    Raises
-    ------
-    InputError
-        If it is no whole JSON, is no such trace, or holds no kernels.
+    Raises `InputError` if it is no whole JSON, is no such trace, or holds no kernels.
     """
     del options
     document = parsed(source, _SMALLER)
@@ -233,10 +230,7 @@ class _Trace:
         joined = [", ".join(map(str, devices[name].dropna().unique())) or None for name in devices]
         activities = [kernel.activity for kernel in kernels]
         return {
-            "path": self.source.path.name,
-            "sha256": self.source.sha256,
-            "format": NAME,
-            "tool": "PyTorch profiler",
+            **self.source.provenance(NAME, "PyTorch profiler"),
             "tool_version": str(version)[:40] if version is not None else None,
             "device": joined[0],
             "compute_capability": joined[1],

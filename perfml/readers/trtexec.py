@@ -68,10 +68,8 @@ def recognises(source: Source) -> bool:
 def read(source: Source, options: ReadOptions | None = None) -> Kernels:
     """Read a profile or layer information; metrics are absent from the table.
 
-    Raises
-    ------
-    InputError
-        If it is no whole JSON, has no layers, or a layer has no name or no usable time.
+    Raises `InputError` if it is no whole JSON, has no layers, or a layer has no name or no usable
+    time.
     """
     del options
     document = parsed(source, "Export one engine a file.")
@@ -83,15 +81,7 @@ def read(source: Source, options: ReadOptions | None = None) -> Kernels:
 def named_by(profile: Kernels, info: Kernels) -> Kernels:
     """Return a profile whose layers have the kernels and types that layer information names.
 
-    Parameters
-    ----------
-    profile, info
-        Both of the same engine, as `read` returns them.
-
-    Returns
-    -------
-    Kernels
-        A warning says how many layers the information does not have.
+    Both are of the same engine. A warning says how many layers the information does not have.
     """
     known = info.frame.drop_duplicates("layer").set_index("layer")
     layers = profile.frame["layer"]
@@ -197,10 +187,7 @@ def _kernels(source: Source, layers: list[_Layer], form: str, warnings: list[str
         instances=range(len(layers)),
     )
     provenance = {
-        "path": source.path.name,
-        "sha256": source.sha256,
-        "format": form,
-        "tool": "trtexec",
+        **source.provenance(form, "trtexec"),
         "tool_version": None,
         "backend": "tensorrt",
     }

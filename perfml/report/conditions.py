@@ -86,10 +86,7 @@ class Condition:
 def named_layers(layers: pd.DataFrame) -> pd.DataFrame:
     """Return a Layers table with every backend and layer named, as printable text.
 
-    Raises
-    ------
-    TableError
-        If there are no rows, or a column that times need is missing.
+    Raises `TableError` if there are no rows, or a column that times need is missing.
     """
     missing = [name for name in ("backend", "time_us") if name not in layers.columns]
     if missing:
@@ -125,10 +122,7 @@ def labelled(text: str, label: str) -> str:
 def conditions(layers: pd.DataFrame | Sequence[Condition]) -> list[Condition]:
     """Split a Layers table into conditions, in order of appearance; those that are stay.
 
-    Raises
-    ------
-    TableError
-        If the table is empty or lacks the columns that times need.
+    Raises `TableError` if the table is empty or lacks the columns that times need.
     """
     if not isinstance(layers, pd.DataFrame):
         return list(layers)
@@ -191,15 +185,8 @@ def _condition(label: str, key: dict[str, object], rows: pd.DataFrame) -> Condit
 def layer_stats(rows: pd.DataFrame) -> pd.DataFrame:
     """Return median and spread of every layer and backend of one condition.
 
-    Parameters
-    ----------
-    rows
-        Layers rows with names (`named_layers`).
-
-    Returns
-    -------
-    DataFrame
-        ``layer, backend, median, low, high, repeats, kernels``, in order of appearance.
+    Rows have names (`named_layers`). Columns are ``layer, backend, median, low, high, repeats,
+    kernels``, in order of appearance.
     """
     grouped = rows.groupby(["layer", "backend"], sort=False)
     stats = grouped["time_us"].agg(["median", "min", "max", "count"]).reset_index()

@@ -216,14 +216,14 @@ class Picture:
     label, caption
         What it is for those who do not see it, and what it shows.
     draw
-        Takes a width in points and returns the drawn Axes.
+        Takes ``width`` in points and returns the drawn Axes.
     widths
         On a desktop and on a phone; equal ones are drawn once, None leaves the figure out there.
     """
 
     label: str
     caption: str
-    draw: Callable[[int], Axes]
+    draw: Callable[..., Axes]
     widths: tuple[int, int | None] = (WIDE, NARROW)
 
 

@@ -28,17 +28,9 @@ _NAMES_BYTES = 1_000_000
 def kernel_times(kernels: pd.DataFrame) -> pd.DataFrame:
     """Return the mean time and launches a repeat of every kernel of every layer.
 
-    Parameters
-    ----------
-    kernels
-        Kernels rows of one condition.
-
-    Returns
-    -------
-    DataFrame
-        ``backend, layer, kernel, launches, time_us, share``: launches and microseconds a repeat
-        (run and iteration), share of the layer's time; longest first within a layer. A layer is
-        missing (None) for launches outside every layer.
+    The rows are of one condition. ``launches`` and ``time_us`` are of a repeat (run and iteration),
+    ``share`` is of the layer's time; longest first within a layer, which is missing (None) for
+    launches outside every layer.
     """
     frame = kernels[["backend", "layer", "kernel", "time_us"]].copy()
     frame["repeat"] = kernels.groupby(repeat_keys(kernels), dropna=False).ngroup()
@@ -85,14 +77,7 @@ def pack_kernels(
 ) -> PackedKernels | None:
     """Pack the kernels of conditions; None where none of them has any.
 
-    Parameters
-    ----------
-    kernels
-        A Kernels table; kernels of other conditions are left out.
-    shown
-        The conditions of the report.
-    series
-        Backend to the number of its colour.
+    `series` is the number of each backend's colour.
     """
     named = printable(kernels)
     packer = _Packer()

@@ -44,12 +44,7 @@ _UNPRINTABLE = re.compile(
 def clean(value: object, limit: int = 4000) -> str:
     """Return text from outside as printable text of bounded length.
 
-    Parameters
-    ----------
-    value
-        Anything; a missing value gives an en dash.
-    limit
-        Characters kept; what is cut is announced in the text.
+    A missing value gives an en dash; characters beyond `limit` are cut, which the text announces.
     """
     if is_missing(value):
         return "–"

@@ -33,11 +33,8 @@ class Shape:
 def layer_shapes(provenance: Mapping[str, Any]) -> dict[str, Shape]:
     """Return the filters of layers by name; empty when no manifest describes them.
 
-    Parameters
-    ----------
-    provenance
-        The document of a table. What is malformed in it is ignored: shapes are an addition to
-        the times, never needed.
+    What is malformed in a table's document is ignored: shapes are an addition to the times, never
+    needed.
     """
     shapes: dict[str, Shape] = {}
     for row in described_layers(provenance):

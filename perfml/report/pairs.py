@@ -132,20 +132,9 @@ def advise_conditions(
 ) -> dict[str, Advice]:
     """Say what the layers of every condition lose, and what helps.
 
-    Parameters
-    ----------
-    layers
-        A Layers table, or its conditions.
-    kernels
-        The Kernels table behind it; rules about single launches need it.
-    sources
-        Provenance of its files, for the rules of Nsight Compute that stand in them.
-
-    Returns
-    -------
-    dict
-        Label of the condition to what the rules say. Conditions that cannot be checked (a table
-        without the columns of launches) are left out.
+    Rules about single launches need `kernels`; `sources` are the provenance of its files, for the
+    rules of Nsight Compute that stand in them. Advice is by the label of the condition; those that
+    cannot be checked (a table without the columns of launches) are left out.
     """
     from perfml.explain import advise
 

@@ -19,25 +19,10 @@ def readable_tree(
 ) -> tuple[Any, tuple[str, ...], tuple[str, ...]]:
     """Fit a tree of three levels on every row.
 
-    Parameters
-    ----------
-    layers
-        A Layers table.
-    task
-        ``regression`` of the time in microseconds, or ``classification`` of the backend.
-    features
-        As for `perfml.modeling.evaluate`.
-
-    Returns
-    -------
-    tuple
-        The fitted scikit-learn tree, what its columns are called, and the backends by code (none
-        of a regression).
-
-    Raises
-    ------
-    PerfmlError
-        If the table has no such features, or (classification) only one backend.
+    `task` is ``regression`` of the time in microseconds, or ``classification`` of the backend.
+    Returned are the tree, what its columns are called, and the backends by code (none of a
+    regression). Raises `PerfmlError` if the table has no such features, or (classification) only
+    one backend.
     """
     from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 

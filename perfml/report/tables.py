@@ -35,7 +35,7 @@ def folded(text: str, longest: int = 80) -> Cell:
     return Cell(text) if len(text) <= longest else Cell(f"{text[: longest - 1]}…", fold=text)
 
 
-def illustrated(kind: str, caption: str, draw: Callable[[int], Axes]) -> Pictures:
+def illustrated(kind: str, caption: str, draw: Callable[..., Axes]) -> Pictures:
     """Return a figure whose numbers stand in the table below it."""
     return Pictures((Picture(f"{kind}; the table below has its numbers", caption, draw),))
 
@@ -43,17 +43,9 @@ def illustrated(kind: str, caption: str, draw: Callable[[int], Axes]) -> Picture
 def record_table(caption: str, records: Iterable[object], **how: Any) -> ReportTable | None:
     """Return flat records as a table, a column a key; None without any.
 
-    Lists and mappings inside a record are left out: they have tables of their own, or are in
-    the provenance document. What is no record is left out, too.
-
-    Parameters
-    ----------
-    caption
-        Of the table.
-    records
-        Names to values.
-    how
-        Further fields of the `ReportTable`.
+    Lists and mappings inside a record are left out: they have tables of their own, or are in the
+    provenance document. What is no record is left out, too. `how` are further fields of the
+    `ReportTable`.
     """
     flat = [
         {

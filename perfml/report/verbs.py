@@ -83,14 +83,8 @@ def train_document(evaluation: Evaluation) -> Document:
 def rank_document(ranking: Ranking, top: int, unseen: Evaluation | None = None) -> Document:
     """Return the first metric groups, with intervals and probabilities.
 
-    Parameters
-    ----------
-    ranking
-        What is shown.
-    top
-        Rows of its short form.
-    unseen
-        Scores of the same models on layers that they never saw, told above the list.
+    `top` are rows of its short form; scores of the same models on layers that they never saw are
+    told above the list.
     """
     title = f"{ranking.task}: ranking over {ranking.resamples} resamples of {ranking.resampling}"
     score = None if unseen is None else error_sentence(unseen)
@@ -151,16 +145,8 @@ def roofline_document(
 ) -> Document:
     """Return rows under their device's roofs.
 
-    Parameters
-    ----------
-    rows
-        One a layer or a kernel, from `perfml.explain.roofs.table.usual_roofline`.
-    peaks
-        Of the device.
-    by_kernel
-        Whether a row is a kernel.
-    time_notes
-        What to know of the times (`perfml.account.time_sources`).
+    Rows are from `perfml.explain.roofs.table.usual_roofline`; `time_notes` say what to know of the
+    times (`perfml.account.time_sources`).
     """
     from perfml.explain.launches import kernel_label
     from perfml.explain.roofs.by_layer import PIPE
@@ -260,16 +246,9 @@ def advice_document(
 ) -> Document:
     """Return the findings with the largest likely savings, and what could not be checked.
 
-    Parameters
-    ----------
-    advice
-        What is shown.
-    top
-        Findings of its short form.
-    everything
-        Say of each rule that could not be checked what it lacks.
-    levels
-        Of an ordinary report of Nsight Compute: its kernels and how near they are to limits.
+    `top` are findings of its short form; `everything` says of each rule that could not be checked
+    what it lacks. `levels` are of an ordinary report of Nsight Compute: its kernels and how near
+    they are to limits.
     """
     groups = advice.groups
     summary = f"{findings_in_words(advice, groups)}, in {count(advice.layers, 'layer')}"

@@ -48,24 +48,8 @@ class Part:
 def write(found: Reproduction, folder: Path, parts: Sequence[Part] | None = None) -> list[Path]:
     """Write everything into a folder, which is made where it does not exist.
 
-    Parameters
-    ----------
-    found
-        What `reproduce` returned.
-    folder
-        Where to; files of an earlier run are replaced one by one.
-    parts
-        Tables and figures; None for those of the analysed data.
-
-    Returns
-    -------
-    list of Path
-        The files.
-
-    Raises
-    ------
-    InputError
-        If the folder cannot be made or written.
+    `parts` are tables and figures, None for those of the analysed data; files of an earlier run are
+    replaced one by one. Raises `InputError` if the folder cannot be made or written.
     """
     make_folder(folder)
     parts = data_parts(found) if parts is None else parts
@@ -88,10 +72,7 @@ def write(found: Reproduction, folder: Path, parts: Sequence[Part] | None = None
 def make_folder(folder: Path) -> None:
     """Make the output folder; a command calls this before it computes for a minute.
 
-    Raises
-    ------
-    InputError
-        If it cannot be made.
+    Raises `InputError` if it cannot be made.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)

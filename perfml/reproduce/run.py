@@ -140,10 +140,8 @@ def _key_metric(runs: Runs, names: tuple[str, ...]) -> dict[str, dict[str, float
 def importance_table(runs: Runs, names: tuple[str, ...] | None = None) -> pd.DataFrame:
     """Return built-in importances over the splits: the tidy form of figure 2-6.
 
-    Returns
-    -------
-    DataFrame
-        ``model, method, metric, importance, low, high``; low and high hold 95 % of the splits.
+    Columns are ``model, method, metric, importance, low, high``; low and high hold 95 % of the
+    splits.
     """
     frames = []
     for name, each in runs.random.items():

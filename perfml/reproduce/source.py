@@ -120,10 +120,7 @@ def _from_file(path: Path) -> Source:
 def find_recording() -> Recording | None:
     """Return the recording on this machine at batch 1, or None where there is none.
 
-    Raises
-    ------
-    PerfmlError
-        If it is there and cannot be read.
+    Raises `PerfmlError` if it is there and cannot be read.
     """
     folder = find(RECORDED)
     if folder is None:

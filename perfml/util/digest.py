@@ -20,10 +20,7 @@ def sha256_of(data: bytes | memoryview) -> str:
 def sha256_of_file(path: Path) -> str:
     """Return the SHA-256 of a file as it lies on disk, read in parts.
 
-    Raises
-    ------
-    OSError
-        If it cannot be read.
+    Raises `OSError` if it cannot be read.
     """
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -12,21 +12,9 @@ from perfml.util.installed import install_command
 def import_extra(module: str, extra: str, purpose: str, package: str | None = None) -> Any:
     """Import a module of an optional package.
 
-    Parameters
-    ----------
-    module
-        Its full name.
-    extra
-        perfml's extra that brings it.
-    purpose
-        What needs it, the subject of the message.
-    package
-        What the package is called where it is installed from; as the module without.
-
-    Raises
-    ------
-    MissingExtraError
-        If it is not installed.
+    `extra` is perfml's extra that brings it, `purpose` what needs it, the subject of the message.
+    `package` is what it is installed from, called as the module without. Raises
+    `MissingExtraError`.
     """
     try:
         return importlib.import_module(module)
@@ -35,13 +23,5 @@ def import_extra(module: str, extra: str, purpose: str, package: str | None = No
 
 
 def missing_extra(package: str, extra: str, purpose: str) -> MissingExtraError:
-    """Return the error that names a package, what needs it, and the command that brings it.
-
-    Parameters
-    ----------
-    package, purpose
-        As for `MissingExtraError`.
-    extra
-        perfml's extra that has the package.
-    """
+    """Return the error that names a package, what needs it, and the command that brings it."""
     return MissingExtraError(package, purpose, install_command(extra))

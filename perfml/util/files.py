@@ -80,10 +80,7 @@ def require_other_file(out: Path, inputs: Iterable[Path]) -> None:
 def read_document(path: Path) -> bytes:
     """Return the bytes of a small file.
 
-    Raises
-    ------
-    InputError
-        If it is no regular file, cannot be read, or is too large for a document.
+    Raises `InputError` if it is no regular file, cannot be read, or is too large for a document.
     """
     require_file(path)
     try:
@@ -103,10 +100,7 @@ def read_document(path: Path) -> bytes:
 def parse_json(data: bytes) -> Any:
     """Parse JSON from outside.
 
-    Raises
-    ------
-    ValueError
-        If it is no JSON: not text, an absurd number, or nested beyond reason.
+    Raises `ValueError` if it is no JSON: not text, an absurd number, or nested beyond reason.
     """
     try:
         return json.loads(data)
@@ -119,10 +113,7 @@ def parse_json(data: bytes) -> Any:
 def replacing(path: str | Path) -> Iterator[Path]:
     """Give a temporary name beside `path`; rename it to `path` only if the block succeeds.
 
-    Raises
-    ------
-    InputError
-        If the folder does not exist or cannot be written.
+    Raises `InputError` if the folder does not exist or cannot be written.
     """
     path = _target(Path(path))
     try:

@@ -19,16 +19,8 @@ _STYLE = "<style>table.perfml th, table.perfml td { text-align: left }</style>"
 def section(title: str, warnings: Iterable[str], frame: pd.DataFrame, *, after: str = "") -> str:
     """Return a fragment of HTML; all text in it is shown as text.
 
-    Parameters
-    ----------
-    title
-        What it is.
-    warnings
-        Sentences that the reader has to see before the table.
-    frame
-        The table; its row labels are not shown, missing cells are empty.
-    after
-        A sentence below it.
+    `warnings` are what the reader has to see before the table, whose row labels are not shown and
+    whose missing cells are empty; `after` is a sentence below it.
     """
     notes = "".join(f"<p><b>Warning:</b> {html.escape(each)}</p>" for each in warnings)
     if notes.count("<p>") > _OPEN:

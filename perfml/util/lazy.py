@@ -71,11 +71,8 @@ def callable_package(package: str, home: str, name: str) -> None:
 def drawn_by(module: str, name: str) -> Callable[..., Any]:
     """Return a method ``plot`` of a result, which a function of a module draws.
 
-    Parameters
-    ----------
-    module, name
-        Where the function is, which takes the result first; imported when something is drawn, so
-        that results need no matplotlib.
+    The function takes the result first; its module is imported when something is drawn, so that
+    results need no matplotlib.
     """
 
     def plot(self: Any, **options: Any) -> Any:

@@ -26,12 +26,8 @@ Path = tuple[str, ...]
 def split_range(path: Sequence[str]) -> tuple[int | None, Path]:
     """Split nested range names, outermost first, into an iteration and a layer name.
 
-    Returns
-    -------
-    iteration
-        From the first range called like ``iter_3``; None without one.
-    layer
-        The other names.
+    The iteration is from the first range called like ``iter_3``, None without one; the layer is the
+    other names.
 
     Examples
     --------

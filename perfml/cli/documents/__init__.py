@@ -75,12 +75,7 @@ DOCUMENTS: dict[str, tuple[Any, ...]] = {
 def schema_of(verb: str, *, strict: bool = False) -> dict[str, Any]:
     """Return the JSON Schema of what a verb prints, errors among it.
 
-    Parameters
-    ----------
-    verb
-        A key of `DOCUMENTS`.
-    strict
-        Whether keys that it does not name are forbidden.
+    A verb is a key of `DOCUMENTS`; `strict` forbids keys that it does not name.
     """
     kinds = (*DOCUMENTS[verb], Error)
     schema = json_schema(kinds, title=f"perfml {verb} --json", strict=strict)

@@ -149,17 +149,7 @@ def kernels_in(ptx: str) -> list[str]:
 def kernel(ptx: str, name: str) -> Kernel:
     """Return the module with no other kernel than this one.
 
-    Parameters
-    ----------
-    ptx
-        A module.
-    name
-        Of a kernel in it, as the compiler mangled it.
-
-    Raises
-    ------
-    ValueError
-        If it has no such kernel.
+    The name is as the compiler mangled it. Raises `ValueError` if there is no such kernel.
     """
     text = _SECTION.sub("", _DEBUG.sub("", _COMMENT.sub("", ptx)))
     text = _VARIABLE.sub(r".visible \1", text)

@@ -77,10 +77,7 @@ class Explainer:
     def attribute(self, baseline: pd.DataFrame, target: pd.DataFrame) -> ModelAttribution:
         """Attribute the predicted log time ratio of one layer to its metrics.
 
-        Parameters
-        ----------
-        baseline, target
-            Rows of that layer on either side; a metric's value is its mean over the repeats.
+        Rows are of that layer on either side; a metric's value is its mean over the repeats.
         """
         before, after = self._point(baseline), self._point(target)
         values = exact_shapley(self._predict, before, after)

@@ -143,12 +143,8 @@ def tensor_level(table: pd.DataFrame) -> np.ndarray:
 def with_described_flops(layers: pd.DataFrame, provenance: Mapping[str, Any]) -> pd.DataFrame:
     """Return layers with the operations that their runs say they take, where they are known.
 
-    Parameters
-    ----------
-    layers
-        A Layers table; one that has the column ``flops`` stays as it is.
-    provenance
-        Of its data set: every run says what its layers are (``run.json``).
+    Every run in a data set's provenance says what its layers are (``run.json``); layers that have
+    the column ``flops`` stay as they are.
     """
     if "flops" in layers.columns or "run_id" not in layers.columns:
         return layers
@@ -163,13 +159,7 @@ def with_described_flops(layers: pd.DataFrame, provenance: Mapping[str, Any]) ->
 
 
 def _lowest(least: pd.DataFrame) -> pd.Series[str]:
-    """Return the name of the lowest roof of each row, where both kinds of roof are known.
-
-    Parameters
-    ----------
-    least
-        The least time under each roof; NaN where it is not known.
-    """
+    """Return the name of the lowest roof of each row, where both kinds of roof are known."""
     levels = least.drop(columns="compute")
     known = least["compute"].notna() & levels.notna().any(axis=1)
     lowest = least.fillna(-np.inf).idxmax(axis=1).astype("string")

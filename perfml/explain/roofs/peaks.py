@@ -169,10 +169,7 @@ def _sentence(said: Chip, names: list[str]) -> str:
 def given_peaks(values: Mapping[str, float]) -> Peaks:
     """Return peaks from plain numbers.
 
-    Raises
-    ------
-    PerfmlError
-        If there is none, or one is not a positive rate.
+    Raises `PerfmlError` if there is none, or one is not a positive rate.
     """
     return _of_kind(None, _checked(values), "given")
 
@@ -180,12 +177,7 @@ def given_peaks(values: Mapping[str, float]) -> Peaks:
 def load_peaks(path: str | Path) -> Peaks:
     """Read the peaks that ``perfml doctor --measure-peaks --out`` wrote.
 
-    Raises
-    ------
-    InputError
-        If it is no such file.
-    PerfmlError
-        If a peak is not a positive rate.
+    Raises `InputError` if it is no such file, `PerfmlError` if a peak is not a positive rate.
     """
     path = Path(path)
     require_file(path)
@@ -219,19 +211,8 @@ def peaks_of(
 ) -> Peaks:
     """Return the peaks that hold for a table's devices.
 
-    Parameters
-    ----------
-    devices
-        Their names.
-    peaks
-        Those that the user gave.
-    facts
-        What the profiles say of each device.
-
-    Raises
-    ------
-    PerfmlError
-        If none are given, and the devices are several or nothing is known of the one.
+    `peaks` are those that the user gave, `facts` what the profiles say of each device. Raises
+    `PerfmlError` if none are given, and the devices are several or nothing is known of the one.
     """
     if isinstance(peaks, Peaks):
         return peaks

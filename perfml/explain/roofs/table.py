@@ -13,18 +13,8 @@ _KEYS = ("backend", "precision", "batch", "layer", "kernel")
 def usual_roofline(table: pd.DataFrame, peaks: Peaks) -> pd.DataFrame:
     """Return one row a layer (or kernel of a layer) and condition: means over its repeats.
 
-    Parameters
-    ----------
-    table
-        As for `perfml.explain.roofline`.
-    peaks
-        The roofs.
-
-    Returns
-    -------
-    DataFrame
-        ``layer``, conditions, and the columns of `perfml.explain.roofline`; ``bound`` is the one
-        that most repeats have. Sorted by condition, in the table's order of layers.
+    There are ``layer``, conditions, and the columns of `perfml.explain.roofline`; ``bound`` is the
+    one that most repeats have. Sorted by condition, in the table's order of layers.
     """
     found = roofline(table, peaks)
     keys = [name for name in _KEYS if name in found.columns]

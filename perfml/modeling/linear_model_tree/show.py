@@ -19,11 +19,8 @@ BASE, CLIP = "base", "clip"
 def terms(tree: FittedTree, x: Array, names: list[str]) -> tuple[list[str], Array]:
     """Decompose predictions into terms that add up to them.
 
-    Returns
-    -------
-    labels, values
-        One label a term, and the terms of each row, shape (n, terms), in the units of the target.
-        Only features that occur in a split or with a slope have a term.
+    Labels are one a term, the terms of each row have shape (n, terms), in the units of the target.
+    Only features that occur in a split or with a slope have a term.
     """
     splits = sorted({node.feature for node in tree.nodes if not node.is_leaf})
     sloped = np.flatnonzero(np.any(tree.coef[tree.leaves] != 0, axis=0))

@@ -47,17 +47,8 @@ _EXPLAINED = (
 def chosen_models(models: Models, task: str) -> tuple[Model, ...]:
     """Return models by name of the registry, or as estimators.
 
-    Parameters
-    ----------
-    models
-        See `Models`; None for the three of the study.
-    task
-        ``regression`` or ``classification``.
-
-    Raises
-    ------
-    PerfmlError
-        If a name is unknown, or something is no estimator of this task.
+    None stands for the three of the study; `task` is ``regression`` or ``classification``. Raises
+    `PerfmlError` if a name is unknown, or something is no estimator of this task.
     """
     if models is None or isinstance(models, str):
         return get_models(models, task)
@@ -90,12 +81,8 @@ def own_model(name: str, estimator: Any, task: str) -> Model:
     """Return an estimator as a model: every fit is of a clone.
 
     A ``random_state`` that is None, its own or that of a part, gets the fit's seed, so that
-    intervals cover the estimator's own chance; one that was set is kept.
-
-    Raises
-    ------
-    PerfmlError
-        If it is no estimator of the task, or picks columns by their place.
+    intervals cover the estimator's own chance; one that was set is kept. Raises `PerfmlError` if it
+    is no estimator of the task, or picks columns by their place.
     """
     right, other = (is_regressor, is_classifier)
     if task == "classification":
@@ -150,18 +137,8 @@ def own_importance(fitted: Any, X: Floats, owners: Ints, n_features: int) -> Flo
 
     ``feature_importances_`` as it is; of ``coef_`` the mean over outputs of the absolute value
     times the standard deviation of its column, so that units have no say. Steps of a pipeline must
-    keep each column what it is, as a scaler does: a principal component is no metric.
-
-    Parameters
-    ----------
-    fitted
-        An estimator, a pipeline, or a search over either.
-    X
-        Training rows as the estimator got them.
-    owners
-        The feature of each column.
-    n_features
-        How many features there are.
+    keep each column what it is, as a scaler does: a principal component is no metric. `X` are
+    training rows as the estimator got them; `owners` are the feature of each column.
     """
     while True:
         inner = getattr(fitted, "best_estimator_", getattr(fitted, "regressor_", None))

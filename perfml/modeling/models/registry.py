@@ -163,18 +163,9 @@ _REGISTRY = {"regression": _REGRESSION, "classification": _CLASSIFICATION}
 def get_model(name: str | Model, task: str) -> Model:
     """Return a model of the registry.
 
-    Parameters
-    ----------
-    name
-        One of `CLASSIFICATION` or `REGRESSION`, or ``lr:0.1`` for logistic regression with another
-        C; a model is returned as it is.
-    task
-        ``regression`` or ``classification``.
-
-    Raises
-    ------
-    PerfmlError
-        If there is no such model for the task.
+    ``lr:0.1`` is logistic regression with another C; a model is returned as it is. `task` is
+    ``regression`` or ``classification``. Raises `PerfmlError` if there is no such model for the
+    task.
     """
     if isinstance(name, Model):
         return name

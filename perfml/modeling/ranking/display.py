@@ -20,21 +20,7 @@ _STRONG, _WEAK = "#2a6fb0", "#b8bcc2"
 def draw_scores(summary: pd.DataFrame, null: Null | None, title: str, ax: Axes | None) -> Axes:
     """Draw the scores of groups as bars, beside what a leading group gets by chance.
 
-    Parameters
-    ----------
-    summary
-        Rows of `Ranking.summary`.
-    null
-        The test of the ranking.
-    title
-        What is ranked.
-    ax
-        Where to draw; a new figure without.
-
-    Raises
-    ------
-    PerfmlError
-        If the ranking is empty.
+    `summary` are rows of `Ranking.summary`. Raises `PerfmlError` if the ranking is empty.
     """
     rows = summary.iloc[::-1]
     if rows.empty:

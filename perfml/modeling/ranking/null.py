@@ -159,12 +159,8 @@ def standardized(importance: Floats) -> Floats | None:
 def pooled_scores(importances: Mapping[Pair, Floats], associations: Floats) -> Floats | None:
     """Return the scores of all tables and groups; None where nothing differs between tables.
 
-    Parameters
-    ----------
-    importances
-        As for `standardized`, of each model and method.
-    associations
-        `group_associations` of each table, shape (tables, groups).
+    `associations` are `group_associations` of each table, shape (tables, groups); `importances` are
+    as for `standardized`, of each model and method.
     """
     scores = _mean([standardized(importance) for importance in importances.values()])
     by_models = None if scores is None else standardized(scores)

@@ -46,19 +46,8 @@ def tables_importance(
 ) -> dict[Pair, Floats]:
     """Return the mean importances of the table and of its permutations, of each model and method.
 
-    Parameters
-    ----------
-    observed, permuted
-        Results of the table, and of each permutation.
-    resamples
-        How many resamples of the table are counted: as many as a permutation has.
-    what
-        ``values`` of metrics, or ``joint`` ones of groups.
-
-    Returns
-    -------
-    dict
-        Arrays of shape (1 + permutations, metrics or groups), of what was permuted.
+    `resamples` of the table are counted: as many as a permutation has. `what` are ``values`` of
+    metrics, or ``joint`` ones of groups. Arrays have shape (1 + permutations, metrics or groups).
     """
     tables = [by_pair(observed), *(by_pair(results) for results in permuted)]
     everywhere = [pair for pair in tables[0] if all(pair in table for table in tables)]
@@ -133,12 +122,9 @@ def group_scores(
 ) -> tuple[Floats, Floats]:
     """Return the scores of the groups in every resample that the summary rests on, and weights.
 
-    Returns
-    -------
-    scores : ndarray of shape (results, groups)
-        Standard deviations above chance, see `Baseline.scores`.
-    weight : ndarray of shape (results,)
-        Every (model, method) counts the same, however many resamples it ran on; sums to 1.
+    Scores, shape (results, groups), are standard deviations above chance, see `Baseline.scores`.
+    Weights, shape (results,), sum to 1: every (model, method) counts the same, however many
+    resamples it ran on.
     """
     scores, weights = [], []
     for pair, results in by_pair(measured).items():
@@ -158,16 +144,8 @@ def group_table(
 ) -> pd.DataFrame:
     """Return one row a group, highest score first; see `Ranking.summary`.
 
-    Parameters
-    ----------
-    problem, groups
-        What was ranked.
-    scores, weight
-        As `group_scores` returns them.
-    tables
-        The scores of the groups in the table and in its permutations.
-    null
-        The test of the ranking.
+    `scores` and `weight` are as `group_scores` returns them; `tables` are the scores of the groups
+    in the table and in its permutations.
     """
     places = ranks(scores)
     low, high = (_weighted_quantile(places, weight, q) for q in (0.025, 0.975))

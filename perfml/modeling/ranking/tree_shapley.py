@@ -58,19 +58,10 @@ class _Paths:
 def tree_shapley(trees: Sequence[Any], X: Floats, scale: float = 1.0) -> Floats:
     """Return the Shapley values of the sum of some trees.
 
-    Parameters
-    ----------
-    trees
-        Fitted ``tree_`` attributes of scikit-learn.
-    X
-        Rows to explain, shape (rows, features).
-    scale
-        What a tree's output is multiplied by, such as a learning rate.
-
-    Returns
-    -------
-    ndarray of shape (outputs, rows, features)
-        A row's values add up to its prediction less the mean prediction of the training rows.
+    `trees` are fitted ``tree_`` attributes of scikit-learn, `X` has shape (rows, features), and
+    `scale` is what a tree's output is multiplied by, such as a learning rate. The values have shape
+    (outputs, rows, features); a row's add up to its prediction less the mean prediction of the
+    training rows.
     """
     columns = np.ascontiguousarray(X.T, dtype=np.float32).astype(np.float64)  # as trees compare
     value = np.concatenate([tree.value[:, 0, :] for tree in trees])
@@ -95,12 +86,8 @@ def tree_shapley(trees: Sequence[Any], X: Floats, scale: float = 1.0) -> Floats:
 def _of_products(known: npt.NDArray[np.bool_], share: Floats) -> Floats:
     """Return the Shapley values of products of factors, shape (leaves, factors, rows).
 
-    Parameters
-    ----------
-    known
-        Factor of a feature that is in the set, 1 or 0; shape (leaves, factors, rows).
-    share
-        Factor of one that is not, above 0; shape (leaves, factors).
+    A factor of a feature that is in the set is `known`, 1 or 0, shape (leaves, factors, rows); of
+    one that is not, `share`, above 0, shape (leaves, factors).
     """
     inside, outside = known.astype(np.float64), share[:, :, None]
     total = np.zeros_like(inside)

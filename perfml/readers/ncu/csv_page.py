@@ -32,10 +32,8 @@ def recognises(source: Source) -> bool:
 def read(source: Source, options: ReadOptions | None = None) -> Kernels:
     """Read an export of ncu.
 
-    Raises
-    ------
-    InputError
-        If it holds no kernels, is cut or damaged, or its numbers can be read in two ways.
+    Raises `InputError` if it holds no kernels, is cut or damaged, or its numbers can be read in two
+    ways.
     """
     options = options or ReadOptions()
     table = Table(source)
@@ -51,12 +49,8 @@ def read(source: Source, options: ReadOptions | None = None) -> Kernels:
 def rules(source: Source) -> pd.DataFrame:
     """Return every result of Nsight Compute's rules (see `_ncu_rules.Rule` for the columns).
 
-    The raw page has none, so its table is empty.
-
-    Raises
-    ------
-    InputError
-        If the export is damaged, or holds no kernels.
+    The raw page has none, so its table is empty. Raises `InputError` if the export is damaged, or
+    holds no kernels.
     """
     table = Table(source)
     if table.page.units is not None:

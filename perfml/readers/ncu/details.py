@@ -31,10 +31,7 @@ _KINDS = {"OPT": "optimization", "WRN": "warning", "INF": "ok", "OK": "ok", "ERR
 def details_page(table: Table, options: ReadOptions) -> Launches:
     """Read a page with one row a metric.
 
-    Raises
-    ------
-    InputError
-        If a value cannot be read, or no row holds a metric.
+    Raises `InputError` if a value cannot be read, or no row holds a metric.
     """
     starts, launch = _load(table)
     said = _rules(table, launch)

@@ -50,17 +50,8 @@ def is_summary(data: bytes) -> bool:
 def find_page(source: Source, *, thorough: bool = False) -> Page:
     """Find the table in a source.
 
-    Parameters
-    ----------
-    source
-        The export.
-    thorough
-        Check each row, instead of trusting lines that begin and end as rows do.
-
-    Raises
-    ------
-    InputError
-        If there is none, or it is cut, doubled or damaged; the message names the line.
+    `thorough` checks each row, instead of trusting lines that begin and end as rows do. Raises
+    `InputError` if there is none, or it is cut, doubled or damaged; the message names the line.
     """
     data: bytes | memoryview = source.view
     if bytes(data[:2]) in _UTF_16:

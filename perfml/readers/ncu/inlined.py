@@ -47,18 +47,8 @@ class _Row:
 def inlined_calls(data: bytes, functions: Collection[str]) -> dict[str, Calls]:
     """Return the lines of functions and what called them, for code that was inlined.
 
-    Parameters
-    ----------
-    data
-        A report.
-    functions
-        Names as the linker knows them.
-
-    Returns
-    -------
-    dict
-        Function to its calls; those of which the report has no lines, or two versions, are left
-        out. Programs that cannot be read are passed over.
+    `data` is a report; functions have the names that the linker knows. Those of which the report
+    has no lines, or two versions, are left out; programs that cannot be read are passed over.
     """
     found: dict[str, Calls] = {}
     differing: set[str] = set()

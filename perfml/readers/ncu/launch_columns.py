@@ -121,10 +121,7 @@ def _texts(
 def _check_ids(table: Table, warnings: list[str]) -> None:
     """Look for launches that are missing or doubled: ncu counts them up from 0.
 
-    Raises
-    ------
-    InputError
-        If the ids start again within a process.
+    Raises `InputError` if the ids start again within a process.
     """
     ids = table.whole_numbers("ID")
     processes = table.whole_numbers("Process ID")

@@ -110,13 +110,7 @@ class Launches:
 
 
 def streams_of(names: Iterable[str]) -> dict[str, Any]:
-    """Return the column ``stream`` where launches are on several; ncu runs them one by one.
-
-    Parameters
-    ----------
-    names
-        The stream of each launch, as it is printed.
-    """
+    """Return the column ``stream`` where launches are on several; ncu runs them one by one."""
     codes, known = pd.factorize(pd.Series(list(names), dtype=object))
     if len(known) < 2 or "" in known:
         return {}
@@ -126,10 +120,7 @@ def streams_of(names: Iterable[str]) -> dict[str, Any]:
 def to_kernels(found: Launches, source: Source, options: ReadOptions, name: str) -> Kernels:
     """Evaluate the catalogue over launches and make a Kernels table.
 
-    Raises
-    ------
-    InputError
-        If a launch has a negative duration.
+    Raises `InputError` if a launch has a negative duration.
     """
     counters, warnings = found.counters, found.warnings
     _without_infinity(counters, warnings)
@@ -179,10 +170,7 @@ def to_kernels(found: Launches, source: Source, options: ReadOptions, name: str)
                 "such values."
             )
     provenance: dict[str, Any] = {
-        "path": source.path.name,
-        "sha256": source.sha256,
-        "format": name,
-        "tool": "ncu",
+        **source.provenance(name, "ncu"),
         "tool_version": None,
         "device": _only(table["device"]),
         "compute_capability": _only(table["compute_capability"]),
@@ -213,15 +201,7 @@ def _device_facts(counters: Mapping[str, Any]) -> dict[str, float]:
 
 
 def require_times(units: Mapping[str, str], where: str) -> None:
-    """Raise `InputError` if a duration comes in a unit that is no time.
-
-    Parameters
-    ----------
-    units
-        Unit of each metric that is in the file.
-    where
-        The file.
-    """
+    """Raise `InputError` if a duration comes in a unit that is no time."""
     for name in DURATIONS:
         if name in units and to_base(units[name])[1] != "ns":
             msg = f"column {name} is in a unit that is no time"

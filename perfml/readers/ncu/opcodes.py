@@ -42,18 +42,8 @@ integer, conversion, warp-level and floating-point instructions of Volta to Blac
 def counted_by_opcode(launches: Sequence[Any], held: Mapping[str, Any]) -> dict[str, Array]:
     """Return counters of kinds of instructions, as sums over opcodes.
 
-    Parameters
-    ----------
-    launches
-        Results of a report.
-    held
-        Counters that the report holds by itself, by name; they stay as they are.
-
-    Returns
-    -------
-    dict
-        Counter to one number a launch; NaN for a launch without counts by opcode. Empty where no
-        launch has any.
+    Counters that the report `held` by itself stay as they are. There is one number a launch, NaN
+    for a launch without counts by opcode; nothing where no launch has any.
     """
     wanted = {_COUNTER.format(kind): codes for kind, codes in _KINDS.items()}
     wanted = {name: codes for name, codes in wanted.items() if name not in held}

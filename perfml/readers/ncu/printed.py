@@ -70,11 +70,8 @@ def kernels_of(
 ) -> Kernels:
     """Return the Kernels table of launches whose values were read as text.
 
-    Raises
-    ------
-    InputError
-        If a value that is needed is no number, a duration is in a unit that is no time, or
-        numbers can be read in two ways.
+    Raises `InputError` if a value that is needed is no number, a duration is in a unit that is no
+    time, or numbers can be read in two ways.
     """
     wanted = needed()
     cells = [{metric_of(label): cell for label, cell in item.cells.items()} for item in printed]

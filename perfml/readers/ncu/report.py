@@ -71,12 +71,8 @@ def recognises(source: Source) -> bool:
 def read(source: Source, options: ReadOptions | None = None) -> Kernels:
     """Read a report: all launches of all its ranges.
 
-    Raises
-    ------
-    MissingExtraError
-        If the package ``ncu-report`` is not installed.
-    InputError
-        If the report is damaged, or holds no kernels.
+    Raises `MissingExtraError` if the package ``ncu-report`` is not installed, `InputError` if the
+    report is damaged, or holds no kernels.
     """
     options = options or ReadOptions()
     with opened(source) as launches:
@@ -88,12 +84,7 @@ def read(source: Source, options: ReadOptions | None = None) -> Kernels:
 def rules(source: Source) -> pd.DataFrame:
     """Return every result of Nsight Compute's rules (see `_ncu_rules.Rule` for the columns).
 
-    Raises
-    ------
-    MissingExtraError
-        If the package ``ncu-report`` is not installed.
-    InputError
-        If the report is damaged, or holds no kernels.
+    Raises `MissingExtraError` and `InputError` as `read` does.
     """
     with opened(source) as launches:
         return rules_frame(_rules_in(launches))

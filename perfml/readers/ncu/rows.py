@@ -40,10 +40,7 @@ class Rows:
     def fill(self, data: bytes, body: int, line: int) -> Page:
         """Fill the page with the rows from `body` on, which begins `line` of the file.
 
-        Raises
-        ------
-        InputError
-            At the first row that is cut, doubled or has the wrong number of cells.
+        Raises `InputError` at the first row that is cut, doubled or has the wrong number of cells.
         """
         page = self._page
         page.lines = []

@@ -38,10 +38,7 @@ def recognises(source: Source) -> bool:
 def read(source: Source, options: ReadOptions | None = None) -> Kernels:
     """Read a summary: a row a kernel, shape and device, with means and how many launches.
 
-    Raises
-    ------
-    InputError
-        If a column is missing, a row is cut, or a value is no number.
+    Raises `InputError` if a column is missing, a row is cut, or a value is no number.
     """
     options = options or ReadOptions()
     text = source.text()

@@ -80,18 +80,9 @@ class Table:
     def load(self, names: Iterable[str], numbers: Sequence[tuple[str, str]] = ()) -> None:
         """Parse columns; names that the page lacks are passed over.
 
-        Parameters
-        ----------
-        names
-            The columns.
-        numbers
-            Those of them that hold numbers, and their units. Where the first rows show that they
-            need no care (English, no groups), they are parsed as numbers at once.
-
-        Raises
-        ------
-        InputError
-            If a row is damaged, or a column that is asked for comes twice.
+        `numbers` are those of them that hold numbers, and their units. Where the first rows show
+        that they need no care (English, no groups), they are parsed as numbers at once. Raises
+        `InputError` if a row is damaged, or a column that is asked for comes twice.
         """
         wanted = [name for name in dict.fromkeys(names) if name in self.page.header]
         for name in wanted:
@@ -197,17 +188,8 @@ class Table:
     def convention(self, metrics: Sequence[tuple[str, str]], options: ReadOptions) -> Convention:
         """Decide how the file writes numbers.
 
-        Parameters
-        ----------
-        metrics
-            Columns of numbers, and their units.
-        options
-            The user's locale, if any, decides.
-
-        Raises
-        ------
-        InputError
-            If every number can be read in two ways.
+        `metrics` are columns of numbers, and their units; the user's locale, if any, decides.
+        Raises `InputError` if every number can be read in two ways.
         """
         cells = [(name, self.column(name), unit) for name, unit in metrics]
         return self._convention(cells, options)
@@ -261,19 +243,8 @@ class Table:
     def numbers(self, name: str, convention: Convention, rows: Codes | None = None) -> Array:
         """Return a column as numbers, NaN where there is none.
 
-        Parameters
-        ----------
-        name
-            The column.
-        convention
-            How the file writes numbers.
-        rows
-            The rows to read; all of them by default.
-
-        Raises
-        ------
-        InputError
-            If a cell is no number; the message names its line.
+        `rows` are those to read, all by default. Raises `InputError` if a cell is no number; the
+        message names its line.
         """
         cells = self.column(name)
         if pa.types.is_floating(cells.type):
@@ -294,10 +265,7 @@ class Table:
     def whole_numbers(self, name: str) -> Array:
         """Return a column of whole numbers, which have neither marks nor gaps.
 
-        Raises
-        ------
-        InputError
-            If a cell is something else.
+        Raises `InputError` if a cell is something else.
         """
         cells = self.column(name)
         if pa.types.is_integer(cells.type):

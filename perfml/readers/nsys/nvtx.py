@@ -50,18 +50,8 @@ def process_of(global_id: int) -> int:
 def read_ranges(database: Database, *, by_process: bool) -> dict[int, list[Range]]:
     """Return the ranges of each process, in order of their starts.
 
-    Parameters
-    ----------
-    database
-        The export.
-    by_process
-        Whether the kernels of this file name their process; without it all ranges are of
-        process 0.
-
-    Raises
-    ------
-    InputError
-        If the table has other columns, or a cell is no integer.
+    All ranges are of process 0 unless `by_process`: the kernels of this file name theirs. Raises
+    `InputError` if the table has other columns, or a cell is no integer.
     """
     if not database.has(TABLE):
         return {}
@@ -90,21 +80,8 @@ def ranges_around(
 ) -> tuple[list[tuple[str, ...]], list[int], list[str]]:
     """Return the names of the ranges around each launch, a number for the innermost, warnings.
 
-    Parameters
-    ----------
-    calls
-        The launches, in any order.
-    ranges
-        As `read_ranges` returns them.
-
-    Returns
-    -------
-    paths
-        Names, outermost first; empty outside every range.
-    instances
-        A number for the innermost range, -1 outside every range.
-    warnings
-        What was left out.
+    `ranges` are as `read_ranges` returns them. Names are outermost first; outside every range they
+    are empty, and the number is -1. Warnings say what was left out.
     """
     paths: list[tuple[str, ...]] = [()] * len(calls)
     instances = [-1] * len(calls)

@@ -36,19 +36,9 @@ def step_account(
 ) -> Account | None:
     """Return what a step takes on the clock, and why.
 
-    Parameters
-    ----------
-    database
-        The export, of one process.
-    kernels, names
-        Start, end, device, stream and correlation of each kernel, and what it is called.
-    calls, ranges
-        API calls and NVTX ranges of the process.
-
-    Returns
-    -------
-    Account or None
-        None without API calls, which tell what the host did, or without ranges that repeat.
+    The export is of one process. `kernels` are start, end, device, stream and correlation of each
+    kernel, `names` what it is called. None without API calls, which tell what the host did, or
+    without ranges that repeat.
     """
     if not calls:
         return None

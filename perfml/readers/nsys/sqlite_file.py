@@ -61,10 +61,7 @@ def recognises(source: Source) -> bool:
 def read(source: Source, options: ReadOptions | None = None) -> Kernels:
     """Read an export of Nsight Systems; metrics are absent from the table.
 
-    Raises
-    ------
-    InputError
-        If the file is damaged or cut, or holds no kernels.
+    Raises `InputError` if the file is damaged or cut, or holds no kernels.
     """
     del options
     with opened(source, ".sqlite") as database:
@@ -261,10 +258,7 @@ class _Reader:
     def _provenance(self, raw: pd.DataFrame, frame: pd.DataFrame) -> dict[str, Any]:
         facts = self._export_facts()
         return {
-            "path": self.source.path.name,
-            "sha256": self.source.sha256,
-            "format": NAME,
-            "tool": "Nsight Systems",
+            **self.source.provenance(NAME, "Nsight Systems"),
             "tool_version": facts.get("EXPORT_PRODUCT_VERSION"),
             "schema_version": facts.get("EXPORT_SCHEMA_VERSION"),
             "device": _joined(frame["device"]),

@@ -80,10 +80,7 @@ def recognises(source: Source) -> bool:
 def read(source: Source, options: ReadOptions | None = None) -> Kernels:
     """Read a trace, or where there is none the sums; counters are in neither.
 
-    Raises
-    ------
-    InputError
-        If a row is cut or damaged, or there are no kernels.
+    Raises `InputError` if a row is cut or damaged, or there are no kernels.
     """
     del options
     found = _read_tables(source)
@@ -110,10 +107,7 @@ def read(source: Source, options: ReadOptions | None = None) -> Kernels:
     frame = kernels_frame(_columns(rows, found), [()] * len(rows))
     devices = list(dict.fromkeys(row.device for row in rows if row.device))
     provenance = {
-        "path": source.path.name,
-        "sha256": source.sha256,
-        "format": NAME,
-        "tool": "Nsight Systems",
+        **source.provenance(NAME, "Nsight Systems"),
         "tool_version": None,
         "device": ", ".join(devices) or None,
         "compute_capability": None,

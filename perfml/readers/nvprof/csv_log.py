@@ -70,13 +70,9 @@ def read(source: Source, options: ReadOptions | None = None) -> Kernels:
     """Read nvprof's CSV output.
 
     Rows of a metrics table or a summary are averages over ``launches``; a trace has one row a
-    launch. A file with metrics and with times is joined by kernel.
-
-    Raises
-    ------
-    InputError
-        If a row is damaged or cut off, the units row is missing, or there are no kernels; the
-        message says what the file has instead.
+    launch. A file with metrics and with times is joined by kernel. Raises `InputError` if a row is
+    damaged or cut off, the units row is missing, or there are no kernels; the message says what the
+    file has instead.
     """
     reader = _Reader(Tables(Log(source.path)))
     last = None

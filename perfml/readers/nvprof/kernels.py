@@ -128,10 +128,7 @@ class Tables:
     def finish(self, source: Source, name: str, options: ReadOptions) -> Kernels:
         """Make the Kernels table of everything that was found.
 
-        Raises
-        ------
-        InputError
-            If there is no kernel.
+        Raises `InputError` if there is no kernel.
         """
         traced = [row for row in self.trace if row.metrics]
         counted = traced or self.averages
@@ -190,10 +187,7 @@ class Tables:
         devices = list(dict.fromkeys(row.device for row in rows if row.device))
         commands = list(self.log.commands.values())
         return {
-            "path": source.path.name,
-            "sha256": source.sha256,
-            "format": name,
-            "tool": "nvprof",
+            **source.provenance(name, "nvprof"),
             "tool_version": None,
             "device": ", ".join(devices) or None,
             "compute_capability": None,
@@ -211,14 +205,8 @@ def build(
 ) -> Kernels:
     """Make a Kernels table of rows.
 
-    Parameters
-    ----------
-    rows
-        In launch order, or in the order of the table.
-    provenance, warnings
-        What is known already; warnings about the values are added.
-    raw
-        Also keep ``<metric>_min`` and ``<metric>_max``, and metrics the catalogue does not know.
+    Rows are in launch order, or in the order of the table; warnings about the values are added.
+    `raw` also keeps ``<metric>_min`` and ``<metric>_max``, and metrics the catalogue does not know.
     """
     found = list(warnings)
     times = np.array([row.time_us for row in rows], dtype=float)

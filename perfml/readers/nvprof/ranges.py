@@ -31,12 +31,8 @@ class Marker:
 def pair(markers: Sequence[Marker]) -> tuple[list[Range], list[str]]:
     """Pair the starts and ends of ranges by their id.
 
-    Returns
-    -------
-    ranges
-        In order of their starts. A range without an end stays open.
-    warnings
-        Sentences about starts without end and ends without start.
+    Ranges are in order of their starts; one without an end stays open. Warnings are sentences about
+    starts without end and ends without start.
     """
     opened: dict[int, Marker] = {}
     ranges: list[Range] = []

@@ -47,10 +47,7 @@ def recognises(source: Source) -> bool:
 def read(source: Source, options: ReadOptions | None = None) -> Kernels:
     """Read an exported nvprof profile.
 
-    Raises
-    ------
-    InputError
-        If the file is damaged or cut, is no profile of nvprof, or has no kernels.
+    Raises `InputError` if the file is damaged or cut, is no profile of nvprof, or has no kernels.
     """
     with opened(source, ".nvprof") as profile:
         return _Reader(source, profile, options or ReadOptions()).kernels()
@@ -305,10 +302,7 @@ class _Reader:
     def _provenance(self, devices: dict[int, tuple[str | None, str]]) -> dict[str, Any]:
         versions = self.profile.frame("Version", ("version",))["version"].tolist()
         return {
-            "path": self.source.path.name,
-            "sha256": self.source.sha256,
-            "format": NAME,
-            "tool": "nvprof",
+            **self.source.provenance(NAME, "nvprof"),
             "tool_version": None,
             "device": ", ".join(dict.fromkeys(name or "?" for name, _ in devices.values())) or None,
             "compute_capability": ", ".join(dict.fromkeys(each for _, each in devices.values()))

@@ -61,12 +61,8 @@ def read(source: Source, options: ReadOptions | None = None) -> Kernels:
     """Read a log of nvprof.
 
     Rows of a metrics table or a summary are averages over ``launches``; a trace has one row a
-    launch. A log with metrics and with times is joined by kernel.
-
-    Raises
-    ------
-    InputError
-        If a row is damaged or cut off, or the log has no kernels; the message says what it has.
+    launch. A log with metrics and with times is joined by kernel. Raises `InputError` if a row is
+    damaged or cut off, or the log has no kernels; the message says what it has.
     """
     text = source.text()
     headless = not any(_SUMMARY_HEADER.match(line) for line in text.split("\n"))

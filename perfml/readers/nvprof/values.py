@@ -61,12 +61,7 @@ class Value:
 def parse_value(text: str, unit: str = "") -> Value | None:
     """Read one cell; None if it is no value nvprof prints.
 
-    Parameters
-    ----------
-    text
-        The cell.
-    unit
-        Unit from a units row, for a cell that carries none itself.
+    `unit` is that of a units row, for a cell that carries none itself.
 
     Examples
     --------
@@ -182,17 +177,8 @@ class Converted:
 def canonical(name: str, values: Sequence[Value]) -> Converted | None:
     """Convert one metric's values to the catalogue's unit.
 
-    Parameters
-    ----------
-    name
-        nvprof's metric name.
-    values
-        One value a launch.
-
-    Returns
-    -------
-    Converted or None
-        None if the catalogue has no such metric of nvprof's.
+    `name` is nvprof's, `values` are one a launch; None if the catalogue has no such metric of
+    nvprof's.
     """
     catalogue = load_catalogue()
     if name not in catalogue or not catalogue[name].nvprof_unit:

@@ -26,14 +26,8 @@ def is_narrow(width: float) -> bool:
 def name_rows(ax: Axes, labels: Sequence[str], *, above: float = 0.5, below: float = 0.5) -> None:
     """Make the vertical axis a list of names, the first on top, with a grid across the values.
 
-    Parameters
-    ----------
-    ax
-        Whose row ``i`` is drawn at ``y = i``.
-    labels
-        A name a row, from the top.
-    above, below
-        Room before the first row's middle and after the last one's, in rows.
+    Row ``i`` is drawn at ``y = i``; `above` and `below` are room before the first row's middle and
+    after the last one's, in rows.
     """
     ax.set_yticks(np.arange(len(labels)), list(labels))
     # an axis without a label needs no search for its place, which measures every name once more
@@ -67,14 +61,8 @@ def markers(names: Sequence[Any]) -> dict[Any, str]:
 def tell(artists: Iterable[Any], texts: Iterable[str], layers: Iterable[object] = ()) -> None:
     """Give marks of a drawing what a page shows under the pointer, and the layer they lead to.
 
-    Parameters
-    ----------
-    artists
-        The marks, or one collection of points.
-    texts
-        A text a mark or point.
-    layers
-        A layer a mark or point; none where it leads nowhere.
+    The marks may be one collection of points. There is a text a mark or point, and a layer, where
+    it leads to one.
     """
     marks, names = list(artists), list(layers)
     said = [

@@ -319,18 +319,8 @@ PLOTS: dict[str, Plot] = {
 def draw_plot(name: str, request: Request) -> Axes:
     """Draw a figure by its name.
 
-    Parameters
-    ----------
-    name
-        A key of `PLOTS`.
-    request
-        What it is drawn from.
-
-    Raises
-    ------
-    PerfmlError
-        If there is no such figure, it heeds none of an option that was given, or the table lacks
-        what it shows.
+    Raises `PerfmlError` if there is no such figure, it heeds none of an option that was given, or
+    the table lacks what it shows.
     """
     if name not in PLOTS:
         msg = f"no figure is called {name!r}"
@@ -441,12 +431,7 @@ def plot(
 def named_apart(tables: Sequence[pd.DataFrame | None], names: Sequence[str]) -> list[Any]:
     """Return the tables with backends named after their dataset, where there are several.
 
-    Parameters
-    ----------
-    tables
-        Layers or Kernels tables; None is kept.
-    names
-        Of the datasets; a name that occurs twice is numbered.
+    A table that is None is kept; a name that occurs twice is numbered.
     """
     if len(tables) == 1:
         return list(tables)

@@ -42,10 +42,7 @@ _LETTER, _PATCH = 7.2, 60
 def one_condition(layers: pd.DataFrame | Sequence[Condition]) -> Condition:
     """Return the only condition of a Layers table, or of some conditions.
 
-    Raises
-    ------
-    PerfmlError
-        If there are several: their times must not be drawn as one.
+    Raises `PerfmlError` if there are several: their times must not be drawn as one.
     """
     found = conditions(layers)
     if len(found) > 1:

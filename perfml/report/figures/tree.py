@@ -60,13 +60,7 @@ def tree_nodes(
     depth: int = 3,
     unit: str = "",
 ) -> Node:
-    """Return a fitted scikit-learn decision tree in words, to draw it or to write it.
-
-    Parameters
-    ----------
-    tree, feature_names, class_names, depth, unit
-        As for `decision_tree`.
-    """
+    """Return a fitted scikit-learn decision tree in words, to draw it or to write it."""
     fitted = tree.tree_
     classes = None if class_names is None else [plain(name, 30) for name in class_names]
     if classes is None and hasattr(tree, "classes_"):

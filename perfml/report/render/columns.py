@@ -31,14 +31,8 @@ _LEAST_LAST = 18
 def wrap(text: str, width: int, indent: str = "") -> list[str]:
     """Return a text in lines of a width; a longer word has a line for itself, whole.
 
-    Parameters
-    ----------
-    text
-        One paragraph.
-    width
-        Characters of a line; 0 for one line.
-    indent
-        Before the first line; further lines stand two characters further in.
+    A `width` of 0 is one line; `indent` stands before the first line, and further lines two
+    characters further in.
     """
     if not width:
         return [f"{indent}{text}"]
@@ -48,14 +42,7 @@ def wrap(text: str, width: int, indent: str = "") -> list[str]:
 def table_grid(table: ReportTable, rows: Sequence[Sequence[Cell]], width: int) -> list[str]:
     """Return the heads and rows of a table, then what they leave out.
 
-    Parameters
-    ----------
-    table
-        Its columns, and which of them are spare.
-    rows
-        Those to show.
-    width
-        Characters of a line.
+    `width` is characters of a line.
     """
     kept = list(range(len(table.columns)))
     order = _leaving(table)

@@ -42,7 +42,7 @@ def to_html(document: Document) -> str:
     figures, words = itertools.count(), Words(entries())
 
     def draw(picture: Picture, width: int) -> Markup:
-        drawn = picture.draw(width)
+        drawn = picture.draw(width=width)
         label = clean(f"{picture.label}. {alternative(drawn)}".rstrip(". "))
         image = svg(drawn, prefix=f"f{next(figures)}", label=label)
         return Markup(image)  # noqa: S704 - drawn here; its texts are escaped as XML

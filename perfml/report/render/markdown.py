@@ -6,25 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from perfml import __version__
-from perfml.report.document import (
-    Block,
-    Cell,
-    Document,
-    Facts,
-    Fold,
-    Glossary,
-    KernelChooser,
-    Notices,
-    Panels,
-    Pictures,
-    Points,
-    Preformatted,
-    ReportTable,
-    Section,
-    Sentence,
-    Text,
-    Totals,
-)
+from perfml.report import document as doc
 from perfml.report.labels import clean
 from perfml.report.render.columns import one_line
 from perfml.util.words import count
@@ -38,7 +20,7 @@ _MOST_OPEN = 14
 _MARKS = {"firm": "", "likely": " *(likely)*", "open": " *(open)*", "caution": ""}
 
 
-def to_markdown(document: Document) -> str:
+def to_markdown(document: doc.Document) -> str:
     """Return a document in GitHub's Markdown; long tables fold, pictures are left out."""
     lines = [f"# {escape(document.title)}", ""]
     if document.answer is not None:
@@ -67,7 +49,7 @@ def escape(text: object) -> str:
     return _SPECIAL.sub(r"\\\1", plain).replace("@", "@\u2060")
 
 
-def _sentence(sentence: Sentence) -> list[str]:
+def _sentence(sentence: doc.Sentence) -> list[str]:
     text = f"{escape(sentence.text)}{_MARKS[sentence.sure]}"
     if sentence.about == "do":
         title = f"**{escape(sentence.title)}: {escape(sentence.gain)}.**"
@@ -77,7 +59,7 @@ def _sentence(sentence: Sentence) -> list[str]:
     return ["", "> [!WARNING]", f"> {text}"] if sentence.about == "caution" else [f"- {text}"]
 
 
-def _section(section: Section, level: int) -> list[str]:
+def _section(section: doc.Section, level: int) -> list[str]:
     """Return a section's lines; none where all it holds is for a page."""
     summary = f"{section.summary[:1].upper()}{section.summary[1:]}." if section.summary else ""
     lines = [escape(summary), *_blocks(section.blocks)]
@@ -85,43 +67,43 @@ def _section(section: Section, level: int) -> list[str]:
     return ["", f"{'#' * level} {escape(section.title)}", "", *lines] if shown else []
 
 
-def _blocks(blocks: Iterable[Block], *, inside_fold: bool = False) -> Iterator[str]:
+def _blocks(blocks: Iterable[doc.Block], *, inside_fold: bool = False) -> Iterator[str]:
     for block in blocks:
         yield ""
         yield from _block(block, inside_fold)
 
 
-def _block(block: Block, inside_fold: bool) -> Iterator[str]:
+def _block(block: doc.Block, inside_fold: bool) -> Iterator[str]:
     match block:
-        case Panels():
+        case doc.Panels():
             for section in block.sections:
                 yield from _section(section, 3)
-        case Section():
+        case doc.Section():
             yield from _section(block, 4)
-        case Text():
+        case doc.Text():
             yield escape(block.text)
-        case Points():
+        case doc.Points():
             yield from ([f"{escape(block.heading)}:", ""] if block.heading else [])
             yield from (f"- {escape(item)}" for item in block.items)
-        case Notices(texts, about) if texts:
+        case doc.Notices(texts, about) if texts:
             listed = [f"- {escape(text)}" for text in texts]
             yield from _folded(f"{count(len(texts), 'warning')} about {escape(about)}", listed)
-        case Totals(table=ReportTable() as table):
+        case doc.Totals(table=doc.ReportTable() as table):
             yield from table_lines(table)
-        case ReportTable():
+        case doc.ReportTable():
             lines = table_lines(block)
             long = len(lines) > _MOST_OPEN and not inside_fold
             yield from (_folded(escape(block.heading), lines) if long else lines)
-        case Fold(page_only=False):
+        case doc.Fold(page_only=False):
             yield from _folded(escape(block.summary), [*_blocks(block.blocks, inside_fold=True)])
         case (
-            Facts() | Fold() | Glossary() | KernelChooser() | Notices() | Pictures()
-            | Preformatted() | Totals()
+            doc.Facts() | doc.Fold() | doc.Glossary() | doc.KernelChooser() | doc.Notices()
+            | doc.Pictures() | doc.Preformatted() | doc.Totals()
         ):  # fmt: skip
             return  # what only a page has room for
 
 
-def table_lines(table: ReportTable) -> list[str]:
+def table_lines(table: doc.ReportTable) -> list[str]:
     """Return a table's lines, without those that its short form leaves out."""
     head = [escape(column.name) for column in table.columns]
     rule = ["---:" if column.numeric else "---" for column in table.columns]
@@ -131,7 +113,7 @@ def table_lines(table: ReportTable) -> list[str]:
     return [*lines, "", f"{count(more, 'more row')}: on the page."] if more else lines
 
 
-def _cell(cell: Cell) -> str:
+def _cell(cell: doc.Cell) -> str:
     text = escape(cell.text)
     if cell.strong:
         text = f"**{text}**"

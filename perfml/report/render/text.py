@@ -5,24 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from perfml.report.document import (
-    Block,
-    Cell,
-    Document,
-    Facts,
-    Fold,
-    Glossary,
-    KernelChooser,
-    Notices,
-    Panels,
-    Pictures,
-    Points,
-    Preformatted,
-    ReportTable,
-    Section,
-    Text,
-    Totals,
-)
+from perfml.report import document as doc
 from perfml.report.render.columns import one_line, table_grid, told, wrap
 from perfml.util.words import count
 
@@ -33,7 +16,9 @@ _BAR = 8
 """Characters of a bar of full length."""
 
 
-def to_text(document: Document, *, full: bool = False, width: int = 0, styled: bool = False) -> str:
+def to_text(
+    document: doc.Document, *, full: bool = False, width: int = 0, styled: bool = False
+) -> str:
     """Return a document as text: what stands in it but pictures.
 
     Control characters in text from outside are made visible, so that a terminal obeys none.
@@ -56,12 +41,12 @@ def to_text(document: Document, *, full: bool = False, width: int = 0, styled: b
     return "\n".join(lines).lstrip("\n").rstrip() + "\n"
 
 
-def table_text(table: ReportTable, *, width: int = 0, styled: bool = False) -> str:
+def table_text(table: doc.ReportTable, *, width: int = 0, styled: bool = False) -> str:
     """Return a table alone as text; its caption stands above it, if it has one."""
     return "\n".join(_Writer(True, width, styled).table(table)) + "\n"
 
 
-def _with_bar(cell: Cell) -> Cell:
+def _with_bar(cell: doc.Cell) -> doc.Cell:
     """Return a cell with its bar drawn in characters."""
     if cell.bar is None:
         return cell
@@ -78,7 +63,7 @@ class _Writer:
     def wrapped(self, text: str, indent: str = "") -> list[str]:
         return wrap(one_line(text), self.width, indent)
 
-    def section(self, section: Section, *, alone: bool = False) -> list[str]:
+    def section(self, section: doc.Section, *, alone: bool = False) -> list[str]:
         """Return a section's lines, without its title if it stands alone.
 
         None where all it holds is for a page.
@@ -91,39 +76,39 @@ class _Writer:
         summary = f": {section.summary}" if section.summary else ""
         return ["", *self.wrapped(f"== {section.title}{summary}"), *lines]
 
-    def blocks(self, blocks: Iterable[Block]) -> Iterator[str]:
+    def blocks(self, blocks: Iterable[doc.Block]) -> Iterator[str]:
         for block in blocks:
             yield from self.block(block)
 
-    def block(self, block: Block) -> Iterator[str]:
+    def block(self, block: doc.Block) -> Iterator[str]:
         match block:
-            case Panels():
+            case doc.Panels():
                 for section in block.sections:
                     yield from self.section(section)
-            case Section():
+            case doc.Section():
                 yield from self.section(block)
-            case Text():
+            case doc.Text():
                 yield from self.wrapped(block.text)
-            case Points():
+            case doc.Points():
                 yield from (self.wrapped(f"{block.heading}:") if block.heading else [])
                 for item in block.items:
                     yield from self.wrapped(item, "   ")
-            case Notices():
+            case doc.Notices():
                 for text in block.texts:
                     yield from self.wrapped(f"note: {text}", "   ")
-            case Fold(page_only=False):
+            case doc.Fold(page_only=False):
                 yield from self.blocks(block.blocks)
-            case Totals(table=ReportTable() as table):
+            case doc.Totals(table=doc.ReportTable() as table):
                 yield from self.table(table)
-            case ReportTable():
+            case doc.ReportTable():
                 yield from self.table(block)
             case (
-                Facts() | Fold() | Glossary() | KernelChooser() | Pictures()
-                | Preformatted() | Totals()
+                doc.Facts() | doc.Fold() | doc.Glossary() | doc.KernelChooser() | doc.Pictures()
+                | doc.Preformatted() | doc.Totals()
             ):  # fmt: skip
                 return  # what only a page has room for
 
-    def table(self, table: ReportTable) -> Iterator[str]:
+    def table(self, table: doc.ReportTable) -> Iterator[str]:
         rows = table.rows if self.full else table.rows[: table.most]
         if table.heading:
             yield from self.wrapped(table.heading)
@@ -131,7 +116,7 @@ class _Writer:
         if len(rows) < len(table.rows):
             yield f"({count(len(table.rows) - len(rows), 'more row')} with -v or --json)"
 
-    def grid(self, table: ReportTable, rows: Sequence[Sequence[Cell]]) -> list[str]:
+    def grid(self, table: doc.ReportTable, rows: Sequence[Sequence[doc.Cell]]) -> list[str]:
         if table.bars:
             rows = [[_with_bar(cell) for cell in row] for row in rows]
         lines = table_grid(table, rows, self.width or PIPE_WIDTH)
@@ -139,7 +124,7 @@ class _Writer:
             lines[0] = f"\x1b[1m{lines[0]}\x1b[0m"
         return lines
 
-    def cards(self, table: ReportTable, rows: Sequence[Sequence[Cell]]) -> Iterator[str]:
+    def cards(self, table: doc.ReportTable, rows: Sequence[Sequence[doc.Cell]]) -> Iterator[str]:
         """Print a row below its first cell, since its texts are too long for columns."""
         for row in rows:
             yield from ("", *self.wrapped(told(row[0])))

@@ -58,15 +58,7 @@ LEAD = (
 def advice_section(advice: Mapping[str, Advice]) -> Section | None:
     """Return what could be done, a table a condition, the largest possible saving first.
 
-    Parameters
-    ----------
-    advice
-        By the label of a condition.
-
-    Returns
-    -------
-    Section or None
-        None where no rule finds a hazard.
+    Advice stands by the label of a condition; None where no rule finds a hazard.
     """
     panels = []
     folded = min(_FOLDED, _ON_A_PAGE // max(len(advice), 1))
@@ -119,12 +111,7 @@ def findings_in_words(advice: Advice, groups: pd.DataFrame) -> str:
 def network_tables(advice: Advice, most: int | None = None) -> tuple[ReportTable, ...]:
     """Return what to do over all layers of a network, largest sum first; none where that is nil.
 
-    Parameters
-    ----------
-    advice
-        On a table; one action under several backends is one row.
-    most
-        Rows in the short forms.
+    One action under several backends is one row; `most` rows in the short forms.
     """
     if not advice.network:
         return ()
@@ -177,18 +164,9 @@ def findings_table(
 ) -> ReportTable:
     """Return findings as a table; the kernel, the rule and the source stand in small print.
 
-    Parameters
-    ----------
-    table
-        Of an Advice (`Advice.groups`), or of a layer's advice.
-    caption
-        Of the table.
-    first
-        What a finding is of: its ``layer``, or the ``side`` of a comparison.
-    most
-        Rows in the short forms.
-    sources
-        Whether the source of a rule is told, and what authors of kernels could do.
+    `table` is of an Advice (`Advice.groups`), or a layer's advice; `first` is what a finding is of,
+    its ``layer`` or the ``side`` of a comparison; `most` are rows in the short forms. With
+    `sources` it is told where a rule is from, and what authors of kernels could do.
     """
     rows = said_once([_finding(row, first, sources) for row in table.to_dict("records")])
     columns = (

@@ -37,10 +37,7 @@ from perfml.report.tables import illustrated
 from perfml.util.words import count, micros, multiple, ratio_text
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
     from perfml.explain.ratio import Ratio
-    from perfml.explain.results import Explanation
 
 _HEADING = "What differs, and how sure that is"
 
@@ -75,16 +72,8 @@ def comparison_document(
 ) -> Document:
     """Return comparisons as a document.
 
-    Parameters
-    ----------
-    comparisons
-        One or more, of the same two datasets.
-    left_out
-        Sentences on what was not compared.
-    provenance
-        Of the baseline and of the target.
-    title
-        Heading; the names of both without.
+    The comparisons are of the same two datasets, whose names are the heading without `title`;
+    `left_out` are sentences on what was not compared.
     """
     comparisons = sorted(comparisons, key=_largest_change, reverse=True)
     first = comparisons[0].pair.explanation
@@ -210,15 +199,13 @@ def _times(comparison: Comparison) -> Section:
     return section(
         label,
         _totals(comparison),
-        illustrated("Chart of time ratios", caption, functools.partial(_draw_ratios, explanation)),
+        illustrated(
+            "Chart of time ratios", caption, functools.partial(figures.time_ratios, explanation)
+        ),
         layers_table(explanation, comparison.changed),
         *notes,
         summary=explanation.total.sentence(),
     )
-
-
-def _draw_ratios(explanation: Explanation, width: int) -> Axes:
-    return figures.time_ratios(explanation, width=width)
 
 
 def _totals(comparison: Comparison) -> Totals:

@@ -52,14 +52,7 @@ _MORE = "--more: kernels, all causes, metrics, the model and the advice of these
 def why_section(pairs: Iterable[Pair], title: str, lead: str, *, several: bool) -> Section | None:
     """Return why one side of every pair is slower; None without pairs.
 
-    Parameters
-    ----------
-    pairs
-        What was explained.
-    title, lead
-        Of the section.
-    several
-        Whether the page shows more than one condition, so that a label must say which.
+    `several`: the page shows more than one condition, so that a label must say which.
     """
     panels = []
     told: dict[tuple[object, ...], str] = {}
@@ -136,12 +129,8 @@ def _of_layers(explanation: Explanation) -> str:
 def explanation_summary(explanation: Explanation, *, named: bool = False) -> Document:
     """Return what fits on one screen: the layers that matter, their main cause, what to do.
 
-    Parameters
-    ----------
-    explanation
-        Of two sides.
-    named
-        Somebody asked for these layers: they come first, and of all others only the sum is told.
+    `named`: somebody asked for these layers. They come first, and of all others only the sum is
+    told.
     """
     title = f"{explanation.target} against {explanation.baseline}"
     table = layers_table(explanation, by_share=True, most=_FIRST_LAYERS)
@@ -220,16 +209,9 @@ def layers_table(
 ) -> ReportTable:
     """Return the aligned layers: both times, ratio with interval, verdict, share.
 
-    Parameters
-    ----------
-    explanation
-        Of two sides.
-    changed
-        Metrics that changed beyond their noise (``layer, metric``), for a column of them.
-    by_share
-        Put the layers first that make most of the difference.
-    most
-        Rows in the short forms.
+    `changed` are metrics that changed beyond their noise (``layer, metric``), for a column of them;
+    `by_share` puts the layers first that make most of the difference; `most` are rows in the short
+    forms.
     """
     rows = explanation.layers
     if by_share:
@@ -268,18 +250,9 @@ def layers_table(
 def why_sentence(pair: Pair, of: str | None = None) -> Sentence | None:
     """Say what the largest difference of a pair is made of.
 
-    Parameters
-    ----------
-    pair
-        What was explained.
-    of
-        Beginning of the sentence; the condition without.
-
-    Returns
-    -------
-    Sentence or None
-        Likely where the counters split at least half of the difference and nothing contradicts
-        them, else open; None where no difference was explained.
+    `of` begins the sentence; the condition without. It is likely where the counters split at least
+    half of the difference and nothing contradicts them, else open; None where no difference was
+    explained.
     """
     explanation = pair.explanation
     details = [each for each in explanation.details if each.time.verdict in ("slower", "faster")]

@@ -255,14 +255,7 @@ def _loss(pairs: Sequence[Pair]) -> Sentence | None:
 def cause_and_cure(detail: LayerDiff, names: Explanation, instead: str = "") -> str:
     """Say what made a layer differ, in plain words, and what helps if it became slower.
 
-    Parameters
-    ----------
-    detail
-        The layer.
-    names
-        Of both sides.
-    instead
-        What can be done where the kernel cannot be changed.
+    `instead` is what can be done where the kernel cannot be changed.
     """
     from perfml.explain.tree.sentences import cause_in_words, sided_causes
 

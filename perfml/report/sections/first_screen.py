@@ -126,12 +126,7 @@ def more_with_other_sets(advice: Advice) -> Text | None:
 def listed_steps(levels: Sequence[KernelLevels], listed: Sequence[ListedFinding]) -> list[Sentence]:
     """Return what to do first about a report of Nsight Compute, the largest saving first.
 
-    Parameters
-    ----------
-    levels
-        Its kernels by time.
-    listed
-        The findings of perfml and of Nsight Compute.
+    `levels` are its kernels by time, `listed` the findings of perfml and of Nsight Compute.
     """
     estimated = [each for each in listed if not math.isnan(each.saved_us)]
     first = (estimated or listed)[:_STEPS]

@@ -75,18 +75,9 @@ def layer_section(
 ) -> Section:
     """Return what is known of one layer.
 
-    Parameters
-    ----------
-    detail
-        The layer.
-    explanation
-        That it is a part of.
-    rows
-        The Layers rows of both sides, to draw their stall reasons.
-    at
-        Precision, batch and what else both sides have in common, for captions.
-    evidence
-        Show the single kernels' causes, the model's numbers and the advice, too.
+    `rows` are the Layers rows of both sides, to draw their stall reasons; `at` is what both sides
+    have in common, such as precision and batch, for captions. `evidence` shows the single kernels'
+    causes, the model's numbers and the advice, too.
     """
     name = aligned_name(detail)
     missing = "; ".join(detail.causes.missing)
@@ -177,12 +168,8 @@ def _stalls(detail: LayerDiff, rows: pd.DataFrame, at: str) -> Pictures | None:
     names = [str(name) for name in dict.fromkeys(chosen["backend"])]
     where = f", {at}" if at else ""
     caption = f"Why the warps of {detail.layer} waited, under {listed(names)}{where}."
-    draw = functools.partial(_draw_stalls, chosen)
+    draw = functools.partial(figures.stall_breakdown, chosen)
     return Pictures((Picture("Stacked bars of stall reasons", caption, draw),))
-
-
-def _draw_stalls(rows: pd.DataFrame, width: int) -> Axes:
-    return figures.stall_breakdown(rows, width=width)
 
 
 def launches_table(detail: LayerDiff, explanation: Explanation) -> ReportTable | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import pandas as pd
 
@@ -26,9 +25,6 @@ from perfml.report.labels import percent
 from perfml.report.results import Results
 from perfml.report.tables import amount, illustrated, share, time_texts
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
 _BOUNDS = {"compute": "arithmetic", "dram": "device memory", "l2": "L2 cache", "l1": "L1 cache"}
 
 
@@ -41,7 +37,7 @@ def roofline_section(results: Results) -> Section | None:
             notes = time_texts(time_notes(("", rows[label])))
             panels.append(section(label, _rates(roofs, label), *notes))
             continue
-        draw = functools.partial(_draw_roofs, roofs, results.palette)
+        draw = functools.partial(figures.layer_roofline, roofs, palette=results.palette)
         picture = illustrated("Roofline", _roofs_caption(roofs, label), draw)
         notes = time_texts(time_notes(("", rows[label])))
         table = roofline_table(roofs, label, results.series)
@@ -70,10 +66,6 @@ def _rates(roofs: Roofs, label: str) -> Text:
         f"in the median layer, {percent(rates.max())} in the best ({best['layer']}, "
         f"{best['backend']}). Peaks, {roofs.source}."
     )
-
-
-def _draw_roofs(roofs: Roofs, palette: Mapping[str, str], width: int) -> Axes:
-    return figures.layer_roofline(roofs, palette=palette, width=width)
 
 
 def _roofs_caption(roofs: Roofs, label: str) -> str:

@@ -32,10 +32,7 @@ _LONGEST_REST = 20_000
 def provenance_section(*documents: tuple[str, Mapping[str, Any]]) -> Section:
     """Return where tables came from.
 
-    Parameters
-    ----------
-    documents
-        Name and provenance document of every table; a single one needs no name.
+    A single document needs no name.
     """
     blocks: tuple[Block, ...] = ()
     for name, document in documents:
@@ -47,12 +44,7 @@ def provenance_section(*documents: tuple[str, Mapping[str, Any]]) -> Section:
 def of_runs(document: Mapping[str, Any], shown: Collection[str]) -> dict[str, Any]:
     """Return what a provenance document says of the runs that are shown.
 
-    Parameters
-    ----------
-    document
-        Of a table.
-    shown
-        Ids of runs; the whole document without any.
+    Runs are named by id; the whole document is returned without any.
     """
     runs = [str(each["run_id"]) for each in _records(document.get("runs")) if each.get("run_id")]
     others = tuple(run for run in runs if run not in shown)

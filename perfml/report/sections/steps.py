@@ -45,13 +45,7 @@ def _do(step: StepComparison) -> str | None:
 
 
 def step_sentences(account: Account) -> list[Sentence]:
-    """Return what to do first about a step, if that saves much, and what it takes.
-
-    Parameters
-    ----------
-    account
-        Of one recording.
-    """
+    """Return what to do first about a step, if that saves much, and what it takes."""
     from perfml.account.causes import findings
     from perfml.account.words import evidence, longest_kernel, saving, step_sentence
 

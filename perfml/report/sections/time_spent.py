@@ -43,12 +43,7 @@ _PINNED = 'x = x.pin_memory().to("cuda", non_blocking=True)  # CUDA C++: cudaMal
 def time_steps(kernels: pd.DataFrame, *, between: bool = True) -> list[Sentence]:
     """Return what takes most of the time, the largest part first, with a line to type for it.
 
-    Parameters
-    ----------
-    kernels
-        A Kernels table.
-    between
-        Count idle time and copies, too, where it is known when kernels began.
+    `between` counts idle time and copies, too, where it is known when kernels began.
     """
     clock = timeline(kernels) if between else None
     whole = 1.0 if clock is None else clock.busiest.computing_us / clock.wall_us
@@ -129,12 +124,7 @@ def _few_blocks(row: pd.Series) -> str:
 def profile_command(kernel: str, row: pd.Series) -> str:
     """Return the line that profiles exactly one kernel.
 
-    Parameters
-    ----------
-    kernel
-        Its full name.
-    row
-        One of its launches: ``device``, ``compute_capability`` and ``time_source`` choose the tool.
+    ``device``, ``compute_capability`` and ``time_source`` of one of its launches choose the tool.
     """
     program = "python script.py" if _known(row, "time_source") == "torch" else "./program"
     name = function_name(kernel) or kernel
