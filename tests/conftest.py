@@ -61,7 +61,7 @@ def pytest_configure():
     shared_folder()
 
 
-WAITING = {"test_sweep.py", "test_faults.py", "test_parallel.py"}
+WAITING = {"test_sweep_speedup.py", "test_sweep.py", "test_faults.py", "test_parallel.py"}
 """Modules that wait for processes more than they compute."""
 
 
