@@ -29,8 +29,8 @@ def benchmark(tmp_path, short_folder, monkeypatch):
     # enough for a busy machine to see it under its profiler
     (tools / "program").write_text(
         "#!/bin/sh\nsleep 0.2\n"
-        f'test -z "$PERFML_ACTIVITY_DIR" || cp "{TOOLS}/recorded/activity_vectors.tsv" '
-        '"$PERFML_ACTIVITY_DIR/1.tsv"\n'
+        f'test -z "$PERFML_COUNTERS_DIR" || cp "{TOOLS}/recorded/activity_vectors.tsv" '
+        '"$PERFML_COUNTERS_DIR/1.tsv"\n'
     )
     (tools / "nvcc").write_text(f'#!/bin/sh\ncp "{tools}/program" "$3"\nchmod +x "$3"\n')
     (tools / "nvcc").chmod(0o755)
