@@ -45,6 +45,23 @@ _DIGITS = 0.02
 _LEAST, _MOST = 0.05, 0.95
 """The ideal's time, as a part of the launch's."""
 
+ALIKE = {
+    "uncoalesced_loads": "sectors_per_request",
+    "uncoalesced_stores": "sectors_per_request",
+    "uncoalesced_copies": "sectors_per_request",
+    "wavefronts_per_shared_load": "bank_conflicts",
+    "shared_memory_busy_time": "shared_loads",
+    "dram_busy_time": "dram_bytes",
+    "l2_sectors": "dram_bytes",
+    "l2_busy_time": "dram_bytes",
+    "l1_sectors": "dram_bytes",
+    "fp32_operations": "fp32_pipe_time",
+    "math_throttle": "stall_pipe_busy",
+    "mio_throttle": "stall_pipe_busy",
+    "async_copy": "stall_memory_dependency",
+}
+"""Causes whose ideal is that of another one."""
+
 
 @dataclass(frozen=True)
 class Ideal:
@@ -81,9 +98,13 @@ def load_ideals() -> tuple[Ideal, ...]:
 
 
 @cache
-def unknown_needs() -> frozenset[str]:
-    """Return the causes of which no counter tells how much of the work is needed."""
-    return frozenset(row.cause for row in load_ideals() if row.limits is not None)
+def unknown_needs() -> Mapping[str, float]:
+    """Return the causes of which no counter tells how much of the work is needed, and what stays.
+
+    Causes whose ideal is that of one of them are among them.
+    """
+    left = {row.cause: float(row.left) for row in load_ideals() if row.limits is not None}
+    return left | {name: left[other] for name, other in ALIKE.items() if other in left}
 
 
 def ideal_launch(launch: Launch, *, more_blocks: bool = False) -> Launch:
@@ -274,7 +295,7 @@ def _shape(state: LaunchState, more_blocks: bool) -> dict[str, float]:
     """
     launch, waves = state.launch, state["waves_per_sm"]
     fits, resident = 1.0, _RESIDENT
-    balance = known(1 / state["imbalance"], 1.0)
+    balance = 1 / max(known(state["imbalance"], 1.0), 1.0)
     busy = 1.0
     if 0 < waves <= 1 and not more_blocks:
         fits = known(state["theoretical_occupancy"], 1.0)
