@@ -10,6 +10,7 @@ from perfml.explain.limits.state import LaunchState
 from perfml.explain.tree.causes import TERMS, Kind
 from perfml.explain.tree.ideal import (
     ALIKE,
+    START_US,
     fullest,
     ideal_counters,
     ideal_launch,
@@ -17,10 +18,6 @@ from perfml.explain.tree.ideal import (
     nearness,
 )
 from perfml.explain.tree.limits import Limit, load_limits
-
-START_US = 1.9
-"""Time of a launch in which its multiprocessors are idle although it has blocks for all of them:
-the 10th percentile of 813 recorded launches with at least one wave of blocks."""
 
 _FULL = 0.9
 """Of its ceiling: so near, a unit is what all else waits for."""
