@@ -10,7 +10,7 @@ from perfml.explain.limits.state import LaunchState
 from perfml.explain.tree.causes import TERMS, Kind
 from perfml.explain.tree.engine import Decomposed, decompose_pair
 from perfml.explain.tree.ideal import ideal_launch, unknown_needs
-from perfml.explain.tree.limits import limit_of, load_limits
+from perfml.explain.tree.limits import limit_of, unit_ids
 from perfml.explain.tree.thresholds import OVERLAP
 
 SPLIT = "wave_quantization"
@@ -83,7 +83,7 @@ def _beside(launch: Launch, ideal: Launch, *, single: bool) -> list[Loss]:
 def _most(state: LaunchState, left: float, limits: Collection[str]) -> float:
     """Return what of a launch's time goes at most where a part of the work of some limits stays.
 
-    The launch takes the power sum of the times of its units (`account.exposed`); what its warps wait
+    The launch takes the power sum of the times of its units (`account.exposed`); what warps wait
     for is a part of its time. Units of a multiprocessor work, and warps wait, while that has a
     block.
     """
@@ -91,10 +91,10 @@ def _most(state: LaunchState, left: float, limits: Collection[str]) -> float:
     for limit in map(limit_of, limits):
         span = 1.0 if limit.device else max(state["active"], _IDLE)
         level = min(1.0, known(state.value(limit.time) / limit.ceiling) / span)
-        if limit in load_limits()[1]:
-            gone += span * level * (1 - left)
-        else:
+        if limit.id in unit_ids():
             gone += span * (1 - (1 - level**OVERLAP * (1 - left**OVERLAP)) ** (1 / OVERLAP))
+        else:
+            gone += span * level * (1 - left)
     return min(gone, 1 - left)
 
 
