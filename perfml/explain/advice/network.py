@@ -20,7 +20,6 @@ import pandas as pd
 from perfml.explain.advice.equal_layers import Place, listed_layers
 from perfml.explain.advice.layer_findings import SHORT_US, LayerLaunches, launch_finding
 from perfml.explain.advice.persons import Person, place_of
-from perfml.explain.advice.remedies import remedy_of
 from perfml.explain.advice.representative import CONDITIONS
 from perfml.explain.advice.table import Layer
 from perfml.explain.certainty import Certainty

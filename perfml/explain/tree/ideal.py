@@ -78,6 +78,7 @@ class Ideal:
     unless: tuple[str, ...]
     alone: float | str | None
     unknown: str
+    bounded: bool
 
 
 @cache
@@ -95,6 +96,7 @@ def load_ideals() -> tuple[Ideal, ...]:
             tuple(row.get("unless", ())),
             row.get("alone"),
             row.get("unknown", ""),
+            row.get("bounded", False),
         )
         for row in rows
     )
@@ -108,6 +110,12 @@ def unknown_needs() -> Mapping[str, float]:
     """
     left = {row.cause: float(row.left) for row in load_ideals() if row.limits is not None}
     return left | {name: left[other] for name, other in ALIKE.items() if other in left}
+
+
+@cache
+def bounded_needs() -> frozenset[str]:
+    """Return the causes of which the counters tell no more than bounds of what is needed."""
+    return frozenset(row.cause for row in load_ideals() if row.bounded)
 
 
 def ideal_launch(launch: Launch, *, more_blocks: bool = False) -> Launch:

@@ -9,7 +9,7 @@ from perfml.explain.launches import Launch, known
 from perfml.explain.limits.state import LaunchState
 from perfml.explain.tree.causes import TERMS, Kind
 from perfml.explain.tree.engine import Decomposed, decompose_pair
-from perfml.explain.tree.ideal import ideal_launch, unknown_needs
+from perfml.explain.tree.ideal import bounded_needs, ideal_launch, unknown_needs
 from perfml.explain.tree.limits import limit_of, unit_ids
 from perfml.explain.tree.thresholds import OVERLAP
 
@@ -103,5 +103,6 @@ def _loss(launch: Launch, cause: str, part: float, decomposed: Decomposed) -> Lo
     parts = (decomposed.by_limit or {}).get(cause, {})
     limit = max(parts, key=lambda name: parts[name], default="")
     whole = cause != SPLIT or launch["waves_per_sm"] > 1
-    needed = whole and cause not in unknown_needs() and TERMS[cause].kind is not Kind.STALL
+    guessed = cause in unknown_needs() or cause in bounded_needs()
+    needed = whole and not guessed and TERMS[cause].kind is not Kind.STALL
     return Loss(cause, part, limit, held.get(limit, 0.0), needed)
