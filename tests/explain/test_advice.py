@@ -111,6 +111,7 @@ PLANTED = {
         "sm_active_cycles_mean": 6e3,
         "dram_utilization": 0.01,
         "l2_utilization": 0.01,
+        "shared_utilization": 0.01,
     },
     "stall_sync": {"stall_sync": 0.6},
     "stall_memory_dependency": {
@@ -301,7 +302,8 @@ def test_the_longest_launch_is_never_an_extra_one():
 
 
 def test_a_kernel_s_gain_is_weighted_by_its_share_of_the_layer():
-    slow = {**HEALTHY, **PLANTED["stall_sync"], "kernel": "slow", "time_us": 25.0}
+    even = {"sm_efficiency": 1.0}  # the start of a launch is a larger part of a short one
+    slow = {**HEALTHY, **PLANTED["stall_sync"], **even, "kernel": "slow", "time_us": 25.0}
     whole = by_rule(advise(make_kernels([{**slow, "time_us": 100.0}])).table).loc["stall_sync"]
     rows = make_kernels([slow, {**HEALTHY, "kernel": "rest", "time_us": 75.0}])
     quarter = by_rule(advise(rows).table).loc["stall_sync"]
@@ -310,7 +312,8 @@ def test_a_kernel_s_gain_is_weighted_by_its_share_of_the_layer():
 
 
 def test_launches_of_one_kernel_are_one_finding_whose_gains_add_up():
-    slow = {**HEALTHY, **PLANTED["stall_sync"], "kernel": "slow", "time_us": 50.0}
+    even = {"sm_efficiency": 1.0}  # the start of a launch is a larger part of a short one
+    slow = {**HEALTHY, **PLANTED["stall_sync"], **even, "kernel": "slow", "time_us": 50.0}
     row = by_rule(advise(make_kernels([slow, slow])).table).loc["stall_sync"]
     one = by_rule(advise(make_kernels([{**slow, "time_us": 100.0}])).table).loc["stall_sync"]
     assert row["gain"] == pytest.approx(one["gain"])
@@ -321,8 +324,8 @@ def test_a_gain_stops_where_another_unit_is_busy():
     cells = {"constant_cache_utilization": 0.95}
     free = by_rule(advise(launch(**cells)).table).loc["constant_serialization"]
     busy = by_rule(advise(launch(**cells, alu_utilization=0.6)).table).loc["constant_serialization"]
-    # 98 % of the time there is a block
-    assert free["gain_high"] > busy["gain_high"] == pytest.approx(1 - 0.6 * 0.98, abs=0.02)
+    # 98 % of the time there is a block; integers may be fewer, too
+    assert free["gain_high"] > busy["gain_high"] == pytest.approx(1 - 0.6 * 0.98, abs=0.05)
 
 
 def test_findings_are_sorted_by_the_time_they_may_save():

@@ -15,7 +15,8 @@ from perfml.explain.launches import Launch
 from perfml.explain.limits.state import LaunchState
 from perfml.explain.tree.ambiguity import resolved_by
 from perfml.explain.tree.causes import TERMS, Kind
-from perfml.explain.tree.ideal import unknown_needs
+from perfml.explain.tree.ideal import nearness, unknown_needs
+from perfml.explain.tree.limits import unit_ids
 from perfml.explain.tree.one_side import SPLIT, Loss, losses
 from perfml.explain.tree.remedies import action_here
 from perfml.explain.tree.speedup import time_after
@@ -196,7 +197,7 @@ def _finding(
     finding = finding_of(
         row,
         named,
-        "; ".join(each.hazard for each in remedies[:2] if each is not None),
+        "; ".join(_hazard(each, parts) for each in remedies[:2] if each is not None),
         _evidence(parts, kernels, row, merged),
         own if author else first.remedy.advice_for(person, convolves=convolves),
         (gain, max(gain, alone)),
@@ -215,6 +216,12 @@ def _finding(
     if finding["certainty"] == "open":
         finding["tells"] = resolved_by(TERMS[named[0]], first.launch.kernel)
     return finding
+
+
+def _hazard(remedy: Remedy, parts: Sequence[_Part]) -> str:
+    """Return the hazard in words that agree with how busy its unit is over the launch."""
+    mine = (part for part in parts if part.remedy is remedy and part.loss.limit in unit_ids())
+    return remedy.hazard_at(max((nearness(one.state, one.loss.limit) for one in mine), default=0.0))
 
 
 def finding_of(

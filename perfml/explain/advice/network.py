@@ -20,7 +20,6 @@ import pandas as pd
 from perfml.explain.advice.equal_layers import Place, listed_layers
 from perfml.explain.advice.layer_findings import SHORT_US, LayerLaunches, launch_finding
 from perfml.explain.advice.persons import Person, place_of
-from perfml.explain.advice.remedies import remedy_of
 from perfml.explain.advice.representative import CONDITIONS
 from perfml.explain.advice.table import Layer
 from perfml.explain.certainty import Certainty
@@ -185,8 +184,10 @@ class _Network:
         first = max(findings, key=lambda row: float(row["saved_us"]))
         certainty = _largest(sure)[0]
         tells = next((row["tells"] for row in findings if row["certainty"] == certainty), "")
-        remedies = map(remedy_of, _largest(rules))
-        hazards = list(dict.fromkeys(each.hazard for each in remedies if each))[:_HAZARDS]
+        said: dict[str, str] = {}
+        for row in sorted(findings, key=lambda row: -float(row["saved_us"])):
+            said.setdefault(row["rules"][0], row["hazard"].split("; ")[0])
+        hazards = list(dict.fromkeys(said[rule] for rule in _largest(rules)))[:_HAZARDS]
         return self._finding(
             first,
             tuple(_largest(rules)),

@@ -14,6 +14,7 @@ from importlib import resources
 from typing import Any
 
 from perfml.explain.advice.persons import Person
+from perfml.explain.speed_of_light import LOW
 from perfml.util.words import Readable
 
 _FIELD = re.compile(r"\{([A-Za-z_][\w.]*)(?::([,.\d%a-z]*))?\}")
@@ -64,6 +65,7 @@ class Remedy:
     id: str
     causes: tuple[str, ...]
     hazard: str
+    below: str
     evidence: str
     author: str
     users: ForUsers
@@ -77,6 +79,10 @@ class Remedy:
         said = self.users.library if person is Person.LIBRARY else self.users.pytorch
         more = f" {self.users.convolutions}" if convolves and self.users.convolutions else ""
         return f"The kernel is {person.whose}. {said}{more}"
+
+    def hazard_at(self, nearness: float) -> str:
+        """Return the hazard in words; that a unit is the limit, from `LOW` of its ceiling on."""
+        return self.hazard if nearness >= LOW else self.below
 
     def says(self, rule: str, message: str) -> bool:
         """Return whether a result of Nsight Compute means this."""
@@ -109,6 +115,7 @@ def _remedy(row: Mapping[str, Any], users: Mapping[str, ForUsers]) -> Remedy:
         row["id"],
         tuple(row.get("causes", (row["id"],))),
         row["hazard"],
+        row.get("below", row["hazard"]),
         row["evidence"],
         row["author"],
         users[row["users"]],

@@ -109,6 +109,12 @@ def limit_of(name: str) -> Limit:
 
 
 @cache
+def unit_ids() -> frozenset[str]:
+    """Return the ids of all units."""
+    return frozenset(unit.id for unit in load_limits()[0])
+
+
+@cache
 def limits_of(cause: str) -> frozenset[str]:
     """Return the groups of limits that a cause can hold the time of, by its id."""
     units, waits, _ = load_limits()

@@ -39,9 +39,10 @@ def access_factors(pair: Pair, limit: Limit | None) -> Parts:
     sectors = pair.grew("sectors_per_request")
     # doubles touch twice the sectors of floats, and no lane is further from the next
     wider = max(0.0, min(sectors, pair.grew("bytes_per_request")))
-    if limit is not None and wider >= GREW:
-        parts[limit.whole] = wider
+    if wider >= GREW:
         sectors -= wider
+        if limit is not None:
+            parts[limit.whole] = wider
     parts["sectors_per_request"] = sectors
     unseen = any(side["unseen_traffic"] > 0 for side in (pair.slow, pair.fast))
     if limit is not None and not unseen:

@@ -9,6 +9,8 @@ from perfml.explain.launches import Launch, known
 from perfml.explain.limits.state import LaunchState
 from perfml.explain.tree.causes import TERMS, Kind
 from perfml.explain.tree.ideal import (
+    ALIKE,
+    START_US,
     fullest,
     ideal_counters,
     ideal_launch,
@@ -17,32 +19,12 @@ from perfml.explain.tree.ideal import (
 )
 from perfml.explain.tree.limits import Limit, load_limits
 
-START_US = 1.9
-"""Time of a launch in which its multiprocessors are idle although it has blocks for all of them:
-the 10th percentile of 813 recorded launches with at least one wave of blocks."""
-
 _FULL = 0.9
 """Of its ceiling: so near, a unit is what all else waits for."""
 _WORK = ("issue", "integer", "fp32", "fp64", "special", "tensor")
 _MEMORY = ("stall_memory_dependency", "stall_memory_throttle", "local_memory", "global_atomics")
 _RESIDENT = ("theoretical_occupancy", "block_slots", "achieved_of_theoretical", "block_imbalance")
 _IDLE = ("wave_quantization", "sm_imbalance")
-ALIKE = {
-    "uncoalesced_loads": "sectors_per_request",
-    "uncoalesced_stores": "sectors_per_request",
-    "uncoalesced_copies": "sectors_per_request",
-    "wavefronts_per_shared_load": "bank_conflicts",
-    "shared_memory_busy_time": "shared_loads",
-    "dram_busy_time": "dram_bytes",
-    "l2_sectors": "dram_bytes",
-    "l2_busy_time": "dram_bytes",
-    "l1_sectors": "dram_bytes",
-    "fp32_operations": "fp32_pipe_time",
-    "math_throttle": "stall_pipe_busy",
-    "mio_throttle": "stall_pipe_busy",
-    "async_copy": "stall_memory_dependency",
-}
-"""Causes whose ideal is that of another one."""
 
 
 def has_ideal(cause: str) -> bool:
