@@ -73,7 +73,7 @@ def attach(
     what: Annotated[
         list[str], typer.Argument(help="A process that was started so, or -- and the command.")
     ],
-    seconds: Annotated[float, typer.Option(min=0.1, help="How long it is measured.")] = 10,
+    seconds: options.Measuring = 10,
     out: Annotated[Path, options.OUT] = Path("runs"),
 ) -> None:
     """Time the kernels of a program that runs already.
