@@ -39,9 +39,7 @@ def prove(
     backend: shared.Backends = None,
     precision: shared.Precisions = None,
     batch: shared.Batches = None,
-    seconds: Annotated[
-        float, typer.Option(min=1, help="Of experiments; later launches are left open.")
-    ] = 60,
+    seconds: shared.Measuring = 60,
     rounds: Annotated[
         int, typer.Option(min=3, max=50, help="Times that each condition is measured.")
     ] = 7,

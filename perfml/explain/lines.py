@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -342,10 +342,6 @@ def _kernels(detail: LayerDiff, side: str) -> Counter[str]:
     return Counter(launches.loc[launches["side"].isin([side, "both"]), "kernel"].astype(str))
 
 
-def _term_of(rules: Iterable[str]) -> str | None:
-    return next((rule for rule in rules if rule in _CARRIERS), None)
-
-
 def advice_with_lines(
     advice: Advice, launches: pd.DataFrame | None, reports: list[Report]
 ) -> Advice:
@@ -361,7 +357,8 @@ def advice_with_lines(
     (code,) = code_of((reports, set(wanted.values())))
     evidence = []
     for row in table.to_dict("records"):
-        kernel, term = wanted.get(row["kernel"], ""), _term_of(row["rules"])
+        kernel = wanted.get(row["kernel"], "")
+        term = next((rule for rule in row["rules"] if rule in _CARRIERS), None)
         line = carrying_line(term, {kernel: code[kernel]}) if term and kernel in code else None
         told = "" if line is None else f"; {line.sentence()}"
         evidence.append(f"{row['evidence']}{told}")

@@ -112,7 +112,10 @@ def _pairs(left: Sequence[KernelUnit], right: Sequence[KernelUnit]) -> list[_Pai
         if len(ours) == len(theirs) == 1:
             found.append(_Pair((ours[0],), (theirs[0],), "name"))
             continue
-        for same in (lambda a, b: (a.kernel, a.shape) == (b.kernel, b.shape), _same_kernel):
+        for same in (
+            lambda a, b: (a.kernel, a.shape) == (b.kernel, b.shape),
+            lambda a, b: a.kernel == b.kernel,
+        ):
             for place in list(ours):
                 match = next((each for each in theirs if same(left[place], right[each])), None)
                 if match is not None:
@@ -130,10 +133,6 @@ def _pairs(left: Sequence[KernelUnit], right: Sequence[KernelUnit]) -> list[_Pai
     elif rest[0] and rest[1]:
         found.append(_Pair(tuple(rest[0]), tuple(rest[1]), "place"))
     return found
-
-
-def _same_kernel(a: KernelUnit, b: KernelUnit) -> bool:
-    return a.kernel == b.kernel
 
 
 def _left(pair: _Pair) -> tuple[int, ...]:

@@ -190,17 +190,13 @@ class WorkChange:
             return Outcome.UNKNOWN
         if abs(self.growth) <= self.tolerance:
             return Outcome.SAME
-        return Outcome.MORE if (self.growth > 0) == _grows_with_work(self.counter) else Outcome.LESS
+        grows = self.counter == LAUNCHES or load_catalogue()[self.counter].better != "higher"
+        return Outcome.MORE if (self.growth > 0) == grows else Outcome.LESS
 
     @property
     def odd_repeats(self) -> bool:
         """Whether a repeat lies apart from the others, which decide."""
         return max(self.baseline.farthest, self.new.farthest) > self.tolerance
-
-
-def _grows_with_work(counter: str) -> bool:
-    """Return whether more of a counter is more work, by the catalogue's direction."""
-    return counter == LAUNCHES or load_catalogue()[counter].better != "higher"
 
 
 def work_changes(baseline: pd.DataFrame, new: pd.DataFrame, tolerance: float) -> list[WorkChange]:

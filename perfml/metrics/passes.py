@@ -121,7 +121,8 @@ class PassCounts:
         filled = math.ceil(float(self._terms(asked) @ self.shares) - 1e-9)
         limit = min(above, default=_more(_taken(filled)))
         passes = min(max(_taken(filled), low), limit)
-        return PassEstimate(passes, max(low, _fewer(passes)), min(limit, _more(passes)), False)
+        fewer = 1 if passes <= 3 else passes - 1
+        return PassEstimate(passes, max(low, fewer), min(limit, _more(passes)), False)
 
     def _terms(self, names: frozenset[str]) -> npt.NDArray[np.float64]:
         terms = np.zeros(len(self.names) + 2)
@@ -162,10 +163,6 @@ def _taken(filled: int) -> int:
 
 def _more(passes: int) -> int:
     return 3 if passes == 1 else passes + 1
-
-
-def _fewer(passes: int) -> int:
-    return 1 if passes <= 3 else passes - 1
 
 
 def is_instrumented(name: str) -> bool:

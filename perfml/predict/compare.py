@@ -136,7 +136,8 @@ def predict(
     if not fit.any():
         raise _nothing_left(refused)
     chosen = rows[fit].reset_index(drop=True)
-    words = Vocabulary.of(known, _shared_metrics(chosen))
+    most_have = [name for name in metric_columns(chosen) if chosen[name].notna().mean() > _MOST]
+    words = Vocabulary.of(known, most_have)
     tier = "shape" if by_shape else "counted"
     anew = FittedNow(known, words, tier, seed, progress)
     learned: Learned = anew
@@ -215,11 +216,6 @@ def _nothing_left(refused: list[Refused | None]) -> PerfmlError:
     ((usual, times),) = Counter(each for each in refused if each is not None).most_common(1)
     msg = f"no layer can be compared: {usual.why}"
     return PerfmlError(msg, found=f"{times} of {len(refused)} layers", cure=usual.cure)
-
-
-def _shared_metrics(rows: pd.DataFrame) -> list[str]:
-    """Return the metrics that most of the rows have."""
-    return [name for name in metric_columns(rows) if rows[name].notna().mean() > _MOST]
 
 
 def _compare(

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from perfml import __version__
-from perfml.errors import InputError
 from perfml.reproduce import figures
 from perfml.reproduce.claims import LEGEND, counted
 from perfml.reproduce.published import CLASSIFICATION, KEY_METRIC, REGRESSION
 from perfml.reproduce.run import Reproduction, importance_table
 from perfml.reproduce.summary import TITLES
 from perfml.tables import replacing
+from perfml.util.files import cannot_write
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -77,10 +77,7 @@ def make_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        msg = "cannot make this folder"
-        raise InputError(
-            msg, where=str(folder), found=error.strerror, cure="Name another folder with --out."
-        ) from error
+        raise cannot_write(folder, error, "Name another folder with --out.") from error
 
 
 def _written(path: Path, content: bytes) -> Path:

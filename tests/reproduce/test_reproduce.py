@@ -221,7 +221,7 @@ def test_a_folder_that_cannot_be_made_is_named_before_any_work(made, tmp_path):
     arguments = ["reproduce", "--data", str(made), "--out", str(blocked / "r")]
     run = CliRunner().invoke(app, arguments)
     assert run.exit_code == 1
-    assert "cannot make this folder" in run.output
+    assert "cannot write here" in run.output
 
 
 def test_published_ranges_are_those_of_the_19_metrics_type_and_time():

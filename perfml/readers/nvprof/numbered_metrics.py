@@ -71,17 +71,14 @@ def _decoded(cells: Sequence[object], where: str) -> npt.NDArray[np.float64]:
     The file does not say which. Counts are below 2**52, whose bits as a double are subnormal
     (below 1e-307): no ratio, percentage or rate is, so each is read as what it can be.
     """
-    wrong = next((cell for cell in cells if not _is_value(cell)), None)
-    if wrong is not None:
+    values = [cell for cell in cells if isinstance(cell, bytes) and len(cell) == _BYTES]
+    if len(values) < len(cells):
+        wrong = next(cell for cell in cells if cell not in values)
         msg = f"a value of {METRIC} is no {_BYTES} bytes"
         cure = "The file is damaged; export the profile again."
         raise InputError(msg, where=where, found=repr(wrong)[:80], cure=cure)
-    stored = b"".join(cell for cell in cells if isinstance(cell, bytes))
+    stored = b"".join(values)
     doubles = np.frombuffer(stored, dtype="<f8")
     integers = np.frombuffer(stored, dtype="<u8").astype(float)
     numbers = np.where(np.abs(doubles) < np.finfo(float).tiny, integers, doubles)
     return np.where(np.isfinite(numbers), numbers, np.nan)
-
-
-def _is_value(cell: object) -> bool:
-    return isinstance(cell, bytes) and len(cell) == _BYTES

@@ -88,7 +88,9 @@ def _kernels(kernels: pd.DataFrame, whole: float) -> Iterator[tuple[float, Sente
     for at in np.argsort(-spent, kind="stable")[: 4 * _MOST]:
         row = kernels.iloc[int(np.flatnonzero(codes == at)[0])]
         command = profile_command(units[at].kernel, row)
-        if not units[at].kernel or command in told or _is_communication(units[at].kernel):
+        # communication waits for other devices: replayed alone it would never end
+        communicates = kernel_traits(units[at].kernel).does == "communication"
+        if not units[at].kernel or command in told or communicates:
             continue
         told.add(command)
         share = float(spent[at] / spent.sum()) if spent.sum() else math.nan
@@ -104,11 +106,6 @@ def _kernels(kernels: pd.DataFrame, whole: float) -> Iterator[tuple[float, Sente
             title, text = f"Profile {label}", f"{text} Its counters will tell what limits it."
         gain = f"{percent(share)} of the time of all kernels"
         yield share * whole, Sentence("do", "likely", text, title, gain, command)
-
-
-def _is_communication(kernel: str) -> bool:
-    """Return whether a kernel waits for other devices: replayed alone it would never end."""
-    return kernel_traits(kernel).does == "communication"
 
 
 def _few_blocks(row: pd.Series) -> str:
