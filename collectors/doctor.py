@@ -237,13 +237,9 @@ def _clocks(gpu: Gpu) -> Check:
 
 
 def measured_peaks() -> tuple[dict[str, Any] | None, list[Check]]:
-    """Measure what this GPU reaches.
+    """Measure what this GPU reaches, in one `Check` a peak.
 
-    Returns
-    -------
-    tuple
-        The document that `perfml.explain.load_peaks` reads, None where it could not be measured,
-        and one `Check` a peak.
+    The document is that which `perfml.explain.load_peaks` reads, None where it cannot be measured.
     """
     cure = "It needs torch and a GPU with 4 GB of free memory."
     try:

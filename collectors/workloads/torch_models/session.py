@@ -38,10 +38,7 @@ resnet101 has 0.11 in fp16, inception_v3 0.08, on the CPU.
 class TorchModelSession:
     """A model, its inputs, and its layers by module path.
 
-    Raises
-    ------
-    PerfmlError
-        If there is no such model or no GPU, or the model does not run.
+    Raises a `PerfmlError` if there is no such model or no GPU, or the model does not run.
     """
 
     def __init__(self, name: ModelName, options: Options, settings: Mapping[str, str]) -> None:
