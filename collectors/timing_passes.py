@@ -49,7 +49,7 @@ def with_clock(job: Job, record: TimingRecord) -> TimingRecord:
 
 
 def traced(job: Job, table: Path) -> tuple[timing.Timing, dict[str, Any]]:
-    """Run a program once and write its times into a table; return its launches, and what a workload says.
+    """Run a program once and write its times into a table; return them and what it says.
 
     Where no library can be built, a built-in workload runs without: its own may time its layers.
     There are no launches where a workload timed itself or nobody did.
