@@ -27,7 +27,7 @@ _PLAIN_ENVIRONMENT = "export DASK_DISTRIBUTED__NANNY__PRE_SPAWN_ENVIRON=" + shle
 
 
 def check_options(options: dict[str, Any], where: Callable[[str], str]) -> None:
-    """Refuse options that dask-jobqueue would misunderstand, or of the wrong kind.
+    """Refuse options that are unknown, of the wrong kind, or misunderstood by dask-jobqueue.
 
     They are ``jobs`` (how many at most), ``cores``, ``memory``, ``queue``, ``account``,
     ``walltime``, ``directives`` (lines of the job script, such as ``--gres=gpu:1``), ``prologue``
