@@ -44,10 +44,7 @@ def meeting_place() -> Path:
 def start(command: Sequence[str]) -> None:
     """Become a program with the library loaded, which waits until it is asked.
 
-    Raises
-    ------
-    ProfilerError
-        If the library cannot be built, or the program cannot be started.
+    Raises a `ProfilerError` if the library cannot be built, or the program cannot be started.
     """
     loaded = str(library(COUNTERS))
     names = ("CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
 import os
 import re
@@ -17,7 +16,7 @@ from collectors.profilers.gpu import NCU_FIRST, NVPROF_LAST, Gpu, gpus
 from collectors.profilers.inject import toolkit
 from collectors.profilers.process import ask
 from perfml.errors import PerfmlError
-from perfml.util.installed import install_command
+from perfml.util.installed import install_command, version_of
 
 _DRIVER_PARAMETERS = Path("/proc/driver/nvidia/params")
 _MINIMUM_FREE = 5e9
@@ -86,11 +85,11 @@ def _python() -> Check:
 
 
 def _packages() -> list[Check]:
-    missing = [name for name in _BASE if _version(name) is None]
+    missing = [name for name in _BASE if version_of(name) is None]
     if missing:
         cure = "Install with: pip install perfml"
         return [Check("packages", "fail", f"missing: {', '.join(missing)}", cure)]
-    return [Check("packages", "ok", ", ".join(f"{name} {_version(name)}" for name in _BASE))]
+    return [Check("packages", "ok", ", ".join(f"{name} {version_of(name)}" for name in _BASE))]
 
 
 def _gpus() -> tuple[list[Check], list[Gpu]]:
@@ -178,7 +177,7 @@ def _counters(gpu: Gpu | None) -> Check:
 
 
 def _optional(package: str, extra: str, purpose: str) -> Check:
-    version = _version(package)
+    version = version_of(package)
     if version is None:
         cure = f"For {purpose}: {install_command(extra)}"
         return Check(package, "absent", "not installed", cure)
@@ -187,7 +186,7 @@ def _optional(package: str, extra: str, purpose: str) -> Check:
 
 def _torch_gpu(gpu: Gpu | None) -> Check:
     name = "torch on the GPU"
-    if _version("torch") is None:
+    if version_of("torch") is None:
         return Check(name, "absent", "torch is not installed")
     if gpu is None:  # importing torch takes seconds, and it would find none either
         return Check(name, "absent", "no GPU")
@@ -208,7 +207,7 @@ def _torch_gpu(gpu: Gpu | None) -> Check:
 
 
 def _tensorrt(gpu: Gpu | None) -> Check:
-    installed = [(name, version) for name in _TENSORRT if (version := _version(name))]
+    installed = [(name, version) for name in _TENSORRT if (version := version_of(name))]
     if not installed:
         cure = f"For the tensorrt backend: {install_command('tensorrt')}"
         return Check("tensorrt", "absent", "not installed", cure)
@@ -237,13 +236,9 @@ def _clocks(gpu: Gpu) -> Check:
 
 
 def measured_peaks() -> tuple[dict[str, Any] | None, list[Check]]:
-    """Measure what this GPU reaches.
+    """Measure what this GPU reaches, in one `Check` a peak.
 
-    Returns
-    -------
-    tuple
-        The document that `perfml.explain.load_peaks` reads, None where it could not be measured,
-        and one `Check` a peak.
+    The document is that which `perfml.explain.load_peaks` reads, None where it cannot be measured.
     """
     cure = "It needs torch and a GPU with 4 GB of free memory."
     try:
@@ -271,13 +266,6 @@ def _ask(command: list[str], timeout_s: float = 120) -> tuple[str, int]:
     if answer.timed_out:
         return f"no answer within {timeout_s:.0f} s", 1
     return answer.output, answer.returncode
-
-
-def _version(package: str) -> str | None:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return None
 
 
 def _one_line(error: PerfmlError) -> str:

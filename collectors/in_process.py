@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ContextDecorator, ExitStack
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from collectors import run_folder as folders
@@ -162,14 +161,9 @@ class profile(ContextDecorator):  # noqa: N801 - a function in all but its type,
         del os.environ["PERFML_COUNTERS_DIR"]
         self._records = [read_record(path) for path in self._record.glob("*.tsv")]
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._stack.close()
-        if error is None:
+        if kind is None:
             self._keep(self._records[0], time.monotonic() - self._began)
 
     def _keep(self, record: CounterRecord, seconds: float) -> None:

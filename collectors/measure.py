@@ -45,13 +45,7 @@ class _Timed:
 
 
 def choose_profiler(asked: str, gpu: Gpu | None) -> str:
-    """Return ``cupti``, ``ncu`` or ``nvprof``.
-
-    Raises
-    ------
-    ProfilerError
-        If the one asked for does not support the GPU.
-    """
+    """Return ``cupti``, ``ncu`` or ``nvprof``; raise if that asked for does not support the GPU."""
     if gpu is None:
         return "ncu" if asked == "auto" else asked
     if asked == "auto":
@@ -97,13 +91,7 @@ def planned_commands(job: Job) -> list[list[str]]:
 
 
 def measure(job: Job) -> RunRecord:
-    """Measure a run into its folder; return what ``run.json`` says.
-
-    Raises
-    ------
-    ProfilerError
-        If a profiler is missing or refused, or the program failed.
-    """
+    """Measure a run into its folder; return what ``run.json`` says, or raise a `ProfilerError`."""
     subject, context = job.subject, job.context
     started = now()
     profiler = profiler_for(subject, context.gpu)

@@ -24,15 +24,7 @@ TIMED_ITERATIONS = 3
 
 @dataclass(frozen=True)
 class Measured:
-    """What measuring gave for the manifest.
-
-    Attributes
-    ----------
-    timing, counters
-        The records of both.
-    about
-        What the workload says of itself.
-    """
+    """What measuring gave for the manifest; `about` is what the workload says of itself."""
 
     timing: TimingRecord
     about: dict[str, Any]
@@ -42,12 +34,8 @@ class Measured:
 def measure_with_cupti(job: Job) -> Measured:
     """Measure a run into ``timing.csv`` and ``metrics.csv`` of its folder.
 
-    Raises
-    ------
-    UnableError
-        If another profiler may still measure the program.
-    ProfilerError
-        If the program fails.
+    Raises an `UnableError` where another profiler may still measure the program, and a
+    `ProfilerError` if it fails.
     """
     subject, settings = job.subject, job.subject.settings
     aside = job.folder / "counters"

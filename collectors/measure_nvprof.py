@@ -24,13 +24,7 @@ def nvprof_commands(job: Job) -> list[list[str]]:
 
 
 def measure_with_nvprof(job: Job) -> MeasurementRecord:
-    """Measure a run into ``metrics.csv`` and ``trace.nvvp`` of its folder.
-
-    Raises
-    ------
-    ProfilerError
-        If nvprof is missing or refused, the program failed, or an export is missing.
-    """
+    """Measure a run into ``metrics.csv`` and ``trace.nvvp`` of its folder, or raise."""
     options = _options(job.subject)
     commands = nvprof.profile(options, _programs(job), folder=job.folder, **job.limits)
     shutil.rmtree(_aside(job), ignore_errors=True)
@@ -38,13 +32,7 @@ def measure_with_nvprof(job: Job) -> MeasurementRecord:
 
 
 def checked(job: Job) -> dict[str, Any]:
-    """Let a built-in workload check itself, as no timing pass does it; return what it says.
-
-    Raises
-    ------
-    ProfilerError
-        If it computes something else than its reference, or fails.
-    """
+    """Let a workload check itself, as no timing pass does it; return what it says, or raise."""
     aside = job.folder / "check"
     try:
         timing.trace(job.subject.command("check", aside), None, **job.limits)

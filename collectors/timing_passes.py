@@ -26,16 +26,8 @@ _UNDER_PROFILER = ("ncu", "nvprof")
 def time_again(job: Job, record: TimingRecord) -> TimingRecord:
     """Time a run in as many further processes as its settings ask for: ``timing_2.csv``, ...
 
-    Returns
-    -------
-    TimingRecord
-        That of the first process with the number of processes, or with a warning that there was
-        no timing pass to repeat.
-
-    Raises
-    ------
-    ProfilerError
-        If a process fails.
+    Returns the first process's record with the number of processes, or with a warning that there
+    was no timing pass to repeat.
     """
     processes = job.subject.settings.processes
     if processes == 1:
@@ -57,15 +49,10 @@ def with_clock(job: Job, record: TimingRecord) -> TimingRecord:
 
 
 def traced(job: Job, table: Path) -> tuple[timing.Timing, dict[str, Any]]:
-    """Run a program once and write its times into a table.
+    """Run a program once and write its times into a table; return them and what it says.
 
     Where no library can be built, a built-in workload runs without: its own may time its layers.
-
-    Returns
-    -------
-    tuple
-        Its launches, none where a workload timed itself or nobody did; and what a built-in
-        workload says of itself.
+    There are no launches where a workload timed itself or nobody did.
     """
     built_in = job.subject.built_in
     aside = job.folder / "timing"

@@ -345,13 +345,7 @@ def _known(cell: str) -> int | None:
 
 
 def _read_launch(line: str, path: Path) -> Launch:
-    """Read one line of an activity record.
-
-    Raises
-    ------
-    ProfilerError
-        If it is damaged.
-    """
+    """Read one line of an activity record; raise a `ProfilerError` if it is damaged."""
     cells = line.split("\t")
     try:
         if not _TIMED_FIELDS <= len(cells) <= _TIMED_FIELDS + 1:

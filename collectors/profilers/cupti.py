@@ -93,28 +93,9 @@ class CuptiOptions:
 class CuptiProfile:
     """What a measurement gave.
 
-    Attributes
-    ----------
-    table
-        The file of counters.
-    timed
-        Launches timed without counters, those of iterations only if there are iterations.
-    rows
-        Measured launches.
-    measurement
-        How they were measured.
-    iterations
-        Whether the program has iterations.
-    missing
-        Requested metrics that the chip does not have.
-    pass_costs
-        What the counter passes took.
-    seconds
-        Wall-clock time of all runs of the program.
-    command
-        The argument list.
-    warnings
-        Sentences for the user.
+    `timed` are the launches without counters, those of iterations only if there are `iterations`;
+    `missing` are requested metrics that the chip does not have, `warnings` sentences for the user;
+    `seconds` is the wall-clock time of all runs of the program.
     """
 
     table: Path
@@ -160,13 +141,7 @@ class _Program:
     tell: Tell | None = None
 
     def start(self, request: Pass) -> CounterRecord:
-        """Run the program once; return the record of the process that launched the most.
-
-        Raises
-        ------
-        ProfilerError
-            If the program failed, launched nothing, or CUPTI refused.
-        """
+        """Run the program once; return the record of the process that launched most, or raise."""
         with TemporaryDirectory(prefix="perfml-counters-") as folder:
             asked = {**self.env, **variables(request, self.options, Path(folder))}
             forecast = None
@@ -243,13 +218,7 @@ def profile(
 
     The parameters are those of `collectors.profilers.ncu.profile`; `driver` is the driver's
     version, for the table; `tell` takes a sentence on how long it will take, while it runs.
-
-    Raises
-    ------
-    GraphError
-        If an iteration replays a CUDA graph.
-    ProfilerError
-        If the library cannot be built, CUPTI refuses, or the program fails.
+    Raises a `GraphError` if an iteration replays a CUDA graph, else what CUPTI or the program met.
     """
     library(COUNTERS)
     command = (*launcher, *program)
@@ -342,13 +311,7 @@ def _measured(first: CounterRecord, subject: _Program) -> _Counted:
 
 
 def _by_parts(first: CounterRecord, subject: _Program) -> tuple[CounterRecord, CounterRecord]:
-    """Time the first iterations of each part, then measure them launch by launch.
-
-    Returns
-    -------
-    tuple
-        The record with the times, and the one with the counters.
-    """
+    """Return the times of each part's first iterations, and the counters, launch by launch."""
     why = (
         "each part of the program begins its iterations anew with other kernels; so each launch "
         "was repeated on the spot"

@@ -35,7 +35,8 @@ def check_record(record: CounterRecord) -> None:
     for said in record.errors:
         if said.startswith("the iterations launch different kernels"):
             continue
-        raise UnableError(_what(said), found=said, cure=_cure(said))
+        what, cure = next(words for code, words in _REASONS.items() if code in said)
+        raise UnableError(what, found=said, cure=cure)
     if not record.ended and not record.complete:
         msg = "the measured process ended without finishing its record"
         cure = (
@@ -45,44 +46,30 @@ def check_record(record: CounterRecord) -> None:
         raise ProfilerError(msg, found=f"{len(record.rows)} launches measured", cure=cure)
 
 
-_REASONS = (
-    (
-        "INSUFFICIENT_PRIVILEGES",
+_REASONS = {
+    "INSUFFICIENT_PRIVILEGES": (
         "this user may not read the GPU's performance counters",
         PERMISSION,
     ),
-    (
-        "MULTIPLE_SUBSCRIBERS",
+    "MULTIPLE_SUBSCRIBERS": (
         "another tool is attached to the program through CUPTI",
         "Turn it off (torch.profiler, Nsight Systems), or use --profiler ncu.",
     ),
-    (
-        "OUT_OF_MEMORY",
+    "OUT_OF_MEMORY": (
         "there is not enough memory for the counters",
         "Measure fewer metrics (--metrics published), or a smaller batch.",
     ),
-    (
-        "LEGACY_PROFILER_NOT_SUPPORTED",
+    "LEGACY_PROFILER_NOT_SUPPORTED": (
         "CUPTI's Range Profiler does not support this GPU",
         "Use --profiler ncu, or nvprof for a GPU before compute capability 7.0.",
     ),
-    (
-        "HARDWARE_BUSY",
+    "HARDWARE_BUSY": (
         "another tool holds the GPU's performance counters",
         "Stop it (DCGM and other profilers read counters too: dcgmi profile --pause), then again.",
     ),
-)
-
-
-def _what(said: str) -> str:
-    for code, what, _ in _REASONS:
-        if code in said:
-            return what
-    return "CUPTI cannot measure this program"
-
-
-def _cure(said: str) -> str:
-    for code, _, cure in _REASONS:
-        if code in said:
-            return cure
-    return "Use --profiler ncu, which measures launch by launch."
+    "": (
+        "CUPTI cannot measure this program",
+        "Use --profiler ncu, which measures launch by launch.",
+    ),
+}
+"""What CUPTI's errors mean, and the cure; the first that is part of an error, the last of any."""

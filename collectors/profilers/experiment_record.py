@@ -46,16 +46,9 @@ class Settings:
     def run(
         self, folder: Path, timeout_s: float, lists: Mapping[str, Iterable[Sequence[str]]]
     ) -> Finished:
-        """Run it with the library, which writes ``*.tsv`` into a folder.
+        """Run it with the library, which writes ``*.tsv`` into an empty folder.
 
-        Parameters
-        ----------
-        folder
-            Empty.
-        timeout_s
-            Seconds until it is killed.
-        lists
-            What the library reads: end of a variable's name to the fields of each line.
+        `lists` is what the library reads: end of a variable's name to the fields of each line.
         """
         variables = {
             **self.env,

@@ -70,18 +70,10 @@ _NOTES = (b"expects", b"apart", b"group", b"pass")
 
 @dataclass
 class Forecast:
-    """Says once, after a program's first pass, how long counting will take.
+    """Says once, after a program's first pass, how long counting `sets` measurements will take.
 
-    Attributes
-    ----------
-    folder
-        Where the processes of the program write their records.
-    sets
-        How often an iteration is measured completely.
-    tell
-        Takes the sentence.
-    said
-        The sentence; empty as long as there was none to say.
+    The program's processes write their records into `folder`; `tell` takes the sentence, and `said`
+    is that sentence, empty as long as there was none to say.
     """
 
     folder: Path

@@ -98,10 +98,7 @@ def sample(
 def lines_of(records: Iterable[Path]) -> list[LineSamples]:
     """Return the lines of what processes recorded, most stalled first.
 
-    Raises
-    ------
-    ProfilerError
-        If a record is damaged or says that something failed, or there is no sample.
+    Raises a `ProfilerError` if a record is damaged or tells of a failure, or there is no sample.
     """
     found: dict[tuple[str, str, str], LineSamples] = {}
     for path in records:

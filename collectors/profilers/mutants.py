@@ -31,16 +31,8 @@ def with_mutants(
 ) -> Experiments:
     """Run a program's kernels as their mutants; return the experiments with these conditions.
 
-    Parameters
-    ----------
-    experiments
-        Of the same program.
-    modules
-        Mangled name of a kernel to the PTX module that holds it.
-    settings
-        How the program is run.
-    timeout_s
-        Seconds for all runs of it.
+    `modules` are a kernel's mangled name to the PTX module that holds it; `timeout_s` is for all
+    runs.
     """
     symbols = dict.fromkeys(each.symbol for each in experiments.launches)
     names = [name for name in symbols if name in modules]

@@ -255,13 +255,7 @@ def profile(
 
 
 def read_outline(table: Path, metrics: Sequence[str]) -> tuple[int, tuple[str, ...], int]:
-    """Return a raw-page CSV's number of launches, the metrics it lacks, and the passes.
-
-    Raises
-    ------
-    ProfilerError
-        If it is not such a table, or none of the metrics is in it.
-    """
+    """Return a raw-page CSV's launches, the metrics it lacks and the passes, or raise."""
     try:
         with table.open(newline="", encoding="utf-8", errors="replace") as lines:
             rows = csv.reader(line for line in lines if not line.startswith("=="))

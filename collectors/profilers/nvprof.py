@@ -29,16 +29,9 @@ _NON_ZERO = re.compile(r"Application returned non-zero code (-?\d+)")
 
 @dataclass(frozen=True)
 class NvprofOptions:
-    """What nvprof is asked for.
+    """What nvprof is asked for: its own metric names, or `ALL` alone.
 
-    Attributes
-    ----------
-    metrics
-        nvprof's own metric names, or `ALL` alone.
-    region_only
-        Only launches between cudaProfilerStart and cudaProfilerStop.
-    executable
-        Name or path of ``nvprof``.
+    With `region_only`, only launches between cudaProfilerStart and cudaProfilerStop.
     """
 
     metrics: tuple[str, ...]
@@ -113,13 +106,7 @@ def profile(
     launcher: Sequence[str] = (),
     env: dict[str, str] | None = None,
 ) -> list[tuple[str, ...]]:
-    """Run both passes into `folder`; return the argument lists.
-
-    Raises
-    ------
-    ProfilerError
-        If nvprof is missing or refused, the program failed, or an export is missing.
-    """
+    """Run both passes into `folder`; return the argument lists, or raise a `ProfilerError`."""
     commands = []
     passes = zip(pass_commands(options, programs, folder), (METRICS_FILE, TRACE_FILE), strict=True)
     for words, name in passes:

@@ -190,12 +190,7 @@ def _unwritable(error: OSError, log: Path) -> ProfilerError:
 def kill_tree(process: subprocess.Popen[bytes], mark: str = "") -> None:
     """Kill what is left of a process, its session, and descendants that left the session.
 
-    Parameters
-    ----------
-    process
-        The process.
-    mark
-        Value of `_MARK` in its environment, by which daemons are found: their parent is gone.
+    Daemons, whose parent is gone, are found by `mark`, the value of `_MARK` in their environment.
     """
     family = descendants(process.pid) | _marked(mark)
     with contextlib.suppress(ProcessLookupError, PermissionError):

@@ -65,10 +65,7 @@ wait:
 def measured(env: Mapping[str, str]) -> float | None:
     """Return the SM clock in MHz of the first GPU that a program sees; None if it cannot be told.
 
-    Parameters
-    ----------
-    env
-        Variables of the timed program on top of this one's.
+    `env` are variables of the timed program on top of this one's.
     """
     command = [sys.executable, "-I", __file__]
     variables = {**os.environ, **env}
@@ -82,13 +79,7 @@ def measured(env: Mapping[str, str]) -> float | None:
 
 
 def read_clock() -> float:
-    """Return the SM clock of the first GPU in MHz, from this process.
-
-    Raises
-    ------
-    OSError
-        If there is no driver, or one of its functions fails.
-    """
+    """Return the SM clock of the first GPU in MHz, from this process, or raise an `OSError`."""
     driver = ctypes.CDLL("libcuda.so.1")
 
     def call(name: str, *arguments: object) -> None:

@@ -125,10 +125,7 @@ def check_ended(ended: Finished, timeout_s: float, forecast: str = "") -> None:
 def read_activity(path: Path) -> list[Launch]:
     """Read what the injected library wrote for one process, in launch order.
 
-    Raises
-    ------
-    ProfilerError
-        If CUPTI refused, records were lost, or the process ended before it wrote its last line.
+    Raises a `ProfilerError` if CUPTI refused, records were lost, or the process ended too early.
     """
     record = read_record(path)
     if record.errors:

@@ -27,21 +27,12 @@ _PLAIN_ENVIRONMENT = "export DASK_DISTRIBUTED__NANNY__PRE_SPAWN_ENVIRON=" + shle
 
 
 def check_options(options: dict[str, Any], where: Callable[[str], str]) -> None:
-    """Refuse options that dask-jobqueue would misunderstand.
+    """Refuse options that are unknown, of the wrong kind, or misunderstood by dask-jobqueue.
 
-    Parameters
-    ----------
-    options
-        ``jobs`` (how many at most), ``cores``, ``memory``, ``queue``, ``account``, ``walltime``,
-        ``directives`` (lines of the job script, such as ``--gres=gpu:1``), ``prologue`` (shell
-        lines before the worker starts), ``interface``, ``local_directory``, ``python``.
-    where
-        Gives the place of an option in the sweep's file.
-
-    Raises
-    ------
-    InputError
-        If an option is unknown or of the wrong kind.
+    They are ``jobs`` (how many at most), ``cores``, ``memory``, ``queue``, ``account``,
+    ``walltime``, ``directives`` (lines of the job script, such as ``--gres=gpu:1``), ``prologue``
+    (shell lines before the worker starts), ``interface``, ``local_directory``, ``python``. `where`
+    gives an option's place in the sweep's file, for the `InputError`.
     """
     for name, value in options.items():
         if name not in OPTIONS:

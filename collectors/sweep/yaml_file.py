@@ -42,17 +42,9 @@ class Document:
 
 
 def read_yaml(path: str | Path) -> Document:
-    """Read a YAML file.
+    """Read a YAML file of 1 MiB at most.
 
-    Parameters
-    ----------
-    path
-        The file, of 1 MiB at most.
-
-    Raises
-    ------
-    InputError
-        If it cannot be read, is not YAML, holds a key twice, tags, or too much.
+    Raises an `InputError` if it cannot be read, is not YAML, holds a key twice, tags, or too much.
     """
     import yaml
 

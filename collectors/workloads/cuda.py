@@ -132,10 +132,7 @@ def nvcc_command(nvcc: str, source: Source, architecture: str, out: Path) -> lis
 def compile_cubin(nvcc: str, source: Source, architecture: str, cache: Path) -> tuple[Path, str]:
     """Compile a source unless `cache` has it; return the machine code's file and ptxas's report.
 
-    Raises
-    ------
-    PerfmlError
-        If nvcc refuses the source.
+    Raises a `PerfmlError` if nvcc refuses the source.
     """
     texts = [path.read_bytes() for path in _sources(source.path)]
     # the folder's name is no part of it: a cache may travel to another machine
@@ -179,13 +176,7 @@ def cache_folder() -> Path:
 
 
 def import_cupy() -> Any:
-    """Import CuPy.
-
-    Raises
-    ------
-    MissingExtraError
-        If it is not installed.
-    """
+    """Import CuPy, or raise a `MissingExtraError`."""
     return import_extra("cupy", "gpu", "this workload")
 
 

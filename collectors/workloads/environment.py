@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import platform
 import sys
 from datetime import UTC, datetime
@@ -11,6 +10,7 @@ from typing import Any
 import perfml
 from collectors.profilers.gpu import gpus
 from perfml.errors import PerfmlError
+from perfml.util.installed import version_of
 
 
 def environment(device: str) -> dict[str, Any]:
@@ -23,10 +23,10 @@ def environment(device: str) -> dict[str, Any]:
         "python": platform.python_version(),
         "platform": platform.platform(),
         "perfml": perfml.__version__,
-        "numpy": _version("numpy"),
-        "torch": _version("torch"),
-        "triton": _version("triton"),
-        **{library: _version(library) for library in ("torchvision", "timm", "transformers")},
+        "numpy": version_of("numpy"),
+        "torch": version_of("torch"),
+        "triton": version_of("triton"),
+        **{library: version_of(library) for library in ("torchvision", "timm", "transformers")},
         "driver": _driver(),
     }
     torch = sys.modules.get("torch")
@@ -41,13 +41,6 @@ def environment(device: str) -> dict[str, Any]:
         found["multiprocessors"] = properties.multi_processor_count
         found["memory_bytes"] = properties.total_memory
     return found
-
-
-def _version(package: str) -> str | None:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return None
 
 
 def _driver() -> str | None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from .compiled_ranges import listening
@@ -93,12 +92,7 @@ class ModuleRanges:
         """Return the compiled modules in which no range was opened: each is one layer."""
         return tuple(path for path in self.compiled if path not in self._divided)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._installed.close()
 
     def _hook(self, path: str, module: torch.nn.Module) -> None:

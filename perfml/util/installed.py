@@ -1,4 +1,4 @@
-"""How perfml was installed, so that the advice to install more of it works."""
+"""What is installed, and how perfml was, so that the advice to install more of it works."""
 
 from __future__ import annotations
 
@@ -8,6 +8,14 @@ from importlib import metadata
 from pathlib import Path
 
 _CHECKOUT = Path(__file__).resolve().parents[2]
+
+
+def version_of(package: str) -> str | None:
+    """Return the version of an installed package; None if it is not installed."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
 
 
 def install_command(extra: str) -> str:

@@ -103,8 +103,8 @@ def test_an_old_gpu_is_pointed_to_nvprof(tools):
 
 
 def test_a_torch_that_does_not_see_the_gpu_is_a_failure(tools):
-    real = doctor._version
-    tools.setattr(doctor, "_version", lambda name: "2.6" if name == "torch" else real(name))
+    real = doctor.version_of
+    tools.setattr(doctor, "version_of", lambda name: "2.6" if name == "torch" else real(name))
     tools.setattr(doctor, "_ask", lambda *_, **__: ("12.1 False 8902", 0))
     found = checks()["torch on the GPU"]
     assert found.status == "fail"
@@ -113,8 +113,8 @@ def test_a_torch_that_does_not_see_the_gpu_is_a_failure(tools):
 
 def test_without_a_gpu_torch_is_not_imported(tools, tmp_path):
     tools.setenv("PATH", str(tmp_path))
-    real = doctor._version
-    tools.setattr(doctor, "_version", lambda name: "2.6" if name == "torch" else real(name))
+    real = doctor.version_of
+    tools.setattr(doctor, "version_of", lambda name: "2.6" if name == "torch" else real(name))
     tools.setattr(doctor, "_ask", lambda *_, **__: pytest.fail("it was"))
     found = checks()["torch on the GPU"]
     assert (found.status, found.found) == ("absent", "no GPU")

@@ -34,13 +34,7 @@ class ModelName:
 
 
 def parse_name(text: str) -> ModelName:
-    """Read a workload's name.
-
-    Raises
-    ------
-    InputError
-        If it names neither a model of a library nor a function of a file that is there.
-    """
+    """Read a workload's name; raise if it is neither a library's model nor a file's function."""
     rest = text.removeprefix(PREFIX)
     file, colon, function = rest.rpartition(":")
     if colon and file.endswith(".py"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import importlib.metadata
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -16,6 +15,7 @@ from collectors.workloads.session import relative_error
 from collectors.workloads.turns import wait_for_turn
 from perfml.errors import PerfmlError
 from perfml.util.extras import import_extra
+from perfml.util.installed import version_of
 
 from .names import ModelName
 from .sources import build, settle_statistics
@@ -38,10 +38,7 @@ resnet101 has 0.11 in fp16, inception_v3 0.08, on the CPU.
 class TorchModelSession:
     """A model, its inputs, and its layers by module path.
 
-    Raises
-    ------
-    PerfmlError
-        If there is no such model or no GPU, or the model does not run.
+    Raises a `PerfmlError` if there is no such model or no GPU, or the model does not run.
     """
 
     def __init__(self, name: ModelName, options: Options, settings: Mapping[str, str]) -> None:
@@ -67,8 +64,8 @@ class TorchModelSession:
         self._keywords = self._on_device(dict(built.keywords))
         self._whole = options.backend == "inductor" and settings["compile"] == "model"
         self._named = ModuleRanges(self._model, Ranges(), numbered=True)
-        with self.active(), self._named:
-            self._layers = self._described()
+        with self.active(), self._named, self._explained():
+            self._layers = layer_rows(self._model, self._named, self._call_eagerly)
         self._callable: Callable[..., Any] = self._model
         if options.backend == "inductor":
             self._compile()
@@ -91,10 +88,6 @@ class TorchModelSession:
             raised = f"{type(error).__name__}: {error}"
             cure = "Give the shape of one sample: --set input=3x224x224; or another precision."
             raise PerfmlError(what, where=self._name.name, found=raised, cure=cure) from error
-
-    def _described(self) -> list[dict[str, Any]]:
-        with self._explained():
-            return layer_rows(self._model, self._named, self._call_eagerly)
 
     def _call_eagerly(self) -> Any:
         return self._model(*self._arguments, **self._keywords)
@@ -135,13 +128,14 @@ class TorchModelSession:
     def describe(self) -> dict[str, Any]:
         """Everything about the model and torch's settings, as JSON values."""
         options, known = self._options, [row["flops"] for row in self._layers]
+        inputs = tensors([self._arguments, self._keywords])
         return {
             "model": self._name.name,
             "library": self._name.library,
-            "library_version": self._library_version(),
+            "library_version": version_of(self._name.library) if self._name.library else None,
             "weights": "random",
             "classes": None,
-            "input": ["x".join(map(str, tensor.shape)) for tensor in self._inputs()],
+            "input": ["x".join(map(str, tensor.shape)) for tensor in inputs],
             "flops": None if None in known else sum(known),
             "parameters": sum(tensor.numel() for tensor in self._model.parameters()),
             "settings": {
@@ -154,17 +148,6 @@ class TorchModelSession:
             "layers": self._layers,
             "warnings": self._warnings(),
         }
-
-    def _inputs(self) -> Iterator[Any]:
-        return tensors([self._arguments, self._keywords])
-
-    def _library_version(self) -> str | None:
-        if self._name.library is None:
-            return None
-        try:
-            return importlib.metadata.version(self._name.library)
-        except importlib.metadata.PackageNotFoundError:
-            return None
 
     def _warnings(self) -> list[str]:
         warnings = []

@@ -59,24 +59,12 @@ class _Work:
 def layer_rows(model: Any, named: ModuleRanges, call: Callable[[], Any]) -> list[dict[str, Any]]:
     """Call a model once and return a row for each of its layers that does something.
 
-    Parameters
-    ----------
-    model
-        The module that `call` calls.
-    named
-        Its ranges, installed.
-    call
-        Runs the model once and returns its outputs.
-
-    Returns
-    -------
-    list of dict
-        JSON values: ``layer``, ``kind`` (the module's class, or the first operator between
-        modules), ``input`` and ``output`` (shapes), ``parameters``, ``flops`` (None where an
-        operator is not known), ``weight_bytes``, ``input_bytes``, ``output_bytes``, ``products``
-        (of matrices: ``operator``, ``m``, ``n``, ``k``, ``dtype`` and how many; of a convolution
-        ``n`` and ``k`` are the channels of a group); of a convolution also ``size, stride, pad,
-        filters, groups``.
+    `named` are the model's ranges, installed; `call` runs it once and returns its outputs. The rows
+    are JSON values: ``layer``, ``kind`` (the module's class, or the first operator between
+    modules), ``input`` and ``output`` (shapes), ``parameters``, ``flops`` (None where an operator
+    is not known), ``weight_bytes``, ``input_bytes``, ``output_bytes``, ``products`` (of matrices:
+    ``operator``, ``m``, ``n``, ``k``, ``dtype`` and how many; of a convolution ``n`` and ``k`` are
+    the channels of a group); of a convolution also ``size, stride, pad, filters, groups``.
     """
     recorder = _recorder(lambda: named.current)
     facts: dict[str, dict[str, Any]] = {}

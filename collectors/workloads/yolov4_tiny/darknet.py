@@ -106,25 +106,11 @@ def _integer(text: str) -> int | None:
 
 
 def parse_cfg(lines: Iterable[str], source: str) -> list[Section]:
-    """Parse the lines of a cfg file.
+    """Parse the lines of a cfg file: the ``[net]`` section first, then one section per layer.
 
-    Parameters
-    ----------
-    lines
-        The text, line by line. ``#`` and ``;`` start a comment, as in Darknet.
-    source
-        Name used in error messages.
-
-    Returns
-    -------
-    list of Section
-        The ``[net]`` section first, then one section per layer.
-
-    Raises
-    ------
-    InputError
-        If a line is neither a section, an option nor a comment, an option comes before the first
-        section or twice in one, or the file does not start with ``[net]``.
+    ``#`` and ``;`` start a comment, as in Darknet; `source` is the name used in error messages.
+    Raises an `InputError` if a line is neither a section, an option nor a comment, an option comes
+    before the first section or twice in one, or the file does not start with ``[net]``.
     """
     sections: list[Section] = []
     for number, raw in enumerate(lines, start=1):

@@ -27,18 +27,10 @@ _KERNEL = re.compile(r"\bfqn=(\S+)")
 
 @dataclasses.dataclass(frozen=True)
 class EngineLayer:
-    """One step of an engine.
+    """One step of an engine: TensorRT's name and layer type, and all network layers in it.
 
-    Parameters
-    ----------
-    name
-        TensorRT's name.
-    kind
-        TensorRT's layer type.
-    kernel
-        The kernel or tactic, empty where TensorRT chooses it at run time.
-    layers
-        Names of all network layers that went into it, in network order.
+    `kernel` is the kernel or tactic, empty where TensorRT chooses it at run time; `layers` are
+    names in network order.
     """
 
     name: str
@@ -60,11 +52,8 @@ def _layers_of(nodes: Iterable[str], order: dict[str, int]) -> tuple[str, ...]:
 def inspector_layers(text: str, names: Iterable[str]) -> list[EngineLayer]:
     """Parse the JSON of ``EngineInspector.get_engine_information``, given all layers' names.
 
-    Raises
-    ------
-    InputError
-        If the text is not the inspector's JSON, or the engine was built without detailed
-        profiling verbosity, so that the names of fused layers are lost.
+    Raises an `InputError` also if the engine was built without detailed profiling verbosity, so
+    that the names of fused layers are lost.
     """
     where = "engine inspector"
     try:
@@ -99,12 +88,7 @@ def plan_layers(plan: bytes, names: Iterable[str]) -> list[EngineLayer]:
 
     Seen in version 1.7: the plan holds its program as text, one step a line in a block ``main``,
     each with the ONNX nodes it computes. The format is not documented, so a plan without it is an
-    error and never an empty list. Steps that compute nothing (waits, signals) are left out.
-
-    Raises
-    ------
-    InputError
-        If the plan has no such listing.
+    `InputError` and never an empty list. Steps that compute nothing (waits, signals) are left out.
     """
     start = plan.find(b"\nmain {")
     end = plan.find(b"\n}", start + 1)

@@ -31,27 +31,12 @@ def onnx_model(
     half: bool = False,
     calibrator: MaxCalibrator | None = None,
 ) -> onnx.ModelProto:
-    """Build the model.
+    """Build the model of a network with fixed shapes: `batch` images in one inference.
 
     Every node is called after its layer: ``conv_01`` is the convolution, ``conv_01/leaky`` its
-    activation. Routes that only hand a tensor on have no node.
-
-    Parameters
-    ----------
-    network, folded
-        The network and its weights without batch normalisation.
-    batch
-        Images in one inference; the model's shapes are fixed.
-    half
-        Weights, activations, input and outputs in float16 instead of float32.
-    calibrator
-        If given, inputs and kernels of all convolutions pass through int8
-        (``QuantizeLinear`` / ``DequantizeLinear`` with its scales).
-
-    Raises
-    ------
-    MissingExtraError
-        If the package ``onnx`` is not installed.
+    activation. Routes that only hand a tensor on have no node. With `half`, weights, activations,
+    input and outputs are float16 instead of float32; with a calibrator, inputs and kernels of all
+    convolutions pass through int8 (``QuantizeLinear`` / ``DequantizeLinear`` with its scales).
     """
     onnx = import_extra("onnx", "tensorrt", "writing an ONNX model")
     writer = _Writer(folded, batch, np.float16 if half else np.float32, calibrator)

@@ -51,13 +51,7 @@ class MaxCalibrator:
 
 
 def quantize_kernel(kernel: Array) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
-    """Quantize a kernel symmetrically, one scale a filter.
-
-    Returns
-    -------
-    tuple
-        The int8 kernel and the scales, shape (filters,).
-    """
+    """Quantize a kernel symmetrically to int8; the scales, one a filter, have shape (filters,)."""
     largest = np.abs(kernel).max(axis=(1, 2, 3))
     scales = np.where(largest > 0, largest, 1.0) / LARGEST
     steps = np.rint(kernel / scales[:, None, None, None])

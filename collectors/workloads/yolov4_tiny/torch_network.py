@@ -121,13 +121,7 @@ class TorchSession:
             torch.backends.cuda.matmul.allow_tf32 = before
 
     def run(self, ranges: Ranges) -> dict[str, Any]:
-        """Run one inference inside :meth:`active`, every layer in its range.
-
-        Returns
-        -------
-        dict
-            Name of a head to its output tensor, on the device.
-        """
+        """Run one inference inside :meth:`active`, a range a layer; return head to output."""
         values = {IMAGE: self._images}
         for layer, step in self._steps:
             inputs = [values[i] for i in layer.inputs]

@@ -34,14 +34,7 @@ class BatchNorm:
 class ConvWeights:
     """Weights of one convolution as a weights file holds them.
 
-    Parameters
-    ----------
-    kernel
-        Shape (filters, channels of a group, size, size).
-    bias
-        Shape (filters,).
-    norm
-        Batch normalisation, or None.
+    The kernel has the shape (filters, channels of a group, size, size), the bias (filters,).
     """
 
     kernel: NDArray[np.float32]
@@ -113,17 +106,9 @@ PADDING = 0.5
 def read_image(path: str | Path, network: Network, batch: int) -> NDArray[np.float32]:
     """Read one image as the input of every inference, ``batch`` times.
 
-    It keeps its proportions: scaled to fit, in the middle, grey beside it.
-
-    Returns
-    -------
-    array
-        float32 in [0, 1], shape (batch, channels, height, width), channels red, green, blue.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read as an image, or the network does not take three channels.
+    It keeps its proportions: scaled to fit, in the middle, grey beside it. Returns float32
+    in [0, 1], shape (batch, channels, height, width), channels red, green, blue. Raises an
+    `InputError` if it is no image, or the network does not take three channels.
     """
     from PIL import Image
 

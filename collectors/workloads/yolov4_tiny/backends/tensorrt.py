@@ -44,13 +44,7 @@ def session(problem: Problem) -> TensorRTSession:
 
 @functools.cache
 def import_tensorrt() -> Any:
-    """Import TensorRT, or TensorRT for RTX if that is what is installed.
-
-    Raises
-    ------
-    MissingExtraError
-        If neither is.
-    """
+    """Import TensorRT, or TensorRT for RTX if that is what is installed, or raise."""
     for name in _MODULES:
         try:
             module = importlib.import_module(name)
@@ -120,25 +114,12 @@ def onnx_bytes(problem: Problem) -> bytes:
 
 
 def build_plan(trt: Any, model: bytes, *, tf32: bool, target: str | None = None) -> bytes:
-    """Build a serialized engine.
+    """Build a serialized engine with the module `trt`, or raise with TensorRT's own reason.
 
-    Parameters
-    ----------
-    trt
-        The module of :func:`import_tensorrt`.
-    model
-        The ONNX file. Its types are kept as they are (a strongly typed network), so that fp16 and
-        int8 mean the same in every library.
-    tf32
-        Whether float32 convolutions may run in TF32.
-    target
-        Compute capability to build for, such as ``8.9``, which only TensorRT for RTX offers. None
-        is the library's default: the GPU at hand, for RTX any GPU it supports.
-
-    Raises
-    ------
-    PerfmlError
-        With TensorRT's own reason, if it refuses the GPU, the target or the model.
+    The types of the ONNX file `model` are kept as they are (a strongly typed network), so that fp16
+    and int8 mean the same in every library; `tf32` lets float32 convolutions run in TF32. `target`
+    is the compute capability to build for, such as ``8.9``, which only TensorRT for RTX offers;
+    None is the library's default: the GPU at hand, for RTX any GPU it supports.
     """
     logger = _logger(trt)
     logger.errors.clear()
@@ -176,13 +157,7 @@ def _set_target(trt: Any, config: Any, target: str | None) -> None:
 
 
 class TensorRTSession:
-    """Run an engine on the GPU; torch holds its buffers.
-
-    Raises
-    ------
-    PerfmlError
-        If there is no GPU, or TensorRT does not support it.
-    """
+    """Run an engine on a GPU that TensorRT supports, or raise; torch holds its buffers."""
 
     def __init__(self, problem: Problem, trt: Any) -> None:
         self._problem, self._trt, self._torch = problem, trt, import_torch()
