@@ -143,12 +143,6 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Only print what would b
 Timeout = Annotated[
     float, typer.Option("--timeout", min=1, help="Seconds that a program may take.")
 ]
-Measuring = Annotated[
-    float,
-    typer.Option(
-        "--seconds", min=0.1, help="How long is measured; prove leaves later launches open."
-    ),
-]
 Backends = Annotated[
     list[str] | None,
     typer.Option(

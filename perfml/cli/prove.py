@@ -39,7 +39,9 @@ def prove(
     backend: shared.Backends = None,
     precision: shared.Precisions = None,
     batch: shared.Batches = None,
-    seconds: shared.Measuring = 60,
+    seconds: Annotated[
+        float, typer.Option(min=1, help="Of experiments; later launches are left open.")
+    ] = 60,
     rounds: Annotated[
         int, typer.Option(min=3, max=50, help="Times that each condition is measured.")
     ] = 7,

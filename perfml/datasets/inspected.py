@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from perfml.errors import InputError
+from perfml.util.text import screen
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Inspection:
     """What a table or a profile holds.
 
@@ -40,6 +41,12 @@ class Inspection:
     kernels: pd.DataFrame
     metrics: pd.DataFrame
     provenance: Mapping[str, Any]
+
+    def __repr__(self) -> str:
+        """Return what it is, and its kernels; its runs where only layers are known."""
+        title = f"{self.rows} {self.kind} in {len(self.runs)} runs, {len(self.metrics)} metrics"
+        shown, rest = (self.runs, ".runs") if self.kernels.empty else (self.kernels, ".kernels")
+        return screen(title, self.provenance.get("warnings", ()), shown, rest=rest)
 
 
 def inspect(data: str | Path) -> Inspection:
