@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from perfml.errors import InputError
 from perfml.util.text import screen
+from perfml.util.words import count
 
 if TYPE_CHECKING:
     import pandas as pd
