@@ -45,7 +45,8 @@ class Inspection:
 
     def __repr__(self) -> str:
         """Return what it is, and its kernels; its runs where only layers are known."""
-        title = f"{self.rows} {self.kind} in {count(len(self.runs), 'run')}, {len(self.metrics)} metrics"
+        runs = count(len(self.runs), "run")
+        title = f"{self.rows} {self.kind} in {runs}, {len(self.metrics)} metrics"
         shown, rest = (self.runs, ".runs") if self.kernels.empty else (self.kernels, ".kernels")
         return screen(title, self.provenance.get("warnings", ()), shown, rest=rest)
 
