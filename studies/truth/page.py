@@ -14,7 +14,6 @@ from pathlib import Path
 
 from studies.page_tables import markdown, table_on, write_tables
 from studies.truth import exam_rules, public, strangers, unseen
-from studies.truth.advised import CERTAINTIES
 from studies.truth.scores import ASIDE, DEVELOP
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -130,7 +129,7 @@ def advice_certainty():
         rows.append([f"**{name}**", *map(_right_of, sums[unread].values())])
     for name, each in document["families"].items():
         rows.append([name, *map(_right_of, each["certainty"].values())])
-    return markdown(["set", *CERTAINTIES], rows)
+    return markdown(["set", "firm", "likely", "open"], rows)
 
 
 def _right_of(counted):
