@@ -14,7 +14,7 @@ from typing import Any
 
 from perfml.datasets import find
 from perfml.explain import advise, load_tables
-from perfml.explain.certainty import IN_WORDS, Certainty
+from perfml.explain.certainty import Certainty
 from studies.truth.labels import causes_of_rules
 from studies.truth.scores import EFFECT, run_study
 from studies.truth.strangers import EXAMS, HALVES, Exam, score
@@ -47,6 +47,8 @@ RULES: dict[str, tuple[str, ...]] = {
 }
 """Rules of their day that name what a family plants (`studies.truth.labels.retired_rules` has their
 causes); ``launch_gaps`` has no slow launch."""
+CERTAINTIES: tuple[Certainty, ...] = ("firm", "likely", "open")
+"""How sure advice is without an experiment."""
 SETS = {"H200": "h200-planted-causes", "H100": "h100-planted-causes"}
 
 
@@ -98,7 +100,7 @@ def summary(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 def _by_certainty(answers: Iterable[tuple[Certainty, bool]]) -> dict[str, list[int]]:
     """Return how many first findings of each certainty are right, and wrong."""
-    found: dict[str, list[int]] = {name: [0, 0] for name in IN_WORDS}
+    found: dict[str, list[int]] = {name: [0, 0] for name in CERTAINTIES}
     for certainty, right in answers:
         found[certainty][0 if right else 1] += 1
     return found

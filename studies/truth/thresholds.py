@@ -18,7 +18,7 @@ from studies.truth.questions import Question
 from studies.truth.scores import ASIDE, DEVELOP
 from studies.truth.sets import ask_perfml
 
-NAMES = ("GREW", "NEGLIGIBLE", "MAJORITY", "QUEUES", "QUEUED", "OVERLAP")
+NAMES = ("GREW", "NEGLIGIBLE", "MAJORITY", "QUEUED", "OVERLAP")
 PARTS = (PLANTED, DEVELOP, ASIDE, FACTORIAL)
 FACTORS = (0.5, 2.0)
 

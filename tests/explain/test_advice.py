@@ -179,6 +179,24 @@ def test_a_planted_cause_takes_most(cause):
     assert "nan" not in row["evidence"]
 
 
+@pytest.mark.parametrize("level", [0.5, 0.7, 0.9])
+def test_work_that_may_be_needed_claims_no_more_than_its_unit_holds(level):
+    # the power sum of `account.exposed`: half of the accesses stay
+    row = by_rule(advise(launch(shared_utilization=level), min_gain=0.0).table)
+    names = {"shared_loads", "shared_memory_busy_time"} & set(row.index)
+    active = HEALTHY["sm_efficiency"]
+    most = active * (1 - (1 - (level / active) ** 2.5 * (1 - 0.5**2.5)) ** 0.4)
+    assert sum(row.loc[name, "gain"] for name in names) <= most + 1e-9
+    assert names
+
+
+@pytest.mark.parametrize(("level", "limits"), [(0.5, False), (0.7, True)])
+def test_that_a_bandwidth_is_the_limit_is_said_where_it_is_nearly_used(level, limits):
+    table = advise(launch(shared_utilization=level), min_gain=0.0).table
+    said = table[table["rules"].map(lambda rules: rules[0].startswith("shared_"))]["hazard"]
+    assert said.str.contains("is the limit").tolist() == [limits]
+
+
 def test_likely_gains_of_a_launch_add_up_to_less_than_its_time():
     for cells in PLANTED.values():
         table = advise(launch(**cells), min_gain=0.0).table

@@ -16,8 +16,8 @@ from perfml.explain.advice.findings import finding_of
 from perfml.explain.advice.persons import person_of_all
 from perfml.explain.advice.remedies import filled, load_remedies
 from perfml.explain.launches import Launch, known
+from perfml.explain.tree.ideal import START_US
 from perfml.explain.tree.library_kernels import is_full, is_product
-from perfml.explain.tree.speedup import START_US
 
 SHORT_US = 5.0
 """A launch below it counts as short."""

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 
-from perfml.explain.limits.state import LaunchState
-from perfml.explain.tree.limits import Limit, limit_of, load_limits
+from perfml.explain.tree.limits import Limit
 from perfml.explain.tree.pair import Pair
 from perfml.explain.tree.parts import Parts, spread
-from perfml.explain.tree.thresholds import GREW, MAJORITY, NEGLIGIBLE, QUEUES
+from perfml.explain.tree.thresholds import GREW, NEGLIGIBLE
 
 LOADS = "stall_memory_dependency"
 
@@ -94,9 +93,6 @@ def latency_of_memory(pair: Pair, longer: float, wait: str = LOADS) -> Parts:
         The stall: for loads, or for room in the queue of L1.
     """
     factors = access_factors(pair, None)
-    queued = pair.slow["queued_loads"] >= MAJORITY and nearest_memory(pair.slow) >= QUEUES
-    if wait == LOADS and not queued:
-        factors.pop("sectors_per_request", None)
     farther = pair.grew("load_latency")
     if farther > 0:
         from_dram = pair.grew("dram_bytes_per_sector") >= GREW
@@ -108,14 +104,3 @@ def latency_of_memory(pair: Pair, longer: float, wait: str = LOADS) -> Parts:
     if share < 1:
         parts[wait] = 1 - share
     return parts
-
-
-def nearest_memory(state: LaunchState) -> float:
-    """Return how near to its ceiling the fullest unit of global memory stands; 0 if not known."""
-    units, _, _ = load_limits()
-    levels = [
-        state.value(unit.time) / unit.ceiling
-        for unit in units
-        if unit.group == limit_of("dram").group
-    ]
-    return max((level for level in levels if level >= 0), default=0.0)

@@ -18,9 +18,6 @@ NEGLIGIBLE = 0.1
 MAJORITY = 0.5
 """What is more than half of something is named for it."""
 
-QUEUES = 0.25
-"""A unit that is less busy, of what it sustains, makes nobody wait in a queue."""
-
 QUEUED = 2.0
 """How much faster than the busy time of a unit the wait for it grows: queueing is not linear."""
 
