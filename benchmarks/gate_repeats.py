@@ -33,8 +33,12 @@ from perfml.metrics.sets import INSTRUCTIONS
 
 GROWTH = 1.02
 THRESHOLD = 1.05
-UNUSED = ("atlas", "nazir2024", "h100-experiments", "h200-ladders", "__pycache__")
-"""The atlas is taken by processes, one has to be fetched, and two are no tables of repeats."""
+UNUSED = (
+    *("atlas", "nazir2024", "h100-experiments", "h200-experiments", "h100-factorial"),
+    *("h200-ladders", "__pycache__"),
+)
+"""The atlas is taken by processes, one has to be fetched, three are no tables of repeats, and one
+was recorded after the counts of the gate's page."""
 QUICK = 60
 """Of so many pairs one is taken with ``--quick``."""
 PLANTED_EVERY = 8
