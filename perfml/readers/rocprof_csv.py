@@ -42,14 +42,14 @@ def read(source: Source, options: ReadOptions | None = None) -> Kernels:
     """
     del options
     where = str(source.path)
-    rows = []
-    for number, row in enumerate(csv.DictReader(io.StringIO(source.text())), 2):
-        try:
+    rows: list[dict[str, object]] = []
+    try:
+        for row in csv.DictReader(io.StringIO(source.text())):
             rows.append(_row(row))
-        except (LookupError, TypeError, ValueError, AttributeError) as error:
-            msg = "a line of the kernel trace cannot be read"
-            found = f"{type(error).__name__}: {error}"[:120]
-            raise InputError(msg, where=f"{where}:{number}", found=found, cure=_CURE) from error
+    except (csv.Error, LookupError, TypeError, ValueError, AttributeError) as error:
+        msg = "a line of the kernel trace cannot be read"
+        place, found = f"{where}:{len(rows) + 2}", f"{type(error).__name__}: {error}"[:120]
+        raise InputError(msg, where=place, found=found, cure=_CURE) from error
     if not rows:
         msg = "this kernel trace holds no kernels"
         raise InputError(msg, where=where, cure=_CURE)
@@ -78,8 +78,10 @@ def _row(row: Mapping[str, str]) -> dict[str, object]:
     name = row["Kernel_Name"].strip()
     # "Agent 4", or a number by itself in older versions
     agent, queue = int(row["Agent_Id"].split()[-1]), int(row["Queue_Id"])
+    registers, shared = int(row["VGPR_Count"]), int(row["LDS_Block_Size"])
+    counts = (agent, queue, registers, shared, *grid)
     within = 0 <= end - start < _LONGEST and abs(start) < 10**18
-    if not name or not within or min(block) < 1 or max(map(abs, (agent, queue, *grid))) > 2**62:
+    if not name or not within or min(block) < 1 or max(map(abs, counts)) > 2**62:
         msg = f"{name[:40]}, {block} of {grid} from {start} to {end}"
         raise ValueError(msg)
     blocks = [-(-size // part) for size, part in zip(grid, block, strict=True)]
@@ -87,8 +89,8 @@ def _row(row: Mapping[str, str]) -> dict[str, object]:
         "kernel": name,
         "grid": f"({', '.join(map(str, blocks))})",
         "block": f"({', '.join(map(str, block))})",
-        "registers_per_thread": float(row["VGPR_Count"]),
-        "shared": float(row["LDS_Block_Size"]),
+        "registers_per_thread": float(registers),
+        "shared": float(shared),
         "agent": agent,
         "queue": queue,
         "start": start,

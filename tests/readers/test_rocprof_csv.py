@@ -44,7 +44,14 @@ def test_launches_are_in_order_of_start_with_grids_in_workgroups(trace):
 
 
 @pytest.mark.parametrize(
-    "line", [FIRST[:90], FIRST.replace("1024,1024", "x,1024"), FIRST.replace("64,1,1,", "0,1,1,")]
+    "line",
+    [
+        FIRST[:90],
+        FIRST.replace("1024,1024", "x,1024"),
+        FIRST.replace("64,1,1,", "0,1,1,"),
+        FIRST.replace("1024,1024", "10\r24,1024"),
+        FIRST.replace("1024,1024", f"{10**400},1024"),
+    ],
 )
 def test_a_damaged_line_is_named(trace, line):
     with pytest.raises(InputError, match=r"csv:3: a line of the kernel trace cannot be read"):
