@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import pandas as pd
 
+from perfml.datasets.selection import split_place
 from perfml.experiments.findings import Examination, Finding, claimed_of, examine
 from perfml.experiments.record import FILE, read_experiments
 from perfml.experiments.responses import Responses, responses
@@ -67,7 +68,7 @@ def with_experiments(answer: Answer, *tables: str | None) -> Answer:
 
 
 def _launches(name: str) -> list[Responses]:
-    path = Path(name.partition("@")[0])
+    path = Path(split_place(name)[0])
     file = (path if path.is_dir() else path.parent) / FILE
     return responses(read_experiments(file)) if path.exists() and file.is_file() else []
 

@@ -2,6 +2,7 @@
 
 import json
 import lzma
+import shutil
 
 import pandas as pd
 import pytest
@@ -73,3 +74,10 @@ def test_kernels_without_ranges_are_known_by_their_names(runs, tmp_path):
         rows[chosen].assign(range="").to_csv(tmp_path / name / "experiments.csv", index=False)
     (detail,) = run("explain", str(tmp_path / "base"), str(tmp_path / "level_3"))["details"]
     assert (detail["layer"], detail["fix"]["certainty"]) == ("atomic_bins", "proven")
+
+
+def test_an_at_in_a_folder_s_name_is_no_place_of_a_launch(runs, tmp_path):
+    folder = tmp_path / "me@host"
+    shutil.copytree(runs[1], folder)
+    found = run("advise", str(folder))["findings"]
+    assert "proven" in {each["certainty"] for each in found}
