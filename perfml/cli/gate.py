@@ -113,15 +113,13 @@ def _run(
 
 def _loaded(selection: Selection, output: Output) -> list[Table]:
     """Return the layers behind each name: a saved baseline, else what any verb takes."""
-    from perfml.explain.compared import make_side
+    from perfml.gate.asked import layers_judged
     from perfml.tables import Table
 
     tables = {name: _saved(name, selection.where) for name in selection.names}
     wanted = tuple(name for name in tables if tables[name] is None)
     for given in read(replace(selection, names=wanted), output).tables:
-        # without ranges the run is one layer: a kernel that is launched more often is more work
-        side = make_side(given.name, given.table, given.kernels if given.ranged else None)
-        tables[given.name] = Table(side.layers, "layers", {"source": given.title})
+        tables[given.name] = Table(layers_judged(given), "layers", {"source": given.title})
     return [table for name in selection.names if (table := tables[name]) is not None]
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from perfml.datasets.loading import Input
 from perfml.datasets.opening import read_input
 from perfml.explain.compared import make_side
 from perfml.gate.baselines import load_baseline
@@ -57,6 +58,12 @@ def _layers(data: pd.DataFrame | str | Path) -> pd.DataFrame:
     saved = None if Path(data).exists() else load_baseline(str(data))
     if saved is not None:
         return saved.frame
-    given = read_input(data)
-    # without ranges the run is one layer: a kernel that is launched more often is more work
-    return make_side(str(data), given.table, given.kernels if given.ranged else None).layers
+    return layers_judged(read_input(data))
+
+
+def layers_judged(given: Input) -> pd.DataFrame:
+    """Return the layers of an input; without ranges the whole run is one layer.
+
+    A kernel that is launched more often is more work then, as it is within a layer.
+    """
+    return make_side(given.name, given.table, given.kernels if given.ranged else None).layers
