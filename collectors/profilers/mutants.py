@@ -20,7 +20,7 @@ from perfml.experiments.plan import mutations, plan
 from perfml.experiments.record import Examined, Experiments
 
 MOST_RUNS = 8
-"""Of the program: after so many mutants that end it, the kernels that are left have none."""
+"""Runs of the program at most: a mutant that crashes or hangs it costs one of them."""
 _PATIENCE = {"PERFML_EXPERIMENTS_PATIENCE": "3"}
 """Seconds until a mutant is said not to end."""
 _NO_PTX = "no repair is measured: its PTX is not in the program (vendors' libraries have none)"

@@ -26,7 +26,7 @@ WORDS = {
 
 
 UNREACHED = frozenset({"cached_loads"})
-"""Mutations that no change of the kernel amounts to: they say what memory costs in all."""
+"""Mutations that no source change can match: they bound the total cost of memory."""
 HEAVY = 1.1
 """From this overhead on the switch is a part of what is measured, and the interval holds both."""
 
@@ -73,7 +73,7 @@ class Repair:
 def repairs(responses: Responses) -> list[Repair]:
     """Return the repairs that were measured of a launch, the largest gain first.
 
-    Those that no change of the kernel amounts to (`UNREACHED`) stand behind the others.
+    Upper bounds that no source change can match (`UNREACHED`) are last.
     """
     made = [
         _repair(responses, mutation) for mutation in MUTATIONS if mutation in responses.by_condition

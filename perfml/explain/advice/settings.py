@@ -34,7 +34,7 @@ class Precision:
     line
         PyTorch's line that asks for it.
     cost
-        What it does to the results: operands keep so many bits after the point, relative error
+        Its numerical cost: mantissa bits of the operands, and so a relative rounding error of
         2^-(bits + 1) at most (IEEE 754; NVIDIA, TensorFloat-32).
     """
 

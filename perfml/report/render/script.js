@@ -217,7 +217,7 @@
     });
   }
 
-  // The values of a mark stand beside the pointer; without this script the browser shows its title.
+  // Tooltips of data points; without this script the browser shows the title of the mark.
   const tip = make("div", { class: "tip", role: "status", hidden: true });
   document.body.append(tip);
   document.querySelectorAll("svg [data-tip] > title").forEach((title) => title.remove());
