@@ -34,8 +34,8 @@ _INSTRUCTIONS = (
     "perfml reads GPU profiles (Nsight Compute, Nsight Systems, PyTorch, nvprof). Call advise on a "
     "profile first: it says what limits each kernel, what to change, and whether to stop. After a "
     "change, profile again and call explain and gate with both profiles. Name one kernel as "
-    "FILE@launch, with the launch that advise names. Answers marked likely or try this first are "
-    "not firm: test them."
+    "FILE@launch, with the launch that advise names. Test every answer of "
+    "medium or low confidence."
 )
 
 

@@ -102,7 +102,7 @@ def prove(
         output.table(*_table(made.launches[:top], cause))
     else:
         rows = [
-            [e.finding.layer, e.finding.label, e.finding.certainty, e.said] for e in made.findings
+            [e.finding.layer, e.finding.label, e.finding.confidence, e.said] for e in made.findings
         ]
         output.table(["layer", "first cause", "by counters", "by experiment"], rows)
     for skipped in made.skipped[:5]:

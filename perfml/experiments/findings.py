@@ -24,7 +24,7 @@ class Finding:
         On the slower side.
     cause, label
         Its id and its words.
-    certainty
+    confidence
         Before the experiment.
     kernel
         Its label (`perfml.kernel_names.kernel_label`); empty where it is not known.
@@ -37,7 +37,7 @@ class Finding:
     layer: str
     cause: str
     label: str
-    certainty: str
+    confidence: str
     kernel: str = ""
     claimed: float = 1.0
     second: str = ""
@@ -62,7 +62,7 @@ class Examination:
     verdict: Verdict | None
 
     JSON: ClassVar = (
-        *((name, f"finding.{name}") for name in ("layer", "cause", "label", "certainty")),
+        *((name, f"finding.{name}") for name in ("layer", "cause", "label", "confidence")),
         *("verdict", ("sentence", "said")),
     )
 
@@ -125,7 +125,7 @@ def _finding(row: dict[str, Any]) -> Finding:
         str(slower),
         str(first["term"]),
         str(first["label"]),
-        str(causes["certainty"]),
+        str(causes["confidence"]),
         str(fix.get("kernel", "")),
         claimed_of(causes["log_ratio"]) or 1.0,
         str(others[0]["term"]) if others else "",

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, ClassVar
 from perfml.errors import plain
 from perfml.explain.advice.equal_layers import group_name
 from perfml.explain.advice.persons import what_to_do
-from perfml.explain.certainty import marked
+from perfml.explain.confidence import marked
 from perfml.explain.headroom import Headroom, headroom
 from perfml.explain.tree.sentences import cause_in_words, sided_causes
 from perfml.kernel_names import shortened
@@ -147,7 +147,7 @@ def _of_step(step: StepComparison | None) -> tuple[BriefLayer, ...]:
     if step is None or cause is None or step.first is None:
         return ()
     do = step.action() or "perfml explain --more shows which kernels changed."
-    found = BriefCause(step.first.id, _cut(cause), _cut(f"({step.certainty}) {do}"))
+    found = BriefCause(step.first.id, _cut(cause), _cut(marked(do, step.confidence)))
     return (BriefLayer("a step on the clock", _cut(step.sentence()), (found,)),)
 
 
@@ -161,7 +161,7 @@ def brief_advice(advice: Advice, of: tuple[str, ...], levels: Sequence[KernelLev
                 BriefCause(
                     _cut(f"{each.hazard} ({', '.join(each.rules[:3])})"),
                     _cut(each.evidence),
-                    _cut(marked(each.mitigation, each.certainty, each.tells)),
+                    _cut(marked(each.mitigation, each.confidence, each.tells)),
                 ),
             ),
         )
@@ -217,7 +217,7 @@ def _do(term: Term, detail: LayerDiff, baseline: str) -> str:
     known = fix is not None and fix.term == term
     text = term.action
     if fix is not None and known:
-        text = marked(f"{fix.action} {fix.saving()}", fix.certainty, fix.tells)
+        text = marked(f"{fix.action} {fix.saving()}", fix.confidence, fix.tells)
     return f"in {baseline}: {text}" if detail.time.verdict == "faster" else text
 
 

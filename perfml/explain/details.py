@@ -199,7 +199,7 @@ class DetailReader:
         sign = 1.0 if pair.time.verdict == "slower" else -1.0
         along = [each.term for each in causes.totals if sign * each.log_ratio > 0]
         first = along[0] if along and not along[0].residual and not between else None
-        sure = "open" if between else causes.certainty
+        sure = "low" if between else causes.confidence
         return with_cause(found, str(slower["side"].iloc[0]), sure, first)
 
 

@@ -19,7 +19,7 @@ from perfml.experiments.verdicts import OPEN, PROVEN
 from perfml.explain.advice.after_fix import Estimate
 from perfml.explain.advice.fix import Fix
 from perfml.explain.advice.hazards import Advice
-from perfml.explain.certainty import Certainty
+from perfml.explain.confidence import Confidence
 from perfml.explain.results import Explanation, LayerDiff
 from perfml.explain.tree.told import Causes
 from perfml.util.words import micros_alike
@@ -31,10 +31,10 @@ Answer = TypeVar("Answer", Advice, Explanation)
 class TestedCauses(Causes):
     """Causes of which the first was asked by experiment."""
 
-    tested: Certainty = "open"
+    tested: Confidence = "low"
 
     @property
-    def certainty(self) -> Certainty:
+    def confidence(self) -> Confidence:
         """What the experiment says."""
         return self.tested
 
@@ -78,34 +78,34 @@ def _explained(detail: LayerDiff, sides: list[list[Responses]]) -> LayerDiff:
     if fix is None:
         return detail
     layer, claimed = (detail.layer, detail.target_layer)[slow], claimed_of(detail.time.log_ratio)
-    asked = Finding(layer, fix.term.id, fix.term.label, fix.certainty, fix.kernel, claimed)
+    asked = Finding(layer, fix.term.id, fix.term.label, fix.confidence, fix.kernel, claimed)
     (said,) = examine([asked], sides[slow])
     if not said.tells:
         return detail
-    certainty, gains = _certainty(said, fix.certainty), said.gains_us
+    confidence, gains = _confidence(said, fix.confidence), said.gains_us
     if gains is not None:
         after, high, low = (max(fix.now_us - each, 0.0) for each in gains)
         fix = TestedFix(**{**_values(fix), "after": Estimate(after, low, high)})
-    causes = TestedCauses(**_values(detail.causes), tested=certainty)
-    fix = replace(fix, certainty=certainty, unsaid=None if gains else fix.unsaid)
+    causes = TestedCauses(**_values(detail.causes), tested=confidence)
+    fix = replace(fix, confidence=confidence, unsaid=None if gains else fix.unsaid)
     return replace(detail, fix=fix, reasons=(said.said, *detail.reasons), causes=causes)
 
 
 def _advised(table: pd.DataFrame, launches: list[Responses]) -> pd.DataFrame:
     """Return findings with their verdicts; those that are refuted stand last."""
     rows = [_finding(row, launches) for row in table.to_dict("records")]
-    rows.sort(key=lambda row: str(row["certainty"]) == "refuted")
+    rows.sort(key=lambda row: str(row["confidence"]) == "refuted")
     return pd.DataFrame(rows, columns=table.columns)
 
 
 def _finding(row: dict[Any, Any], launches: list[Responses]) -> dict[Any, Any]:
-    cause, sure, gain = row["rules"][0], row["certainty"], float(row["gain"])
+    cause, sure, gain = row["rules"][0], row["confidence"], float(row["gain"])
     claimed = gain if 0 < gain <= 1 else 1.0
     asked = Finding(row["layer"], cause, cause, sure, row["kernel"], claimed)
     (said,) = examine([asked], launches)
     if not said.tells:
         return row
-    row |= {"certainty": _certainty(said, sure), "evidence": f"{said.said} {row['evidence']}"}
+    row |= {"confidence": _confidence(said, sure), "evidence": f"{said.said} {row['evidence']}"}
     time = float(row["time_us"])
     if said.gains_us is not None and time > 0:
         likely, _, high = (min(each / time, 1.0) for each in said.gains_us)
@@ -113,7 +113,7 @@ def _finding(row: dict[Any, Any], launches: list[Responses]) -> dict[Any, Any]:
     return row
 
 
-def _certainty(said: Examination, before: Certainty) -> Certainty:
+def _confidence(said: Examination, before: Confidence) -> Confidence:
     verdict = OPEN if said.verdict is None else said.verdict.verdict
     return before if verdict == OPEN else "proven" if verdict == PROVEN else "refuted"
 

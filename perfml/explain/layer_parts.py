@@ -19,8 +19,8 @@ import numpy as np
 import pandas as pd
 
 from perfml.explain.align import Launched
-from perfml.explain.certainty import MOST
 from perfml.explain.compared import Side
+from perfml.explain.confidence import MOST
 from perfml.explain.ratio import Ratio
 from perfml.explain.times import compare_times
 from perfml.explain.tree.ambiguity import Reason, Untold

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from perfml.explain.certainty import TimeVerdict
+from perfml.explain.confidence import TimeVerdict
 from perfml.util.json_values import json_object
 from perfml.util.words import Readable, number, ratio_text
 

@@ -9,8 +9,8 @@ import pandas as pd
 
 from perfml.explain.advice.findings import SideFinding
 from perfml.explain.advice.fix import Fix
-from perfml.explain.certainty import TimeVerdict
 from perfml.explain.changed_metrics import ChangedMetric
+from perfml.explain.confidence import TimeVerdict
 from perfml.explain.gaps import Waterfall
 from perfml.explain.launches import ChangeRow, LaunchRow
 from perfml.explain.line import Line

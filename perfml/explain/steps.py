@@ -15,7 +15,7 @@ from typing import ClassVar
 from perfml.account.account import Account
 from perfml.account.causes import Change, changes
 from perfml.account.words import step_sentence
-from perfml.explain.certainty import MOST, Certainty, TimeVerdict
+from perfml.explain.confidence import MOST, Confidence, TimeVerdict
 from perfml.explain.ratio import Ratio
 from perfml.util.json_values import json_object
 from perfml.util.words import Readable, micros, multiple
@@ -96,13 +96,13 @@ class StepComparison:
         return next((each for each in self.changes if sign * each.us > 0), None)
 
     @property
-    def certainty(self) -> Certainty:
+    def confidence(self) -> Confidence:
         """How sure the first cause is."""
         first = self.first
         if first is None or self.verdict not in ("slower", "faster"):
-            return "open"
+            return "low"
         large = abs(first.us) >= MOST * abs(self.difference_us)
-        return "firm" if large and first.cause is not None else "likely"
+        return "high" if large and first.cause is not None else "medium"
 
     @property
     def slower(self) -> str:
@@ -174,7 +174,7 @@ class StepComparison:
 
     JSON: ClassVar = (
         *(("baseline_us", "baseline.step_us"), ("target_us", "target.step_us"), "ratio"),
-        *("verdict", "difference_us", "first_cause", "certainty", ("do", "command"), "changes"),
+        *("verdict", "difference_us", "first_cause", "confidence", ("do", "command"), "changes"),
     )
     to_dict = json_object
 

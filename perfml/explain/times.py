@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from perfml.errors import PerfmlError
-from perfml.explain.certainty import TimeVerdict
+from perfml.explain.confidence import TimeVerdict
 from perfml.explain.ratio import Ratio
 from perfml.metrics.sets import CACHED, INSTRUCTIONS, REPEATABLE
 from perfml.util.typing import Floats

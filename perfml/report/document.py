@@ -14,18 +14,23 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from perfml.explain.certainty import Certainty
+from perfml.explain.confidence import IN_WORDS, Confidence
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-Sure = Certainty | Literal["caution"]
+Sure = Confidence | Literal["caution"]
 
 _OF_MODELS = ("metric", "error", "caution")
 
 WIDE, NARROW = 1040, 352
 """Widths of a picture, in points: on a desktop and on a phone."""
+
+
+def in_words(sure: Sure) -> str:
+    """Return how sure a sentence is, as people read it."""
+    return "caution" if sure == "caution" else IN_WORDS[sure]
 
 
 @dataclass(frozen=True)
@@ -61,12 +66,12 @@ class Sentence:
         if not self.gain:
             return self.text
         typed = f" Type: {self.command}" if self.command else ""
-        return f"{self.title}: {self.text}{typed} [{self.gain}; {self.sure}]"
+        return f"{self.title}: {self.text}{typed} [{self.gain}; {in_words(self.sure)}]"
 
 
 @dataclass(frozen=True)
 class Answer:
-    """The sentences at the top of a document, and what their words of certainty mean.
+    """The sentences at the top of a document, and what their words of confidence mean.
 
     Attributes
     ----------
@@ -75,7 +80,7 @@ class Answer:
     sentences
         Those that say what to do first.
     rules
-        Word of certainty to what it means.
+        Word of confidence to what it means.
     evidence
         Heading of the others, where there are both.
     """

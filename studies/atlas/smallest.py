@@ -1,4 +1,4 @@
-"""The smallest set of metrics that suffices beside shapes, and how firm the choice is.
+"""The smallest set of metrics that suffices beside shapes, and how certain the choice is.
 
 A search adds the metric that helps most on networks held out one at a time, by a ridge regression
 of the logarithms. Two things make a choice depend on the networks that happen to be there: metrics

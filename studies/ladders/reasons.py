@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from perfml.explain.certainty import NAMED
+from perfml.explain.confidence import NAMED
 from perfml.explain.tree.sentences import cause_in_words, sided_causes
 
 if TYPE_CHECKING:

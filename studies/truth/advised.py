@@ -3,7 +3,7 @@
 Run: ``python -m studies.truth.advised [--out FILE]``. A case is a family at a level that takes at
 least `EFFECT` times as long as its base; right first is a finding with a cause of `RULES` before
 all others. At the base itself such a finding is a false alarm. Of the exams by other people it is
-counted how often the first finding is right where it is firm, likely or open.
+counted how often the first finding is right of high, medium or low confidence.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 from perfml.datasets import find
 from perfml.explain import advise, load_tables
-from perfml.explain.certainty import Certainty
+from perfml.explain.confidence import Confidence
 from studies.truth.labels import causes_of_rules
 from studies.truth.scores import EFFECT, run_study
 from studies.truth.strangers import EXAMS, HALVES, Exam, score
@@ -47,7 +47,7 @@ RULES: dict[str, tuple[str, ...]] = {
 }
 """Rules of their day that name what a family plants (`studies.truth.labels.retired_rules` has their
 causes); ``launch_gaps`` has no slow launch."""
-CERTAINTIES: tuple[Certainty, ...] = ("firm", "likely", "open")
+CONFIDENCES: tuple[Confidence, ...] = ("high", "medium", "low")
 """How sure advice is without an experiment."""
 SETS = {"H200": "h200-planted-causes", "H100": "h100-planted-causes"}
 
@@ -75,7 +75,7 @@ def cases(name: str) -> list[dict[str, Any]]:
                     "slow": ratio >= EFFECT,
                     "held_out": BY_NAME[family].held_out,
                     "first": bool(named) and bool(named[0]),
-                    "certainty": said["certainty"].iloc[0] if len(said) else "open",
+                    "confidence": said["confidence"].iloc[0] if len(said) else "low",
                     "named": any(named),
                     "said": ["+".join(rules) for rules in said["rules"]],
                 }
@@ -94,25 +94,25 @@ def summary(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "bases": len(base),
         "alarms": sum(row["named"] for row in base),
         "missed": sorted({row["family"] for row in slow if not row["first"]}),
-        "certainty": _by_certainty((row["certainty"], row["first"]) for row in slow),
+        "confidence": _by_confidence((row["confidence"], row["first"]) for row in slow),
     }
 
 
-def _by_certainty(answers: Iterable[tuple[Certainty, bool]]) -> dict[str, list[int]]:
-    """Return how many first findings of each certainty are right, and wrong."""
-    found: dict[str, list[int]] = {name: [0, 0] for name in CERTAINTIES}
-    for certainty, right in answers:
-        found[certainty][0 if right else 1] += 1
+def _by_confidence(answers: Iterable[tuple[Confidence, bool]]) -> dict[str, list[int]]:
+    """Return how many first findings of each confidence are right, and wrong."""
+    found: dict[str, list[int]] = {name: [0, 0] for name in CONFIDENCES}
+    for confidence, right in answers:
+        found[confidence][0 if right else 1] += 1
     return found
 
 
-def exam_certainty(exam: Exam) -> dict[str, dict[str, list[int]]]:
+def exam_confidence(exam: Exam) -> dict[str, dict[str, list[int]]]:
     """Return how sure advice on an exam's slow launches is, right and wrong, of each half."""
     answers = exam.ask(exam.recordings[0])
     return {
-        half: _by_certainty(
+        half: _by_confidence(
             (
-                next((each["certainty"] for each in answers[name]["advice"]), "open"),
+                next((each["confidence"] for each in answers[name]["advice"]), "low"),
                 score(answers[name], accepted).advised > 0,
             )
             for name, accepted in exam.labelled((half,)).items()
@@ -129,7 +129,7 @@ def measure() -> dict[str, Any]:
         shown = [row for row in rows if not row["held_out"]]
         found[f"18 newer families, {device}"] = summary(shown)
         found[f"six families kept aside, {device}"] = summary([r for r in rows if r["held_out"]])
-    return {"families": found, "exams": {name: exam_certainty(EXAMS[name]) for name in EXAMS}}
+    return {"families": found, "exams": {name: exam_confidence(EXAMS[name]) for name in EXAMS}}
 
 
 if __name__ == "__main__":

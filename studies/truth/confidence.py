@@ -4,7 +4,7 @@ Run: ``python -m studies.truth.confidence --out perfml/explain/tree/confidence.j
 GPU. Recorded pairs whose cause is known are asked with four sets of counters. The model is logistic
 with weights that cannot be negative. It is fitted on planted pairs, on the half *develop* of the
 exams and on the kernels with five toggles (pairs with one right answer); the half *aside* of the
-exams is only measured. Held-out figures leave out one exam or family of kernels at a time. *Firm*
+exams is only measured. Held-out figures leave out one exam or family of kernels at a time. *High*
 begins where held-out answers are right in 95 % or more, weighed as in the fit.
 """
 
@@ -31,7 +31,7 @@ from studies.truth.scores import ASIDE, DEVELOP, hand_over
 from studies.truth.sets import COLUMNS, SETS
 
 PRECISION = 0.95
-"""Of firm answers, held out."""
+"""Of answers of high confidence, held out."""
 _STEP = 0.1
 """Of the probabilities that are tried: finer ones would be chosen by luck."""
 PLANTED, FACTORIAL = "planted", "factorial"
@@ -60,7 +60,7 @@ class Case:
     right
         Whether the first cause is an accepted one.
     residual
-        Whether it is a rest, which is never firm.
+        Whether it is a rest, which never has high confidence.
     """
 
     part: str
@@ -176,7 +176,7 @@ def measure() -> dict[str, Any]:
         "features": list(FEATURES),
         "intercept": round(float(point[0]), 3),
         "weights": [round(float(value), 3) for value in point[1:]],
-        "firm": firm_from(out, fitted),
+        "high": firm_from(out, fitted),
         "held out": {part: _curve_of(part, out, fitted) for part in WEIGHTS},
         "never fitted, exams, half aside": by_columns,
     }

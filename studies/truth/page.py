@@ -67,7 +67,12 @@ def by_set():
         for columns, found in scored["columns"].items()
     ]
     header = ["set", "metrics", "cases", "cause first", "in three", "symptom first"]
-    header += ["wrong", "wrong and confident", "first cause not firm", "right and not firm"]
+    header += [
+        "wrong",
+        "wrong and confident",
+        "first cause below high confidence",
+        "right below high confidence",
+    ]
     return markdown(header, rows)
 
 
@@ -113,8 +118,8 @@ def measured_advice():
     return json.loads(ADVISED.read_text(encoding="utf-8"))["families"]
 
 
-def advice_certainty():
-    """How often the first finding is right where it is firm, likely or open."""
+def advice_confidence():
+    """How often the first finding is right of high, medium or low confidence."""
     document = json.loads(ADVISED.read_text(encoding="utf-8"))
     rows, sums = [], {False: {}, True: {}}
     for name, halves in document["exams"].items():
@@ -128,8 +133,8 @@ def advice_certainty():
     for unread, name in ((False, "all that was read"), (True, "all that was not")):
         rows.append([f"**{name}**", *map(_right_of, sums[unread].values())])
     for name, each in document["families"].items():
-        rows.append([name, *map(_right_of, each["certainty"].values())])
-    return markdown(["set", "firm", "likely", "open"], rows)
+        rows.append([name, *map(_right_of, each["confidence"].values())])
+    return markdown(["set", "high", "medium", "low"], rows)
 
 
 def _right_of(counted):
@@ -223,7 +228,7 @@ def development():
         firsts = [part(each[which][0], each["pairs"]) for which in ("before", "now")]
         wrong = [each[which][1] for which in ("before", "now")]
         rows.append([each["set"], each["pairs"], *firsts, *wrong, each["command"]])
-    header = ["set", "pairs", "first before", "first now", "wrong and firm before", "now"]
+    header = ["set", "pairs", "first before", "first now", "wrong at high confidence before", "now"]
     return markdown([*header, "counted by"], rows)
 
 
@@ -250,7 +255,7 @@ def held_out():
         ]
         for name, curve in curves.items()
         for each in curve
-        if each["from"] in (0.5, document["firm"]) and each["answers"]
+        if each["from"] in (0.5, document["high"]) and each["answers"]
     ]
     return markdown(["pairs, and what was held out", "from", "asked", "answers", "right"], rows)
 
@@ -263,11 +268,11 @@ def factorial():
         for half in (DEVELOP, ASIDE):
             for which, found in document[half].items():
                 cells = [part(found[name], found["pairs"]) for name in ("first", "named")]
-                firm = part(found["firm_right"], found["firm"])
-                row = [when, half, which, found["pairs"], *cells, found["firm"], firm]
+                high = part(found["high_right"], found["high"])
+                row = [when, half, which, found["pairs"], *cells, found["high"], high]
                 rows.append([*row, f"{found['rank']:.2f}"])
     header = ["asked", "half", "pairs", "count", "greatest share first", "a toggle first"]
-    return markdown([*header, "firm", "firm and right", "rank correlation"], rows)
+    return markdown([*header, "high", "high and right", "rank correlation"], rows)
 
 
 TABLES = {
@@ -279,7 +284,7 @@ TABLES = {
     "sets": by_set,
     "rivals": rivals,
     "advised": advised,
-    "advisedsure": advice_certainty,
+    "advisedsure": advice_confidence,
     "examrules": exam_rules.table,
     "fixes": fixes,
     "unseen": unseen.table,

@@ -94,7 +94,7 @@ def ask(exam: str, folder: Path) -> dict[str, Any]:
 def _answer(folder: Path, pair: Mapping[str, Any]) -> dict[str, Any]:
     answer, detail, text = _compared(folder, pair)
     whole = detail["time"]["log_ratio"]
-    causes = detail["causes"] or {"terms": [], "untold": None, "firm": None}
+    causes = detail["causes"] or {"terms": [], "untold": None, "high": None}
     parts = [(each, each["log_ratio"] / whole) for each in causes["terms"]]
     parts = sorted((each for each in parts if each[1] > SAID), key=lambda each: -each[1])
     answer["terms"] = [
@@ -103,7 +103,7 @@ def _answer(folder: Path, pair: Mapping[str, Any]) -> dict[str, Any]:
     ]
     untold = causes["untold"]
     answer["doubt"] = untold["reason"] if untold else detail["unseen"] or None
-    answer["firm"] = causes["firm"]
+    answer["high"] = causes["high"]
     answer["what_to_do_term"] = detail["fix"] and detail["fix"]["term"]
     slow = pair["after" if pair["ratio"] > 1 else "before"]
     findings = json.loads(_perfml("advise", _path(folder, slow))[0])["findings"]

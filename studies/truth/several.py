@@ -31,7 +31,7 @@ class Scored:
         The pair.
     first, named
         Whether the first cause is of the toggle with the greatest share; of any toggle.
-    firm
+    high
         Whether it is said without doubt.
     said
         What the causes give each toggle.
@@ -40,7 +40,7 @@ class Scored:
     pair: FactorialPair
     first: bool
     named: bool
-    firm: bool
+    high: bool
     said: list[float]
 
 
@@ -52,7 +52,7 @@ def score(pair: FactorialPair) -> Scored:
         pair,
         first=verdict.place == 1,
         named=any(verdict.first in toggle.terms for toggle in pair.toggles),
-        firm=not verdict.said,
+        high=not verdict.said,
         said=pair.said(parts),
     )
 
@@ -65,13 +65,13 @@ def counts(some: Sequence[Scored]) -> dict[str, Any]:
     several = [one for one in some if len(one.pair.toggles) > 1]
     true = [toggle.share for one in several for toggle in one.pair.toggles]
     said = [share for one in several for share in one.said]
-    firm = [one for one in some if one.firm]
+    high = [one for one in some if one.high]
     return {
         "pairs": len(some),
         "first": sum(one.first for one in some),
         "named": sum(one.named for one in some),
-        "firm": len(firm),
-        "firm_right": sum(one.first for one in firm),
+        "high": len(high),
+        "high_right": sum(one.first for one in high),
         "rank": round(float(spearmanr(true, said).statistic), 3),
     }
 

@@ -223,7 +223,7 @@ def unseen_table() -> str:
         cells += [f"{each.hedged}/{each.pairs}", _share(each.advised, each.pairs)]
         rows.append([*cells, f"{each.told}/{each.equal}"])
     header = ["code", "exam", "asked (commit)", "pairs", "cause first", "in three"]
-    header += ["wrong and confident", "right and not firm", "advice first", "equal told"]
+    header += ["wrong and confident", "right below high confidence", "advice first", "equal told"]
     return markdown(header, rows)
 
 
@@ -263,7 +263,7 @@ def _answer(detail: LayerDiff, advice: pd.DataFrame) -> dict[str, Any]:
         "doubt": detail.unseen or (None if between else _doubt(detail)),
         "what_to_do_term": between[0]["term"] if between else _done(detail),
         "advice": [
-            {"rules": list(row["rules"]), "certainty": row["certainty"]}
+            {"rules": list(row["rules"]), "confidence": row["confidence"]}
             for row in advice.to_dict("records")
         ],
     }

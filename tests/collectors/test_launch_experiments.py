@@ -137,10 +137,10 @@ def test_a_launch_of_seconds_is_skipped_and_one_without_time_left_is_counted(exa
 
 
 def test_with_findings_only_launches_in_their_layers_are_examined(examine):
-    found, _ = examine("units iterations", findings=[Finding("layer", "dram_bytes", "", "open")])
+    found, _ = examine("units iterations", findings=[Finding("layer", "dram_bytes", "", "low")])
     assert [each.ranges for each in found.launches] == [("iter_1", "layer")]
     with pytest.raises(ProfilerError, match="no kernel launch"):
-        examine("units iterations", findings=[Finding("conv_1", "dram_bytes", "", "open")])
+        examine("units iterations", findings=[Finding("conv_1", "dram_bytes", "", "low")])
 
 
 def test_a_record_without_its_end_is_an_error(tmp_path):

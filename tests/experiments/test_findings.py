@@ -19,7 +19,7 @@ def explained(layer, target_layer, log_ratio, *terms):
         "layer": layer,
         "target_layer": target_layer,
         "time": {"verdict": "slower" if log_ratio > 0 else "faster" if log_ratio else "undecided"},
-        "causes": {"log_ratio": log_ratio, "certainty": "firm", "terms": causes},
+        "causes": {"log_ratio": log_ratio, "confidence": "high", "terms": causes},
     }
 
 
@@ -35,7 +35,7 @@ def test_the_first_cause_is_asked_of_the_slower_side(tmp_path):
     path.write_text(json.dumps({"details": rows}))
     findings = read_findings(path)
     claimed = pytest.approx(0.5034, abs=1e-4)  # 1 - exp(-0.7)
-    expected = ("stream", "dram_bytes", "dram bytes", "firm", "", claimed, "instructions")
+    expected = ("stream", "dram_bytes", "dram bytes", "high", "", claimed, "instructions")
     assert findings[0] == Finding(*expected)
     assert [each.layer for each in findings] == ["stream", "fma", "nowhere"]
     proven, refuted, unknown = examine(findings, responses(read_experiments(PROBE)))

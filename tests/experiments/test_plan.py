@@ -55,11 +55,11 @@ def test_findings_are_asked_in_their_layers_and_by_the_mutants_of_their_causes()
     assert list(plan([])) == [ANY]
     assert mutations([]) is None
     asked = [
-        Finding("conv_1", "bank_conflicts", "", "open", second="stall_sync"),
-        Finding("conv_2", "launch_gaps", "", "open"),
+        Finding("conv_1", "bank_conflicts", "", "low", second="stall_sync"),
+        Finding("conv_2", "launch_gaps", "", "low"),
     ]
     assert list(plan(asked)) == ["conv_1", "conv_2"]
-    unranged = Finding("copy", "dram_bytes", "", "open", kernel="copy")
+    unranged = Finding("copy", "dram_bytes", "", "low", kernel="copy")
     assert list(plan([unranged])) == [ANY]
     assert mutations(asked) == {"recompiled", "no_conflicts", "no_barriers"}
     assert mutations(asked[1:]) == set()

@@ -164,7 +164,7 @@ def by_rule(table):
 
 def test_of_a_healthy_launch_nothing_is_said_surely():
     table = advise(launch()).table
-    assert set(table["certainty"]) <= {"open"}
+    assert set(table["confidence"]) <= {"low"}
 
 
 @pytest.mark.parametrize("cause", PLANTED)
@@ -229,7 +229,7 @@ def test_what_a_grid_below_one_wave_leaves_idle_is_no_imbalance():
     idle |= dict.fromkeys(("dram_utilization", "l2_utilization", "shared_utilization"), 0.01)
     first = advise(launch(**idle)).table.iloc[0]
     assert first["rules"] == ("wave_quantization",)
-    assert first["certainty"] != "firm"  # no counter tells how far it can be split
+    assert first["confidence"] != "high"  # no counter tells how far it can be split
     # as many blocks as multiprocessors, half of which end early
     uneven = {"grid": "(132, 1, 1)", "waves_per_sm": 0.125, "achieved_occupancy": 0.12}
     uneven |= {"sm_active_cycles_mean": 50e3, "sm_efficiency": 0.5}
@@ -484,7 +484,7 @@ def test_a_product_s_name_tells_rows_that_are_not_aligned(name, row):
     assert f"rows are a multiple of {row} bytes" in padded["evidence"]
     # what tensor cores are busy for is needed
     assert padded["gain"] == pytest.approx(0.8 * (1 - 0.25))
-    assert padded["certainty"] == "firm"
+    assert padded["confidence"] == "high"
     # few blocks are a limit of their own, and what nobody counted is not known to be free
     for limit in ({"waves_per_sm": 0.3}, {"tensor_utilization": float("nan")}):
         assert "padding_to_tiles" not in found(make_kernels([{**slow, **limit}, other]))

@@ -16,33 +16,33 @@ EXAMS = (
 
 
 def findings(*rows):
-    names = ["side", "rules", "certainty"]
+    names = ["side", "rules", "confidence"]
     return pd.DataFrame([(side, (cause,), sure) for side, cause, sure in rows], columns=names)
 
 
 def test_a_finding_about_the_first_cause_stands_first_and_alone_is_firm():
     told = findings(
-        ("slow", "special_function_pipe_time", "firm"),
-        ("slow", "bank_conflicts", "firm"),
-        ("fast", "dram_bytes", "firm"),
+        ("slow", "special_function_pipe_time", "high"),
+        ("slow", "bank_conflicts", "high"),
+        ("fast", "dram_bytes", "high"),
     )
-    found = with_cause(told, "slow", "firm", TERMS["wavefronts_per_shared_load"])
+    found = with_cause(told, "slow", "high", TERMS["wavefronts_per_shared_load"])
     assert [rules[0] for rules in found["rules"]] == [
         "bank_conflicts",
         "special_function_pipe_time",
         "dram_bytes",
     ]
-    assert found["certainty"].tolist() == ["firm", "likely", "firm"]
+    assert found["confidence"].tolist() == ["high", "medium", "high"]
 
 
-@pytest.mark.parametrize(("cause", "sure"), [("firm", "firm"), ("likely", "likely")])
+@pytest.mark.parametrize(("cause", "sure"), [("high", "high"), ("medium", "medium")])
 def test_where_nothing_is_about_the_cause_the_order_stays_and_nothing_is_surer(cause, sure):
     told = findings(("slow", "special_function_pipe_time", sure), ("slow", "bank_conflicts", sure))
     found = with_cause(told, "slow", cause, TERMS["stall_sync"])
     assert found["rules"].tolist() == told["rules"].tolist()
-    assert set(found["certainty"]) == {"likely"}
-    rest = with_cause(told, "slow", "likely")
-    assert set(rest["certainty"]) == {"likely"}
+    assert set(found["confidence"]) == {"medium"}
+    rest = with_cause(told, "slow", "medium")
+    assert set(rest["confidence"]) == {"medium"}
 
 
 @pytest.mark.long
@@ -65,11 +65,11 @@ def test_no_recorded_explanation_contradicts_the_advice_on_its_slower_side(name)
         own = detail.advice[detail.advice["side"] == slower]
         about = [is_about(rules, first) for rules in own["rules"]]
         assert not any(about) or about[0], detail.layer
-        firm = [sure == "firm" for sure in own["certainty"]]
-        assert not any(sure and not same for sure, same in zip(firm, about, strict=True))
+        high = [sure == "high" for sure in own["confidence"]]
+        assert not any(sure and not same for sure, same in zip(high, about, strict=True))
         table = alone[slower][alone[slower]["layer"] == detail.layer]
-        if detail.causes.certainty == "firm" and len(table):
+        if detail.causes.confidence == "high" and len(table):
             row = table.iloc[0]
-            if row["certainty"] == "firm" and not is_about(row["rules"], first):
+            if row["confidence"] == "high" and not is_about(row["rules"], first):
                 against.append((detail.layer, first.id, row["rules"]))
     assert against == []

@@ -37,17 +37,17 @@ def test_the_model_is_the_measured_one_and_firm_answers_are_right_in_95_percent(
         ("factorial", 0.93, 1500),
     ):
         points = {point["from"]: point for point in model["held out"][part]}
-        firm = points[model["firm"]]
-        assert firm["right"] >= least * firm["answers"], part
-        assert firm["answers"] > answers, part
+        high = points[model["high"]]
+        assert high["right"] >= least * high["answers"], part
+        assert high["answers"] > answers, part
     aside = model["never fitted, exams, half aside"]["all that was recorded"]
-    kept = next(point for point in aside if point["from"] == model["firm"])
+    kept = next(point for point in aside if point["from"] == model["high"])
     assert kept["right"] >= 0.95 * kept["answers"] > 100
 
 
 @pytest.mark.parametrize("name", FEATURES)
 def test_less_evidence_never_makes_an_answer_more_certain(name):
-    assert probability(SURE) >= load_model()["firm"]
+    assert probability(SURE) >= load_model()["high"]
     assert probability(replace(SURE, **{name: 0.0})) <= probability(SURE)
 
 
@@ -66,7 +66,7 @@ def test_a_full_unit_with_all_the_difference_is_firm():
     slow = launch({**row, **counted, "time_us": 100.0})
     untold, sure = ambiguity((fast, slow))
     assert untold is None
-    assert sure >= load_model()["firm"]
+    assert sure >= load_model()["high"]
 
 
 def test_missing_counters_of_another_cause_are_named_with_their_section():

@@ -38,7 +38,7 @@ def run(*words):
 def test_a_first_cause_is_proven_and_its_gain_is_the_measured_one(runs):
     (detail,) = run("explain", *runs, "--layer", "atomic_count_s0", "--model", "none")["details"]
     assert detail["causes"]["terms"][0]["term"] == "global_atomics"
-    assert detail["causes"]["certainty"] == detail["fix"]["certainty"] == "proven"
+    assert detail["causes"]["confidence"] == detail["fix"]["confidence"] == "proven"
     # 174.2 us with, 19.3 us without its atomics, of 166.6 us in the profile
     assert detail["fix"]["after_us"] == pytest.approx(166.6 - 174.2 + 19.3, abs=1)
     assert detail["fix"]["after_low_us"] <= detail["fix"]["after_us"]
@@ -50,15 +50,15 @@ def test_without_experiments_an_explanation_stays(runs, tmp_path):
     table.to_parquet(tmp_path / "kernels.parquet")
     words = ("--layer", "atomic_count_s0", "--model", "none")
     (detail,) = run("explain", runs[0], str(tmp_path), *words)["details"]
-    assert detail["fix"]["certainty"] in ("firm", "likely", "open")
+    assert detail["fix"]["confidence"] in ("high", "medium", "low")
 
 
 def test_advice_carries_verdicts_and_what_is_refuted_stands_last(runs):
     found = run("advise", runs[1])["findings"]
-    sure = [each["certainty"] for each in found]
+    sure = [each["confidence"] for each in found]
     assert sorted(sure, key="refuted".__eq__) == sure
     atomics = [each for each in found if "global_atomics" in each["rules"]]
-    assert atomics[0]["certainty"] == "proven"
+    assert atomics[0]["confidence"] == "proven"
     assert atomics[0]["gain"] == pytest.approx(1 - 0.111, abs=0.05)
     assert "by experiment" in atomics[0]["evidence"]
 
@@ -73,11 +73,11 @@ def test_kernels_without_ranges_are_known_by_their_names(runs, tmp_path):
         chosen = rows["range"].str.endswith("atomic_count_s0") | (rows["launch"] == "")
         rows[chosen].assign(range="").to_csv(tmp_path / name / "experiments.csv", index=False)
     (detail,) = run("explain", str(tmp_path / "base"), str(tmp_path / "level_3"))["details"]
-    assert (detail["layer"], detail["fix"]["certainty"]) == ("atomic_bins", "proven")
+    assert (detail["layer"], detail["fix"]["confidence"]) == ("atomic_bins", "proven")
 
 
 def test_an_at_in_a_folder_s_name_is_no_place_of_a_launch(runs, tmp_path):
     folder = tmp_path / "me@host"
     shutil.copytree(runs[1], folder)
     found = run("advise", str(folder))["findings"]
-    assert "proven" in {each["certainty"] for each in found}
+    assert "proven" in {each["confidence"] for each in found}

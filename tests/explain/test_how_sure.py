@@ -17,15 +17,15 @@ from perfml.explain.tree.ambiguity import Reason, Untold
     ("gain", "level", "known", "sure"),
     [
         # a limit at its ceiling, a third of the time
-        (0.4, 0.95, True, "firm"),
-        (0.4, 0.4, True, "likely"),
-        (0.2, 0.95, True, "likely"),
+        (0.4, 0.95, True, "high"),
+        (0.4, 0.4, True, "medium"),
+        (0.2, 0.95, True, "medium"),
         # nothing else can save as much
-        (0.6, 0.4, True, "firm"),
-        (0.05, 0.95, True, "open"),
+        (0.6, 0.4, True, "high"),
+        (0.05, 0.95, True, "low"),
         # no counter tells what is needed
-        (0.6, 0.95, False, "likely"),
-        (0.4, 0.95, False, "open"),
+        (0.6, 0.95, False, "medium"),
+        (0.4, 0.95, False, "low"),
     ],
 )
 def test_a_finding_is_firm_where_its_limit_is_full_and_its_ideal_known(gain, level, known, sure):
@@ -33,9 +33,9 @@ def test_a_finding_is_firm_where_its_limit_is_full_and_its_ideal_known(gain, lev
 
 
 def test_what_is_not_sure_is_said_with_what_tells():
-    row = {"mitigation": "Do less.", "faster": None, "certainty": "open", "tells": "run it twice"}
+    row = {"mitigation": "Do less.", "faster": None, "confidence": "low", "tells": "run it twice"}
     assert what_to_do(row) == "Try this first to find out: Do less. What tells: run it twice."
-    assert what_to_do(row | {"certainty": "firm"}) == "Do less."
+    assert what_to_do(row | {"confidence": "high"}) == "Do less."
 
 
 def causes(probability: float, reason: Reason | None = None) -> Causes:
@@ -46,21 +46,21 @@ def causes(probability: float, reason: Reason | None = None) -> Causes:
 
 
 def test_a_cause_is_firm_likely_or_open():
-    assert causes(0.95).certainty == "firm"
-    assert causes(0.8, Reason.RIVAL).certainty == "likely"
-    assert causes(0.4, Reason.COUNTERS).certainty == "open"
-    assert causes(0.9, Reason.PIECES).certainty == "open"
-    assert Causes((), 0.0).certainty == "open"
+    assert causes(0.95).confidence == "high"
+    assert causes(0.8, Reason.RIVAL).confidence == "medium"
+    assert causes(0.4, Reason.COUNTERS).confidence == "low"
+    assert causes(0.9, Reason.PIECES).confidence == "low"
+    assert Causes((), 0.0).confidence == "low"
 
 
 def test_a_fix_is_as_sure_as_its_cause_and_says_what_tells():
     fix = Fix("after", TERMS["instructions"], "k", "Do less.", 9.0, None)
     assert fix.sentence().startswith("what to do in after: Do less. What removing")
     doubted = Fix(
-        "after", TERMS["instructions"], "k", "Do less.", 9.0, None, None, "open", "run it twice"
+        "after", TERMS["instructions"], "k", "Do less.", 9.0, None, None, "low", "run it twice"
     )
     assert doubted.sentence().startswith("what to do in after (try this first to find out): Do")
     assert doubted.sentence().endswith(". What tells: run it twice")
     document = doubted.to_dict()
-    assert (document["certainty"], document["tells"]) == ("open", "run it twice")
+    assert (document["confidence"], document["tells"]) == ("low", "run it twice")
     assert math.isclose(document["now_us"], 9.0)

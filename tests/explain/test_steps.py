@@ -58,7 +58,7 @@ def sides(one, other):
 )
 def test_steps_that_disagree_leave_it_undecided(one, other, verdict):
     assert sides(one, other).verdict == verdict
-    assert sides(one, other).certainty == ("firm" if verdict in ("slower", "faster") else "open")
+    assert sides(one, other).confidence == ("high" if verdict in ("slower", "faster") else "low")
 
 
 def loop(loads):

@@ -24,7 +24,7 @@ def test_a_room_uses_only_rooms_on_lower_floors():
 
 
 INSIDE_EXPLAIN = (
-    ("advice.persons", "certainty", "residency", "sass", "speed_of_light", "changed_metrics"),
+    ("advice.persons", "confidence", "residency", "sass", "speed_of_light", "changed_metrics"),
     ("compared", "align", "ratio", "line", "roofs", "model", "reports", "headroom"),
     ("launches", "times", "pairing", "steps"),
     ("limits", "load", "layer_times"),

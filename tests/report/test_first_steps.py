@@ -44,17 +44,17 @@ TWO = {"a": {"x": 10.0, "y": 30.0}, "b": {"x": 60.0, "y": 20.0}}
 
 def test_the_fastest_backend_comes_first_then_the_choice_by_layer():
     use, mix = build_report(table_of(TWO)).answer.first
-    assert (use.title, use.sure, use.gain) == ("Use a", "firm", "40.0 µs less than b")
+    assert (use.title, use.sure, use.gain) == ("Use a", "high", "40.0 µs less than b")
     assert mix.title == "Choose the backend layer by layer"
-    assert (mix.sure, mix.gain) == ("firm", "10.0 µs less (25 %)")
+    assert (mix.sure, mix.gain) == ("high", "10.0 µs less (25 %)")
     assert "gives 30.0 µs instead of 40.0 µs: 1 of 2 layers leave a" in mix.text
     assert "y (20.0 µs under b instead of 30.0 µs)" in mix.text
 
 
 def test_one_repeat_is_enough_to_name_the_fastest_and_too_few_to_be_sure():
     use, mix = build_report(table_of(TWO, repeats=1)).answer.first
-    assert (use.title, use.sure, use.gain) == ("Use a", "open", "40.0 µs less than b")
-    assert (mix.title, mix.sure) == ("Choose the backend layer by layer", "open")
+    assert (use.title, use.sure, use.gain) == ("Use a", "low", "40.0 µs less than b")
+    assert (mix.title, mix.sure) == ("Choose the backend layer by layer", "low")
 
 
 def test_of_one_layer_there_is_no_choice_by_layer():
@@ -64,7 +64,7 @@ def test_of_one_layer_there_is_no_choice_by_layer():
 
 def test_a_choice_within_the_scatter_is_open():
     _, mix = build_report(table_of(TWO, scatter=0.4)).answer.first
-    assert mix.sure == "open"
+    assert mix.sure == "low"
 
 
 def test_the_only_condition_is_named_once():
@@ -110,7 +110,7 @@ def test_a_step_and_its_section_are_as_open_as_each_other(disagree, pairs):
     step, shown = document.answer.first[-1], to_markdown(document)
     assert ("This is open: the evidence disagrees" in step.text) is disagree
     assert ("What to do (open: the evidence disagrees)" in shown) is disagree
-    assert step.sure == "open" or not disagree
+    assert step.sure == "low" or not disagree
 
 
 def test_of_one_backend_the_largest_possible_saving_is_told():
@@ -120,7 +120,7 @@ def test_of_one_backend_the_largest_possible_saving_is_told():
     advice = advise_conditions(table.assign(device="NVIDIA H200"), frame)
     found = build_report(table, advice=advice).answer.first
     if any(len(each.table) for each in advice.values()):
-        assert [step.sure for step in found] == ["open"]
+        assert [step.sure for step in found] == ["low"]
         assert found[0].gain.startswith("saves at most ")
     else:
         assert found == ()
@@ -173,7 +173,7 @@ def test_page_markdown_and_terminal_show_the_steps_first():
     assert page.index("Do this first") < page.index("Use a") < page.index("10.0 µs less (25 %)")
     assert "1. **Use a: 40.0 µs less than b.** a is fastest" in text
     assert document.lines[0].startswith("Use a: ")
-    assert document.lines[0].endswith("[40.0 µs less than b; firm]")
+    assert document.lines[0].endswith("[40.0 µs less than b; high confidence]")
 
 
 def test_every_word_that_is_linked_is_explained_on_the_page():

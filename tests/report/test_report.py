@@ -164,9 +164,9 @@ def test_answer_is_open_when_the_repeats_overlap():
             "time_us": [1.0, 2.0, 1.4, 1.9],
         }
     )
-    assert sentences(table)[0].sure == "open"
+    assert sentences(table)[0].sure == "low"
     table["time_us"] = [1.0, 1.1, 1.4, 1.9]
-    assert sentences(table)[0].sure == "firm"
+    assert sentences(table)[0].sure == "high"
 
 
 def test_answer_says_so_when_only_one_backend_was_measured():
@@ -191,7 +191,7 @@ def test_a_metric_that_is_seldom_among_the_first_is_not_said_to_explain():
     assert not any("explained best" in each for each in lines)
 
 
-@pytest.mark.parametrize(("p_top3", "sure"), [(0.95, "firm"), (0.7, "likely"), (0.4, "open")])
+@pytest.mark.parametrize(("p_top3", "sure"), [(0.95, "high"), (0.7, "medium"), (0.4, "low")])
 def test_metric_is_as_sure_as_its_probability(p_top3, sure):
     found = sentences(layers(), rankings=[ranking(p_top3=p_top3)])
     assert [each.sure for each in found if each.about == "metric"] == [sure]
@@ -208,12 +208,12 @@ def test_error_sentence_puts_both_protocols_side_by_side_for_one_model():
 
 
 @pytest.mark.parametrize(
-    ("unseen", "sure"), [(0.25, "firm"), (0.4, "likely"), (0.6, "open"), (0.7, "open")]
+    ("unseen", "sure"), [(0.25, "high"), (0.4, "medium"), (0.6, "low"), (0.7, "low")]
 )
 def test_model_is_as_sure_as_its_lead_over_the_baselines(unseen, sure):
     found = sentences(layers(), evaluations=[evaluation(unseen=unseen, leak=None)])
     assert [each.sure for each in found if each.about == "error"] == [sure]
-    assert ("no model beats it" in found[-1].text) == (sure == "open")
+    assert ("no model beats it" in found[-1].text) == (sure == "low")
 
 
 def test_metric_is_never_surer_than_the_models_it_comes_from():
@@ -221,19 +221,19 @@ def test_metric_is_never_surer_than_the_models_it_comes_from():
         found = sentences(layers(), rankings=[ranking()], **given)
         return next(each for each in found if each.about == "metric")
 
-    assert sure().sure == "firm"
-    assert sure(evaluations=[evaluation(unseen=0.4)]).sure == "likely"
+    assert sure().sure == "high"
+    assert sure(evaluations=[evaluation(unseen=0.4)]).sure == "medium"
     beaten = sure(evaluations=[evaluation(unseen=0.7)])
-    assert beaten.sure == "open"
+    assert beaten.sure == "low"
     assert beaten.text.endswith("The models that say so beat no baseline.")
-    assert sure(evaluations=[evaluation("classification", unseen=0.7)]).sure == "firm"
+    assert sure(evaluations=[evaluation("classification", unseen=0.7)]).sure == "high"
 
 
 def test_few_resamples_are_never_firm():
     few = dataclasses.replace(ranking(), resamples=4)
     many = dataclasses.replace(ranking(), resamples=50)
     found = sentences(layers(), rankings=[few, many])
-    assert [each.sure for each in found if each.about == "metric"] == ["likely", "firm"]
+    assert [each.sure for each in found if each.about == "metric"] == ["medium", "high"]
 
 
 def test_headline_is_the_hardest_protocol():
@@ -252,7 +252,7 @@ def test_random_splits_alone_leave_the_error_open():
     given = evaluation(leak=None)
     scores = given.scores[given.scores["protocol"] == "random"].replace("random", "random:0.2")
     found = sentences(layers(), evaluations=[dataclasses.replace(given, scores=scores)])
-    assert found[-1].sure == "open"
+    assert found[-1].sure == "low"
     assert found[-1].text.endswith("Unseen layers were not tested.")
 
 

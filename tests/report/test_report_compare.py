@@ -87,7 +87,7 @@ def test_a_slower_dataset_is_slower_by_its_factor_with_an_interval():
     assert total.ratio == pytest.approx(1.5)
     assert total.interval[0] < 1.5 < total.interval[1]
     first = next(each for each in sentences(found) if each.about == "time")
-    assert first.sure == "firm"
+    assert first.sure == "high"
     assert "Layer by layer: 6 slower." in first.text
     assert [row[4].text for row in layers_table(found.pair.explanation).rows] == ["slower"] * 6
 
@@ -98,7 +98,7 @@ def test_the_largest_confirmed_change_comes_first_and_opens_the_page():
     found, _ = compared(left, right)
     document = comparison_document(found, [], ({}, {}), None)
     first = document.answer.first[0]
-    assert (first.title, first.sure) == ("conv_03 is slower", "firm")
+    assert (first.title, first.sure) == ("conv_03 is slower", "high")
     assert "(1.78×)" in first.text
     (panels,) = (each for each in document.sections[0].blocks if isinstance(each, Panels))
     assert panels.sections[0].title == "cudnn"
@@ -120,7 +120,7 @@ def test_one_repeat_a_side_leaves_the_answer_open():
     one = kernels(layers=3, repeats=1, backends=("cublas",))
     ((found,), _) = compared(one, one)
     first = sentences(found)[0]
-    assert first.sure == "open"
+    assert first.sure == "low"
     assert "without an interval" in first.text
 
 
@@ -133,7 +133,7 @@ def test_of_single_launches_that_differ_much_step_and_sentence_are_equally_sure(
         next(each for each in document.answer.sentences if "without an interval" in each.text),
     )
     assert step.title.endswith(" is slower")
-    assert (step.sure, said.sure) == ("likely", "likely")
+    assert (step.sure, said.sure) == ("medium", "medium")
 
 
 def test_a_metric_that_changed_is_named_with_its_layers():

@@ -73,7 +73,7 @@ def test_pairs_take_what_the_rules_said_of_their_condition_and_ask_none_twice(pa
     assert sum(len(each.explanation.details[0].advice) for each in pairs) > 0
     for own, told in zip(pairs, again, strict=True):
         left, right = own.explanation.details[0].advice, told.explanation.details[0].advice
-        shown = ["side", "layer", "kernel", "hazard", "evidence", "mitigation", "certainty"]
+        shown = ["side", "layer", "kernel", "hazard", "evidence", "mitigation", "confidence"]
         assert left[shown].to_dict("records") == right[shown].to_dict("records")
         assert left["gain"].to_numpy(float) == pytest.approx(right["gain"].to_numpy(float))
 
@@ -101,7 +101,7 @@ def test_a_cause_that_is_mostly_the_rest_is_open(pairs):
     detail = pairs[0].explanation.details[0]
     size = detail.causes.terms["log_ratio"].abs()
     split = size[~detail.causes.terms["residual"].astype(bool)].sum() / size.sum()
-    assert (why_sentence(pairs[0]).sure == "likely") is bool(split >= 0.5)
+    assert (why_sentence(pairs[0]).sure == "medium") is bool(split >= 0.5)
 
 
 def test_tables_that_cannot_be_explained_have_no_pairs():
@@ -252,7 +252,7 @@ def test_advice_is_sorted_by_what_it_saves_and_cut_to_a_readable_length():
             "person": "library user",
             "for_author": "own",
             "faster": "b, 2.00 times as fast here",
-            "certainty": "open",
+            "confidence": "low",
             "tells": "run it twice",
         }
     )

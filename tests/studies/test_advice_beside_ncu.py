@@ -48,7 +48,7 @@ def test_hazards_planted_on_a_device_are_found(hazards):
 def test_healthy_kernels_are_told_nothing_surely(hazards):
     table = advise(read(hazards).frame).table
     healthy = table[table["layer"].isin(["healthy_copy", "healthy_fma"])]
-    assert not (healthy["certainty"] == "firm").any()
+    assert not (healthy["confidence"] == "high").any()
     first = healthy.groupby("layer")["rules"].first()
     assert first["healthy_copy"][0] in ("dram_bytes", "l2_sectors")
     assert first["healthy_fma"][0] in ("fp32_pipe_time", "fp32_operations")

@@ -15,7 +15,7 @@ ANEW = "python -m studies.truth.advised --out tests/data/truth/advised.json"
 
 def row(**other):
     plain = {"family": "spills", "level": "level_1", "slow": True, "first": True, "named": True}
-    plain["certainty"] = "firm"
+    plain["confidence"] = "high"
     return {**plain, **other}
 
 
@@ -31,7 +31,7 @@ def test_only_slow_cases_count_and_a_finding_at_the_base_is_an_alarm():
     )
     assert (found["cases"], found["first"], found["named"]) == (2, 1, 2)
     assert (found["bases"], found["alarms"], found["missed"]) == (2, 1, ["tiny_blocks"])
-    assert found["certainty"] == {"firm": [1, 1], "likely": [0, 0], "open": [0, 0]}
+    assert found["confidence"] == {"high": [1, 1], "medium": [0, 0], "low": [0, 0]}
 
 
 def test_every_family_that_is_slow_somewhere_has_a_rule_that_exists():

@@ -1,4 +1,4 @@
-"""The fit of certainty: signs, groups that are left out, and where firm answers begin."""
+"""The fit of confidence: signs, groups that are left out, and where answers of high confidence begin."""
 
 from __future__ import annotations
 

@@ -57,18 +57,18 @@ def test_a_toggle_that_another_makes_idle_is_no_right_answer(recorded):
     assert alone.clear
 
 
-def made_up(shares, said, *, first, firm):
+def made_up(shares, said, *, first, high):
     question = Question("case", "family", None, None, True, NOTHING)
     toggles = tuple(Toggle(frozenset([f"t{at}"]), share) for at, share in enumerate(shares))
-    return Scored(FactorialPair(question, toggles, True), first, first, firm, said)
+    return Scored(FactorialPair(question, toggles, True), first, first, high, said)
 
 
 def test_answers_are_counted_and_shares_ranked():
-    right = made_up([0.8, 0.2], [0.7, 0.3], first=True, firm=True)
-    wrong = made_up([0.9, 0.1], [0.2, 0.0], first=False, firm=True)
-    alone = made_up([1.0], [0.0], first=False, firm=False)
+    right = made_up([0.8, 0.2], [0.7, 0.3], first=True, high=True)
+    wrong = made_up([0.9, 0.1], [0.2, 0.0], first=False, high=True)
+    alone = made_up([1.0], [0.0], first=False, high=False)
     found = counts([right, wrong, alone])
-    assert (found["pairs"], found["first"], found["firm"], found["firm_right"]) == (3, 1, 2, 1)
+    assert (found["pairs"], found["first"], found["high"], found["high_right"]) == (3, 1, 2, 1)
     # true 0.8 0.2 0.9 0.1, said 0.7 0.3 0.2 0.0: ranks 3 2 4 1 and 4 3 2 1, so 1 - 6 * 6 / 60
     assert found["rank"] == pytest.approx(0.4)
 

@@ -60,27 +60,27 @@ def test_the_first_pages_give_development_figures_of_today_with_the_pairs_set_as
     assert f"{now} of {pairs}" in text
     curve = json.loads(CONFIDENCE.read_text(encoding="utf-8"))
     aside = curve["never fitted, exams, half aside"]["all that was recorded"]
-    (firm,) = (each for each in aside if each["from"] == curve["firm"])
+    (high,) = (each for each in aside if each["from"] == curve["high"])
     for each in (text, (ROOT / "docs/explanation/attributions.md").read_text(encoding="utf-8")):
-        assert f"{firm['right']} of {firm['answers']}" in each
+        assert f"{high['right']} of {high['answers']}" in each
 
 
 def test_the_page_of_the_documentation_gives_kernels_with_several_causes_as_first_answered():
     halves = [
         json.loads(FACTORIAL_FIRST.read_text("utf-8"))[each]["all"] for each in (DEVELOP, ASIDE)
     ]
-    first, pairs, right, firm = (
-        sum(half[name] for half in halves) for name in ("first", "pairs", "firm_right", "firm")
+    first, pairs, right, high = (
+        sum(half[name] for half in halves) for name in ("first", "pairs", "high_right", "high")
     )
     text = TRUTH.read_text(encoding="utf-8")
     assert f"{first:,} of {pairs:,} pairs ({first / pairs:.0%})".replace("%", " %") in text
-    assert f"of firm answers in {right} of {firm:,}" in text
+    assert f"of answers of high confidence in {right} of {high:,}" in text
     assert f"came first in {first / pairs:.0%}".replace("%", " %") in (
         ROOT / "README.md"
     ).read_text("utf-8")
     curve = json.loads(CONFIDENCE.read_text(encoding="utf-8"))
     for pairs_of in ("develop", "factorial"):
-        (held,) = (each for each in curve["held out"][pairs_of] if each["from"] == curve["firm"])
+        (held,) = (each for each in curve["held out"][pairs_of] if each["from"] == curve["high"])
         assert f"{held['right']:,} of {held['answers']:,}" in text
 
 
@@ -98,8 +98,8 @@ def test_the_page_of_the_documentation_gives_what_advice_finds_today():
     every = [each for cells in counts.values() for each in cells]
     right, pairs = (sum(numbers) for numbers in zip(*every, strict=True))
     assert f"right in {right} of these {pairs} pairs" in text
-    firm = [sum(cells) for cells in zip(*(each[0] for each in counts.values()), strict=True)]
-    assert f"Firm findings are right in {firm[0]} of {firm[1]}" in text
+    high = [sum(cells) for cells in zip(*(each[0] for each in counts.values()), strict=True)]
+    assert f"Findings of high confidence are right in {high[0]} of {high[1]}" in text
     assert "of pairs never read in {} of {}".format(*counts["all that was not"][0]) in text
 
 

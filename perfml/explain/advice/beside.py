@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import pandas as pd
 
-from perfml.explain.certainty import Certainty, together
+from perfml.explain.confidence import Confidence, together
 from perfml.explain.tree.causes import TERMS, Kind, Term
 from perfml.explain.tree.limits import limit_of, limits_of
 
 
 def with_cause(
-    findings: pd.DataFrame, side: str, cause: Certainty, first: Term | None = None
+    findings: pd.DataFrame, side: str, cause: Confidence, first: Term | None = None
 ) -> pd.DataFrame:
     """Return findings of two sides; those of the slower one follow its first cause.
 
     What is about that cause, or the limit that it stands under, is first, and no other finding is
-    firm: what changed between the sides decides what to do about the slower one.
+    of high confidence: what changed between the sides decides what to do about the slower one.
 
     Parameters
     ----------
     findings
-        With ``side``, ``rules`` and ``certainty``.
+        With ``side``, ``rules`` and ``confidence``.
     side
         The slower one.
     cause
@@ -35,12 +35,12 @@ def with_cause(
         slower and first is not None and is_about(names, first)
         for slower, names in zip(own, findings["rules"], strict=True)
     ]
-    less: Certainty = "likely" if cause == "firm" and first is not None else cause
+    less: Confidence = "medium" if cause == "high" and first is not None else cause
     certain = [
         together(sure, cause if same else less) if slower else sure
-        for slower, same, sure in zip(own, about, findings["certainty"], strict=True)
+        for slower, same, sure in zip(own, about, findings["confidence"], strict=True)
     ]
-    found = findings.assign(certainty=pd.Series(certain, index=findings.index, dtype=object))
+    found = findings.assign(confidence=pd.Series(certain, index=findings.index, dtype=object))
     order = sorted(range(len(found)), key=lambda at: (not own.iloc[at], not about[at]))
     return found.iloc[order].reset_index(drop=True) if any(about) else found
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from perfml.explain.advice.fix import CannotSay
 from perfml.explain.advice.only_there import is_replaced
 from perfml.explain.advice.persons import Person, person_of
-from perfml.explain.certainty import MOST
+from perfml.explain.confidence import MOST
 from perfml.explain.launches import Launch
 from perfml.explain.tree.causes import ONE_SIDED
 from perfml.explain.tree.told import Causes

@@ -21,7 +21,7 @@ import pandas as pd
 
 from perfml.explain.advice.persons import place_of
 from perfml.explain.advice.representative import condition_keys
-from perfml.explain.certainty import IN_WORDS
+from perfml.explain.confidence import IN_WORDS
 from perfml.tables import PRODUCT_COLUMNS
 
 Place = tuple[str, ...]
@@ -128,7 +128,7 @@ def group_findings(table: pd.DataFrame, equal: Mapping[Place, int]) -> pd.DataFr
     DataFrame
         With the column ``layers``, a tuple of names. ``layer`` is the one of them that may save
         most, and the evidence is its; ``time_us`` and ``saved_us`` are sums over all, the gains
-        fractions of the first, and ``certainty`` that of the least sure one.
+        fractions of the first, and ``confidence`` that of the least sure one.
     """
     rows = [{str(name): value for name, value in row.items()} for row in table.to_dict("records")]
     sets = [equal.get(place_of(row), -1 - place) for place, row in enumerate(rows)]
@@ -162,8 +162,8 @@ def _together(same: list[dict[str, Any]]) -> dict[str, Any]:
         for name in ("gain", "gain_high"):
             gains = np.array([row[name] for row in same], dtype=float)
             one[name] = float(gains @ times / times.sum())
-        least = max(same, key=lambda row: _LEAST_SURE.index(row["certainty"]))
-        one["certainty"], one["tells"] = least["certainty"], least["tells"]
+        least = max(same, key=lambda row: _LEAST_SURE.index(row["confidence"]))
+        one["confidence"], one["tells"] = least["confidence"], least["tells"]
     return one
 
 

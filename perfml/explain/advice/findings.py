@@ -10,7 +10,7 @@ from typing import Any, TypedDict
 
 from perfml.explain.advice.persons import Person, person_of
 from perfml.explain.advice.remedies import Remedy, filled, remedy_of
-from perfml.explain.certainty import Certainty
+from perfml.explain.confidence import Confidence
 from perfml.explain.launches import Launch
 from perfml.explain.limits.state import LaunchState
 from perfml.explain.tree.ambiguity import resolved_by
@@ -35,7 +35,7 @@ _TOLD = 3
 _FULL = 0.9
 """How near its ceiling a limit stands that is what limits."""
 _MUCH, _LARGE = 0.3, 0.5
-"""Likely gains of a layer's time from which on a finding at a limit, or any known one, is firm."""
+"""Likely gains of a layer's time from which a finding at a limit, or any known one, is sure."""
 
 
 class Finding(TypedDict):
@@ -56,7 +56,7 @@ class Finding(TypedDict):
     faster
         The backend of the table that runs the layer fastest.
     tells
-        What would tell, where it is open.
+        What would tell, where the confidence is low.
     level
         How near its ceiling the limit stands that it is about; 0 where it is about none.
     """
@@ -78,7 +78,7 @@ class Finding(TypedDict):
     person: Person
     for_author: str | None
     faster: str | None
-    certainty: Certainty
+    confidence: Confidence
     tells: str
     level: float
 
@@ -208,12 +208,12 @@ def _finding(
     finding |= {
         "kernel": kernels[0],
         "level": first.loss.level,
-        "certainty": certainty_of(gain, first.loss.level, known=known),
+        "confidence": confidence_of(gain, first.loss.level, known=known),
         "potential": first.potential,
         "idle": first.loss.cause in unknown_needs() and first.loss.level < MAJORITY,
         "counted": not first.potential and TERMS[named[0]].kind not in (Kind.STALL, Kind.OCCUPANCY),
     }
-    if finding["certainty"] == "open":
+    if finding["confidence"] == "low":
         finding["tells"] = resolved_by(TERMS[named[0]], first.launch.kernel)
     return finding
 
@@ -254,7 +254,7 @@ def finding_of(
         "person": person.value,
         "for_author": None if for_author == mitigation else for_author,
         "faster": None,
-        "certainty": "likely",
+        "confidence": "medium",
         "tells": "",
         "level": 0.0,
         "potential": False,
@@ -263,7 +263,7 @@ def finding_of(
     }
 
 
-def certainty_of(gain: float, level: float, *, known: bool) -> Certainty:
+def confidence_of(gain: float, level: float, *, known: bool) -> Confidence:
     """Return how sure a finding is, which sees one launch and nothing beside it.
 
     Parameters
@@ -276,8 +276,8 @@ def certainty_of(gain: float, level: float, *, known: bool) -> Certainty:
         Whether the counters tell what is needed.
     """
     if known and (gain > _LARGE or (gain >= _MUCH and level >= _FULL)):
-        return "firm"
-    return "likely" if gain >= (_MATTERS if known else _LARGE) else "open"
+        return "high"
+    return "medium" if gain >= (_MATTERS if known else _LARGE) else "low"
 
 
 def _alone(parts: Sequence[_Part], named: Sequence[str]) -> float:

@@ -115,7 +115,7 @@ def first_fix(
         unsaid = CannotSay.COUNTERS
     untold = causes.untold
     tells = "" if untold is None else untold.what_tells()
-    return Fix(names[slow], term, label, action, now, after, unsaid, causes.certainty, tells)
+    return Fix(names[slow], term, label, action, now, after, unsaid, causes.confidence, tells)
 
 
 def launches_with(term: str, causes: Causes, launches: Sequence[Launch], slow: int) -> list[Launch]:

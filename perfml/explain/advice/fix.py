@@ -7,7 +7,7 @@ from enum import Enum
 from typing import ClassVar
 
 from perfml.explain.advice.after_fix import Estimate
-from perfml.explain.certainty import IN_WORDS, Certainty
+from perfml.explain.confidence import IN_WORDS, Confidence
 from perfml.explain.tree.causes import Term
 from perfml.util.json_values import json_object
 from perfml.util.words import micros_alike
@@ -41,10 +41,10 @@ class Fix:
         Of the layer without this cause; None where that cannot be said.
     unsaid
         Why not.
-    certainty
+    confidence
         How sure the cause is that this follows.
     tells
-        What would tell whether it is the cause; empty where that is firm.
+        What would tell whether it is the cause; empty where the confidence is high.
     """
 
     side: str
@@ -54,7 +54,7 @@ class Fix:
     now_us: float
     after: Estimate | None
     unsaid: CannotSay | None = None
-    certainty: Certainty = "firm"
+    confidence: Confidence = "high"
     tells: str = ""
 
     def saving(self) -> str:
@@ -78,8 +78,8 @@ class Fix:
     def sentence(self) -> str:
         """Say it in words."""
         saving = self.saving()
-        sure = "" if self.certainty == "firm" else f" ({IN_WORDS[self.certainty]})"
-        told = f". What tells: {self.tells}" if self.tells and self.certainty == "open" else ""
+        sure = "" if self.confidence == "high" else f" ({IN_WORDS[self.confidence]})"
+        told = f". What tells: {self.tells}" if self.tells and self.confidence == "low" else ""
         return (
             f"what to do in {self.side}{sure}: {self.action} {saving[0].upper()}{saving[1:]}{told}"
         )
@@ -111,6 +111,6 @@ class Fix:
 
     JSON: ClassVar = (
         *("side", "term", "kernel", "action", "now_us", "after_us", "after_low_us"),
-        *("after_high_us", "unknown", ("unsaid", "unsaid_id"), "certainty", "tells", "sentence"),
+        *("after_high_us", "unknown", ("unsaid", "unsaid_id"), "confidence", "tells", "sentence"),
     )
     to_dict = json_object

@@ -230,5 +230,5 @@ def _finding(
         remedy.author,
     )  # fmt: skip
     # whole launches are counted; how far one call of a product speeds up is not
-    sure = "firm" if gain >= 0.3 and name != "repeated_products" else "likely"
-    return finding | {"certainty": sure if gain >= _TENTH else "open"}
+    sure = "high" if gain >= 0.3 and name != "repeated_products" else "medium"
+    return finding | {"confidence": sure if gain >= _TENTH else "low"}

@@ -22,7 +22,7 @@ from perfml.explain.advice.layer_findings import SHORT_US, LayerLaunches, launch
 from perfml.explain.advice.persons import Person, place_of
 from perfml.explain.advice.representative import CONDITIONS
 from perfml.explain.advice.table import Layer
-from perfml.explain.certainty import Certainty
+from perfml.explain.confidence import Confidence
 from perfml.explain.gaps import Timeline
 from perfml.util.words import count, micros
 
@@ -66,8 +66,8 @@ class NetworkFinding:
         Of the network.
     layers
         Names of the layers, those that save most first.
-    certainty, tells
-        Of most of what it saves, and what tells where that is open.
+    confidence, tells
+        Of most of what it saves, and what tells where that is low.
     """
 
     backend: str | None
@@ -81,7 +81,7 @@ class NetworkFinding:
     saved_us: float
     time_us: float
     layers: tuple[str, ...]
-    certainty: Certainty
+    confidence: Confidence
     tells: str = ""
 
     @property
@@ -180,10 +180,10 @@ class _Network:
             saved[layer] = min(saved[layer] + most, times[layer])
             likely[layer] = min(likely[layer] + row["gain"] * row["time_us"], times[layer])
             rules[row["rules"][0]] += most
-            sure[row["certainty"]] += most
+            sure[row["confidence"]] += most
         first = max(findings, key=lambda row: float(row["saved_us"]))
-        certainty = _largest(sure)[0]
-        tells = next((row["tells"] for row in findings if row["certainty"] == certainty), "")
+        confidence = _largest(sure)[0]
+        tells = next((row["tells"] for row in findings if row["confidence"] == confidence), "")
         said: dict[str, str] = {}
         for row in sorted(findings, key=lambda row: -float(row["saved_us"])):
             said.setdefault(row["rules"][0], row["hazard"].split("; ")[0])
@@ -195,7 +195,7 @@ class _Network:
             self._where(saved),
             saved,
             sum(likely.values()),
-            certainty,
+            confidence,
             str(tells),
         )
 
@@ -221,7 +221,7 @@ class _Network:
             f"{found['evidence']}; {self._where(saved)}",
             saved,
             float(found["gain"]) * whole,
-            found["certainty"],
+            found["confidence"],
             most=float(found["saved_us"]),
         )
 
@@ -239,7 +239,7 @@ class _Network:
             saved,
             clock.wall_us,
             (),
-            "firm",
+            "high",
         )
 
     def _finding(
@@ -250,7 +250,7 @@ class _Network:
         evidence: str,
         saved: Mapping[str, float],
         likely: float,
-        certainty: Certainty,
+        confidence: Confidence,
         tells: str = "",
         most: float | None = None,
     ) -> NetworkFinding:
@@ -265,7 +265,7 @@ class _Network:
             sum(saved.values()) if most is None else most,
             whole,
             tuple(_largest(saved)),
-            certainty,
+            confidence,
             tells,
         )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from perfml.explain.certainty import MOST
+from perfml.explain.confidence import MOST
 from perfml.explain.launches import Launch
 from perfml.explain.tree.causes import ONE_SIDED, Kind
 from perfml.explain.tree.library_kernels import is_product, of_others

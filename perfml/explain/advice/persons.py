@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from perfml.explain.certainty import marked
+from perfml.explain.confidence import marked
 
 _PYTORCH = re.compile(
     r"\bat::|at_cuda_detail|pytorch|triton_|elementwise_kernel|reduce_kernel|softmax_warp_|cunn_"
@@ -121,4 +121,4 @@ def what_to_do(row: Mapping[Any, Any]) -> str:
     faster = row.get("faster")
     text = str(row["mitigation"])
     text = f"Take {faster}. If you stay: {text}" if isinstance(faster, str) else text
-    return marked(text, row.get("certainty", "firm"), str(row.get("tells", "")))
+    return marked(text, row.get("confidence", "high"), str(row.get("tells", "")))

@@ -42,7 +42,7 @@ def step_findings(account: Account) -> tuple[NetworkFinding, ...]:
             finding.saved_us,
             finding.step_us,
             (),
-            "likely",
+            "medium",
         )
         for finding in findings(account)
         if finding.saved_us >= _MATTERS * finding.step_us

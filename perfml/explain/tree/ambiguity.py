@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import ClassVar
 
 from perfml.explain.advice.persons import Person, person_of
-from perfml.explain.certainty import NAMED
+from perfml.explain.confidence import NAMED
 from perfml.explain.launches import Launch
 from perfml.explain.tree.causes import Kind, Term
 from perfml.metrics import HOPPER, load_catalogue

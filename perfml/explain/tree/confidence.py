@@ -18,7 +18,7 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from perfml.explain.certainty import NAMED
+from perfml.explain.confidence import NAMED
 from perfml.explain.launches import Launch
 from perfml.explain.limits.state import LaunchState
 from perfml.explain.tree.ambiguity import (
@@ -221,7 +221,7 @@ def find_ambiguity(
 ) -> tuple[Untold | None, float]:
     """Return what stands against the first cause, and the probability that it is right.
 
-    None stands against it where the probability is that of a firm answer
+    None stands against it where the probability is that of an answer of high confidence
     (``confidence.json``: precision of held-out sets 95 %).
     """
     evidence = evidence_of(answered, others, ratio)
@@ -230,7 +230,7 @@ def find_ambiguity(
     if abs(ratio) < SMALL:
         return _small(evidence, ratio), 0.0
     sure = probability(evidence)
-    if sure >= load_model()["firm"]:
+    if sure >= load_model()["high"]:
         return None, sure
     if evidence.missing:
         return _missing_counters(evidence, answered), sure

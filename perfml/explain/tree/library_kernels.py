@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from perfml.explain.advice.persons import Person, person_of
-from perfml.explain.certainty import MOST
+from perfml.explain.confidence import MOST
 from perfml.explain.launches import Launch
 from perfml.explain.tree.causes import TERMS, Contribution, Kind
 from perfml.metrics import load_catalogue

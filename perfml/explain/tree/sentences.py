@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from perfml.explain.certainty import NAMED
+from perfml.explain.confidence import NAMED
 from perfml.explain.ratio import Ratio
 from perfml.explain.tree.causes import Contribution, Kind
 from perfml.explain.tree.told import Causes, TermTotal

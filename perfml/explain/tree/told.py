@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar, TypedDict
 
 import pandas as pd
 
-from perfml.explain.certainty import Certainty
+from perfml.explain.confidence import Confidence
 from perfml.explain.tree.ambiguity import Reason, Untold
 from perfml.explain.tree.causes import Contribution, Kind, Term
 from perfml.util.json_values import json_object
@@ -112,7 +112,7 @@ class Causes:
     missing
         Counters that would split a term further, and were not collected.
     untold
-        What stands against the first cause; None where it is firm.
+        What stands against the first cause; None where the confidence is high.
     probability
         That the first cause is right, as measured (`perfml.explain.tree.confidence`).
     """
@@ -133,18 +133,13 @@ class Causes:
         return tuple(sorted(sums.values(), key=lambda total: -abs(total.log_ratio)))
 
     @property
-    def firm(self) -> bool:
-        """Whether the first cause is certain: held-out answers like it were right in 95 %."""
+    def confidence(self) -> Confidence:
+        """How sure the first cause is; high: held-out answers like it were right in 95 %."""
         named = bool(self.totals) and self.log_ratio != 0
-        return named and self.untold is None and self.probability > 0
-
-    @property
-    def certainty(self) -> Certainty:
-        """How sure the first cause is, in the words of `perfml.explain.certainty`."""
-        if self.firm:
-            return "firm"
+        if named and self.untold is None and self.probability > 0:
+            return "high"
         pieces = self.untold is not None and self.untold.reason is Reason.PIECES
-        return "likely" if self.probability >= 0.5 and not pieces else "open"
+        return "medium" if self.probability >= 0.5 and not pieces else "low"
 
     @cached_property
     def terms(self) -> Annotated[pd.DataFrame, TermRow]:
@@ -180,7 +175,7 @@ class Causes:
         return dict(sorted(sums.items(), key=lambda entry: -abs(entry[1])))
 
     JSON: ClassVar = (
-        *("log_ratio", "terms", "by_kernel", "by_kind", "missing", "firm", "certainty"),
+        *("log_ratio", "terms", "by_kernel", "by_kind", "missing", "confidence"),
         *("probability", "untold"),
     )
     to_dict = json_object

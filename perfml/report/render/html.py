@@ -51,7 +51,7 @@ def to_html(document: Document) -> str:
         shown: Markup = getattr(macros, type(block).__name__)(block)
         return shown
 
-    environment.globals.update(show=show, svg=draw, words=words)
+    environment.globals.update(show=show, svg=draw, words=words, in_words=in_words)
     environment.filters["told"] = words.marked
     macros = environment.get_template("blocks.html.j2").module
     script, style = _part("script.js"), _part("style.css")

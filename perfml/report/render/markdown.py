@@ -17,7 +17,12 @@ _SPECIAL = re.compile(r"([\\`*\[\]|~$]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9]))")
 _MOST_OPEN = 14
 """Lines of a table that is not folded."""
 
-_MARKS = {"firm": "", "likely": " *(likely)*", "open": " *(open)*", "caution": ""}
+_MARKS = {
+    "high": "",
+    "medium": " *(medium confidence)*",
+    "low": " *(low confidence)*",
+    "caution": "",
+}
 
 
 def to_markdown(document: doc.Document) -> str:

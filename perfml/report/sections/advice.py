@@ -11,7 +11,7 @@ import pandas as pd
 from perfml.datasets.loading import UNKNOWN
 from perfml.explain.advice.equal_layers import group_name, listed_layers
 from perfml.explain.advice.persons import what_to_do
-from perfml.explain.certainty import marked
+from perfml.explain.confidence import marked
 from perfml.report.document import (
     Block,
     Cell,
@@ -140,7 +140,7 @@ def _action(found: Sequence[NetworkFinding], several: bool) -> list[Cell]:
         Cell(capital(first.hazard), note=listed(first.rules)),
         amount(first.saved_us, note="; ".join(gains)),
         Cell(first.evidence),
-        Cell(marked(first.mitigation, first.certainty, first.tells)),
+        Cell(marked(first.mitigation, first.confidence, first.tells)),
     ]
 
 

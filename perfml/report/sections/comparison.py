@@ -42,14 +42,14 @@ if TYPE_CHECKING:
 _HEADING = "What differs, and how sure that is"
 
 RULES = {
-    "firm": "the repeats of both sides give an interval, and it decides",
-    "likely": "single launches differ by more than 3 %, which they rarely do by chance; or metrics "
+    "high": "the repeats of both sides give an interval, and it decides",
+    "medium": "single launches differ by more than 3 %, which they rarely do by chance; or metrics "
     "changed beyond their noise, or counters split at least half of a difference and nothing "
     "contradicts them",
-    "open": "the repeats scatter too much, or single launches differ by less; or the cause is "
+    "low": "the repeats scatter too much, or single launches differ by less; or the cause is "
     "mostly unexplained or contradicted",
 }
-"""What the words of certainty mean on a comparison; printed on the page."""
+"""What the words of confidence mean on a comparison; printed on the page."""
 
 _TIMES_LEAD = (
     "A layer is slower or faster only where the whole interval from the repeats lies beyond 1 % of "
@@ -160,7 +160,7 @@ def _steps(comparisons: Sequence[Comparison]) -> list[Sentence]:
     verb = "lost" if row["cost"] > 0 else "gained"
     gain = f"{micros(float(row['size']))} {verb}"
     title = f"{row['layer']} is {row['verdict']}"
-    sure: Sure = "firm" if row["low"] == row["low"] else "likely"  # of single launches no interval
+    sure: Sure = "high" if row["low"] == row["low"] else "medium"  # of single launches no interval
     steps = [Sentence("do", sure, text, title, gain)]
     changes = pd.concat([_changes(each) for each in comparisons])
     if len(changes) > 1:
@@ -174,7 +174,7 @@ def _steps(comparisons: Sequence[Comparison]) -> list[Sentence]:
         title = "What slower layers cost" if slower else "What faster layers save"
         if slower and faster:
             title += ", and faster ones save"
-        sure = "firm" if changes["low"].notna().all() else "likely"
+        sure = "high" if changes["low"].notna().all() else "medium"
         steps.append(Sentence("do", sure, f"{text}.", title, gain))
     return steps
 
@@ -256,10 +256,10 @@ def _time_sentence(comparison: Comparison) -> Sentence:
             why = "one time a side is not exact to this"
         text = f"{_begun(of, 'undecided')}, {why} ({ratio_text(total.ratio)}×{_interval(total)})"
     verdicts = [f"{amount} {word}" for word, amount in comparison.verdicts.items() if amount]
-    sure: Sure = "likely" if total.interval is None else "firm"
+    sure: Sure = "medium" if total.interval is None else "high"
     unclear = ("undecided", "no difference") if total.interval is None else ("undecided",)
     if total.verdict in unclear:
-        sure = "open"
+        sure = "low"
     return Sentence("time", sure, f"{text}. Layer by layer: {listed(verdicts)}.")
 
 
@@ -276,13 +276,13 @@ def _changed_sentence(comparison: Comparison) -> Sentence | None:
         return None
     if metrics.empty:
         text = f"{_begun(of, 'no metric')} changed beyond its noise on any layer."
-        return Sentence("metric", "firm", text)
+        return Sentence("metric", "high", text)
     layers = len(comparison.pair.explanation.layers)
     most = metrics.value_counts().head(3)
     often = [f"{name} ({amount} of {layers} layers)" for name, amount in most.items()]
     many = count(len(metrics.unique()), "metric")
     text = f"{of}{many} changed beyond noise, most often {listed(often)}."
-    return Sentence("metric", "likely", text)
+    return Sentence("metric", "medium", text)
 
 
 def _of_both(layers: int) -> str:

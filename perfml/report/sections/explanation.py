@@ -268,14 +268,14 @@ def why_sentence(pair: Pair, of: str | None = None) -> Sentence | None:
     )
     causes = main_causes(first)
     if not causes:
-        return Sentence("why", "open", f"{text}; no counter splits the difference.")
+        return Sentence("why", "low", f"{text}; no counter splits the difference.")
     sizes = [(abs(total.log_ratio), total.term.residual) for total in first.causes.totals]
     split = sum(size for size, residual in sizes if not residual)
     untold = first.causes.untold
     likely = split >= sum(size for size, _ in sizes) / 2 and not first.disagreements
     likely = likely and untold is None
     text = f"{text}. By the counters: {listed(causes)}."
-    return Sentence("why", "likely" if likely else "open", text)
+    return Sentence("why", "medium" if likely else "low", text)
 
 
 def main_causes(detail: LayerDiff) -> list[str]:

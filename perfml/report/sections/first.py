@@ -15,7 +15,7 @@ import pandas as pd
 from perfml.explain.advice.equal_layers import group_name
 from perfml.explain.advice.persons import what_to_do
 from perfml.explain.advice.settings import BACKENDS, BENCHMARK, PRECISIONS
-from perfml.explain.certainty import marked
+from perfml.explain.confidence import marked
 from perfml.report.conditions import EVERY_RUN, Condition, labelled
 from perfml.report.document import Sentence, Sure
 from perfml.report.labels import capital, listed, percent
@@ -92,7 +92,7 @@ def _settings(gains: Sequence[Gain]) -> Sentence | None:
     title = f"Compute in {first.value.upper()}" + (f" with {first.backend}" * bool(first.backend))
     other = (f"# or {each.value.upper()}: {each.line.partition(chr(10))[0]}" for each in others)
     command = "\n".join((first.line, *other))
-    sure: Sure = "firm" if first.measured else "open"
+    sure: Sure = "high" if first.measured else "low"
     return Sentence("do", sure, text, title, gain, command)
 
 
@@ -125,7 +125,7 @@ def _use(shown: Sequence[Condition]) -> Sentence | None:
     leads = [float(each.totals["total"].iloc[1] / each.totals["total"].iloc[0]) for each in shown]
     text = f"Fastest over all layers: {'; '.join(parts)}."
     gain = f"{min(leads):.2f} to {max(leads):.2f} times as fast as the second"
-    order: tuple[Sure, ...] = ("firm", "likely", "open")
+    order: tuple[Sure, ...] = ("high", "medium", "low")
     sure = max((sure_of_totals(each) for each in shown), key=order.index)
     title = f"Use {by_wins[0][0]}"
     if len(by_wins) > 1:
@@ -156,10 +156,10 @@ def sure_of_totals(condition: Condition) -> Sure:
     totals = condition.totals[condition.totals["total"].notna()]
     first, lows = totals.iloc[0], totals["low"].iloc[1:]
     if pd.isna(first["high"]) or bool(lows.isna().any()):
-        return "open"
+        return "low"
     if first["high"] < lows.min():
-        return "firm"
-    return "likely" if first["total"] < lows.min() else "open"
+        return "high"
+    return "medium" if first["total"] < lows.min() else "low"
 
 
 def _mix(shown: Sequence[Condition]) -> Sentence | None:
@@ -178,13 +178,11 @@ def _mix(shown: Sequence[Condition]) -> Sentence | None:
             title = "Keep to one backend in each case"
             text = f"Under none of {len(gains)} conditions does another backend gain 1 % on any "
             text += "choice of layers."
-        return Sentence("do", "firm", text, title, "nothing to gain by mixing")
+        return Sentence("do", "high", text, title, "nothing to gain by mixing")
     changed = saved[saved > 0].sort_values(ascending=False)
     winners = condition.winners.set_index("layer")
     clear = float(saved[winners["clear"].reindex(saved.index) == 1].sum())
-    sure: Sure = (
-        "firm" if clear >= saved.sum() else "likely" if clear >= saved.sum() / 2 else "open"
-    )
+    sure: Sure = "high" if clear >= saved.sum() else "medium" if clear >= saved.sum() / 2 else "low"
     medians = condition.times.set_index(["layer", "backend"])["median"]
     named = [
         f"{layer} ({micros(medians[layer, winners.loc[layer, 'fastest']])} under "
@@ -243,10 +241,14 @@ def _loss(pairs: Sequence[Pair]) -> Sentence | None:
         f"{names.baseline} {micros(detail.time.baseline_us)}"
         + (f" (and {listed(also)})" if also else "")
         + f". {cause_and_cure(detail, names, instead)}"
-        + (" This is open: the evidence disagrees, see Why." if detail.disagreements else "")
+        + (
+            " The confidence is low: the evidence disagrees, see Why."
+            if detail.disagreements
+            else ""
+        )
     )
     gain = f"up to {micros(lost)} of {micros(names.total.target_us)}: as fast as {names.baseline}"
-    sure = "open" if why is None else why.sure
+    sure = "low" if why is None else why.sure
     # the first step says to take the baseline, so this one is for who cannot
     title = f"If you stay with {names.target}, change {detail.layer}"
     return Sentence("do", sure, text, title, gain)
@@ -304,7 +306,7 @@ def _saving(advice: Mapping[str, Advice], shown: Sequence[Condition]) -> Sentenc
     gain = (
         f"saves at most {micros(float(row['saved_us']))} ({percent(float(row['gain_high']))} of it)"
     )
-    return Sentence("do", "open", text, f"{name}: {row['hazard']}", gain)
+    return Sentence("do", "low", text, f"{name}: {row['hazard']}", gain)
 
 
 def _slowest(shown: Sequence[Condition]) -> list[Sentence]:
@@ -320,9 +322,9 @@ def _over_all(action: NetworkFinding, label: str) -> Sentence:
     """Say what helps most in a whole network."""
     text = (
         f"{_place(label)}: {action.evidence}. "
-        f"{marked(action.mitigation, action.certainty, action.tells)}"
+        f"{marked(action.mitigation, action.confidence, action.tells)}"
     )
     title = capital(action.hazard)
     share = percent(action.saved_us / action.time_us)
     gain = f"saves at most {micros(action.saved_us)} of {micros(action.time_us)} ({share})"
-    return Sentence("do", "open", text, title, gain)
+    return Sentence("do", "low", text, title, gain)

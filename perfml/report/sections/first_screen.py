@@ -147,7 +147,7 @@ def bars_step(slowest: KernelLevels, command: str) -> Sentence:
     """Return where to look where no rule found anything: at the longest kernel and its limit."""
     text = f"{micros(slowest.total_us)}; {slowest.sentence()}. {_BY_LIMIT[slowest.limit]}"
     gain = f"{percent(slowest.share)} of the time, limit: {slowest.limit}"
-    return Sentence("do", "open", text, f"Look at {slowest.kernel}", gain, command)
+    return Sentence("do", "low", text, f"Look at {slowest.kernel}", gain, command)
 
 
 def _step(found: ListedFinding, levels: Sequence[KernelLevels], *, again: bool) -> Sentence:
@@ -166,4 +166,4 @@ def _step(found: ListedFinding, levels: Sequence[KernelLevels], *, again: bool) 
     gain = f"{found.says} gives no estimate"
     if not math.isnan(found.saved_us):
         gain = f"saves at most {micros(found.saved_us)} by {found.says}: {estimates(found)}"
-    return Sentence("do", "open", text.rstrip(), title, gain)
+    return Sentence("do", "low", text.rstrip(), title, gain)

@@ -246,7 +246,11 @@ def _cures(detail: LayerDiff) -> Points | None:
     """Say what helps against the main cause; None where no counter names one."""
     from perfml.explain.tree.sentences import sided_causes
 
-    title = "What to do (open: the evidence disagrees)" if detail.disagreements else "What to do"
+    title = (
+        "What to do (low confidence: the evidence disagrees)"
+        if detail.disagreements
+        else "What to do"
+    )
     if detail.fix is not None:
         told = detail.fix.sentence().removeprefix("what to do ")
         return Points((capital(told),), title, "advised")

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from perfml.explain.certainty import IN_WORDS
+from perfml.explain.confidence import IN_WORDS
 from perfml.report.document import Points
 from perfml.report.labels import listed
 from perfml.util.words import factor_text
@@ -41,8 +41,8 @@ def main_points(detail: LayerDiff, explanation: Explanation, *, short: bool) -> 
         return Points((*between, f"the kernels alone: {cause}"))
     # of two sides the slower one is to be changed
     do = f"do in {explanation.baseline}" if detail.time.verdict == "faster" else "do"
-    if fix is not None and fix.certainty != "firm":
-        do = f"{do} ({IN_WORDS[fix.certainty]})"
+    if fix is not None and fix.confidence != "high":
+        do = f"{do} ({IN_WORDS[fix.confidence]})"
     points = [*between] if untold is None else [*between, untold.sentence()]
     if short:
         action = first.term.action if fix is None else fix.action

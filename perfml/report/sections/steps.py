@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from perfml.explain.confidence import IN_WORDS
 from perfml.report.document import (
     Cell,
     Points,
@@ -41,7 +42,7 @@ def step_section(step: StepComparison) -> Section:
 
 def _do(step: StepComparison) -> str | None:
     action = step.action()
-    return None if action is None else f"do ({step.certainty}) {action}"
+    return None if action is None else f"do ({IN_WORDS[step.confidence]}): {action}"
 
 
 def step_sentences(account: Account) -> list[Sentence]:
@@ -51,10 +52,10 @@ def step_sentences(account: Account) -> list[Sentence]:
 
     first = next((f for f in findings(account) if f.saved_us >= WORTH * account.step_us), None)
     said = f"{step_sentence(account)} {longest_kernel(account)}".strip()
-    time = Sentence("time", "firm" if account.agree else "open", said)
+    time = Sentence("time", "high" if account.agree else "low", said)
     if first is not None:
         title = capital(first.cause.words)
         text = f"{first.cause.also} Why: {evidence(first, account)}."
         line = first.cause.line(account)
-        return [Sentence("do", "likely", text, title, saving(first, account), line), time]
+        return [Sentence("do", "medium", text, title, saving(first, account), line), time]
     return [time]

@@ -1,7 +1,7 @@
 """The sentences at the top of a report: the answer, and how sure it is.
 
 Every sentence is made from the tables that the report shows further down, and carries a word
-for its certainty that follows from a stated rule, never from taste.
+for its confidence that follows from a stated rule, never from taste.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ ENOUGH_RESAMPLES = 20
 """Resamples below which a probability of 90 % cannot be told from one of 75 %."""
 
 SURE_RULES = {
-    "firm": "no repeat overlaps another backend's; or top 3 in at least 90 % of the resamples, and "
+    "high": "no repeat overlaps another backend's; or top 3 in at least 90 % of the resamples, and "
     "beyond chance; or a model at least twice as good as every baseline",
-    "likely": "a smaller lead than that; or top 3 in at least 60 %, and beyond chance; or "
+    "medium": "a smaller lead than that; or top 3 in at least 60 %, and beyond chance; or "
     "a cause of which counters split at least half, with nothing that contradicts it",
-    "open": "the spread is as large as the difference, or unknown; or top 3 in less than 60 %; or "
+    "low": "the spread is as large as the difference, or unknown; or top 3 in less than 60 %; or "
     "no more than chance (a p-value above 5 %, with times permuted between layers); or "
     "no model beats the baselines. A metric is never surer than the models it "
-    f"comes from, and never firm on fewer than {ENOUGH_RESAMPLES} resamples",
+    f"comes from, and never high on fewer than {ENOUGH_RESAMPLES} resamples",
     "caution": "what to know of the data or the models before believing the rest",
 }
-"""What the words of certainty mean; printed on the report."""
+"""What the words of confidence mean; printed on the report."""
 
 _MOST_CONDITIONS = 4
 _MOST_REASONS = 2
-_ORDER: tuple[Sure, ...] = ("firm", "likely", "open", "caution")
+_ORDER: tuple[Sure, ...] = ("high", "medium", "low", "caution")
 
 
 def answer(results: Results) -> Answer:
@@ -55,12 +55,12 @@ def answer(results: Results) -> Answer:
     said = [*steps, *(each for each in said if each.text not in {step.text for step in steps})]
     if len(shown) > _MOST_CONDITIONS:
         more = count(len(shown) - _MOST_CONDITIONS, "further condition")
-        said.append(Sentence("time", "open", f"{more}: see the times below."))
+        said.append(Sentence("time", "low", f"{more}: see the times below."))
     said += _reasons(results.pairs)
     errors = {each.task: error_sentence(each) for each in results.evaluations}
     for ranking in results.rankings:
         error = errors.get(ranking.task)
-        said += _metrics(ranking, "firm" if error is None else error.sure)
+        said += _metrics(ranking, "high" if error is None else error.sure)
     said += [error for error in errors.values() if error is not None]
     leaks = dict.fromkeys(each.leakage.warning for each in results.evaluations)
     said += [Sentence("caution", "caution", warning) for warning in leaks if warning]
@@ -102,10 +102,10 @@ def _fastest(condition: Condition) -> Sentence:
     """Say who is fastest under one condition, or why that cannot be said."""
     totals = condition.totals[condition.totals["total"].notna()]
     if totals.empty:
-        return Sentence("time", "open", f"{where(condition)}, no layer has a time.")
+        return Sentence("time", "low", f"{where(condition)}, no layer has a time.")
     if condition.common == 0:
         text = "the backends have no layer in common, so their totals do not compare."
-        return Sentence("time", "open", f"{where(condition)}, {text}")
+        return Sentence("time", "low", f"{where(condition)}, {text}")
     if len(totals) > 1:
         return Sentence("time", sure_of_totals(condition), fastest_text(condition))
     first, only = totals.iloc[0], condition.times[condition.times["median"].notna()]
@@ -117,7 +117,7 @@ def _fastest(condition: Condition) -> Sentence:
     if condition.common > 1:
         share = slowest["median"] / only["median"].sum()
         text += f"; the slowest, {slowest['layer']}, is {percent(share)} of it"
-    sure: Sure = "firm" if int(condition.times["repeats"].max()) > 1 else "open"
+    sure: Sure = "high" if int(condition.times["repeats"].max()) > 1 else "low"
     if first["backend"] in UNNAMED.values():
         return Sentence("time", sure, f"{text}.")
     return Sentence("time", sure, f"{text}. Only one backend was measured.")
@@ -146,16 +146,16 @@ def _metrics(ranking: Ranking, limit: Sure) -> list[Sentence]:
         if row["p_top3"] >= 0.3
     ]
     text += f"; then {listed(also)}." if also else "."
-    if limit == "open":
+    if limit == "low":
         text += " The models that say so beat no baseline."
-    sure: Sure = "firm" if top3 >= 0.9 else "likely" if top3 >= 0.6 else "open"
+    sure: Sure = "high" if top3 >= 0.9 else "medium" if top3 >= 0.6 else "low"
     if ranking.null is not None and names[0] not in ranking.beyond_chance:
-        sure = "open"
+        sure = "low"
         text = f"No metric explains the {what} more than chance does; the first is {names[0]}."
         if ranking.null.reason or ranking.beyond_chance:
             text = f"The first metric for the {what} is {names[0]}. {ranking.chance}"
-    if sure == "firm" and 0 < ranking.resamples < ENOUGH_RESAMPLES:
-        sure = "likely"
+    if sure == "high" and 0 < ranking.resamples < ENOUGH_RESAMPLES:
+        sure = "medium"
     return [Sentence("metric", max(sure, limit, key=_ORDER.index), text)]
 
 
@@ -174,23 +174,23 @@ def error_sentence(evaluation: Evaluation) -> Sentence | None:
     text += f" {verb} {percent(mine['mean'])} on average"
     if random is not None and hard:
         text += f"; on a random split {'in' if up else 'by'} {percent(random['mean'])}"
-    sure: Sure = "open"
+    sure: Sure = "low"
     if simple is None:
         text += ". No baseline was scored."
     else:
         sure = _sure_of_model(float(mine["mean"]), float(simple["mean"]), up)
         text += (
             f". The best baseline ({model(simple['model'])}) reaches {percent(simple['mean'])}"
-            + (", so no model beats it." if sure == "open" else ".")
+            + (", so no model beats it." if sure == "low" else ".")
         )
     if not hard:
         text += " Unseen layers were not tested."
-        sure = "open"
+        sure = "low"
     return Sentence("error", sure, text)
 
 
 def _sure_of_model(mine: float, simple: float, up: bool) -> Sure:
     wrong, baseline = (1 - mine, 1 - simple) if up else (mine, simple)
     if not wrong < baseline:
-        return "open"
-    return "firm" if wrong <= baseline / 2 else "likely"
+        return "low"
+    return "high" if wrong <= baseline / 2 else "medium"

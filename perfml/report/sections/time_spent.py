@@ -58,7 +58,7 @@ def layer_step(layer: str, time_us: float, whole_us: float) -> Sentence:
     text = "Nothing was found that saves much here. Its counters will show what limits it."
     # a range that is pushed and popped has a slash behind its name
     command = f"ncu --set full --nvtx --nvtx-include {shlex.quote(layer + '/')} ./program"
-    return Sentence("do", "likely", text, f"Profile {layer}", gain, command)
+    return Sentence("do", "medium", text, f"Profile {layer}", gain, command)
 
 
 def _between(clock: Timeline | None) -> Iterator[tuple[float, Sentence]]:
@@ -70,11 +70,11 @@ def _between(clock: Timeline | None) -> Iterator[tuple[float, Sentence]]:
     text = f"{capital(clock.idle_text())}. {clock.idle_action()}"
     gain = f"idle {micros(device.idle_us)} {of} ({percent(device.idle_us / wall)})"
     title = "Keep the device busy between kernels"
-    yield device.idle_us / wall, Sentence("do", "likely", text, title, gain, _AS_GRAPH)
+    yield device.idle_us / wall, Sentence("do", "medium", text, title, gain, _AS_GRAPH)
     if (moved := clock.moved_sentence()) is not None:
         gain = f"copying {micros(device.copying_us)} {of} ({percent(device.copying_us / wall)})"
         title, share = "Copy less, or beside kernels", device.copying_us / wall
-        yield share, Sentence("do", "likely", capital(moved), title, gain, _PINNED)
+        yield share, Sentence("do", "medium", capital(moved), title, gain, _PINNED)
 
 
 def _kernels(kernels: pd.DataFrame, whole: float) -> Iterator[tuple[float, Sentence]]:
@@ -105,7 +105,7 @@ def _kernels(kernels: pd.DataFrame, whole: float) -> Iterator[tuple[float, Sente
         else:
             title, text = f"Profile {label}", f"{text} Its counters will tell what limits it."
         gain = f"{percent(share)} of the time of all kernels"
-        yield share * whole, Sentence("do", "likely", text, title, gain, command)
+        yield share * whole, Sentence("do", "medium", text, title, gain, command)
 
 
 def _few_blocks(row: pd.Series) -> str:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-Certainty = Literal["proven", "firm", "likely", "open", "refuted"]
-"""``firm``: nothing that was counted speaks against it. ``likely``: another answer may come first,
-and this one is worth doing all the same. ``open``: counters do not tell; doing it finds out.
+Confidence = Literal["proven", "high", "medium", "low", "refuted"]
+"""``high``: no counter speaks against it. ``medium``: another answer may come first, and
+this one is worth doing all the same. ``low``: counters do not tell; doing it finds out.
 ``proven`` and ``refuted``: experiments on the launch say so (`perfml.explain.experiments`)."""
 
 MOST = 0.5
@@ -22,50 +22,50 @@ NAMED = 3
 TimeVerdict = Literal["slower", "faster", "no difference", "undecided"]
 """What is said of the target's time beside the baseline's."""
 
-IN_WORDS: dict[Certainty, str] = {
+IN_WORDS: dict[Confidence, str] = {
     "proven": "proven by experiment",
-    "firm": "firm",
-    "likely": "likely",
-    "open": "try this first to find out",
+    "high": "high confidence",
+    "medium": "medium confidence",
+    "low": "low confidence",
     "refuted": "refuted by experiment",
 }
-"""What people read; where an answer is firm, no word stands beside it."""
+"""What people read; no word stands beside an answer of high confidence."""
 
 
-def marked(text: str, certainty: Certainty, tells: str = "") -> str:
-    """Return what to do, with how sure that is where it is not firm.
+def marked(text: str, confidence: Confidence, tells: str = "") -> str:
+    """Return what to do, with how sure that is where that is not high.
 
     Parameters
     ----------
     text
         What to do: sentences.
-    certainty
+    confidence
         Of it.
     tells
         What would tell whether it is right.
 
     Examples
     --------
-    >>> marked("Use wider loads.", "firm")
+    >>> marked("Use wider loads.", "high")
     'Use wider loads.'
-    >>> marked("Use wider loads.", "open", "run it with half the blocks")
-    'Try this first to find out: Use wider loads. What tells: run it with half the blocks.'
+    >>> marked("Use wider loads.", "low", "run it with half the blocks")
+    'Low confidence: Use wider loads. What tells: run it with half the blocks.'
     """
-    told = f" What tells: {tells.rstrip('.')}." if tells and certainty == "open" else ""
-    if certainty == "firm":
+    told = f" What tells: {tells.rstrip('.')}." if tells and confidence == "low" else ""
+    if confidence == "high":
         return text
-    word = IN_WORDS[certainty]
+    word = IN_WORDS[confidence]
     return f"{word[:1].upper()}{word[1:]}: {text}{told}"
 
 
-def together(one: Certainty, other: Certainty) -> Certainty:
+def together(one: Confidence, other: Confidence) -> Confidence:
     """Return how sure an answer is that two ways of looking give.
 
     Examples
     --------
-    >>> together("firm", "firm"), together("firm", "open"), together("likely", "open")
-    ('firm', 'likely', 'open')
+    >>> together("high", "high"), together("high", "low"), together("medium", "low")
+    ('high', 'medium', 'low')
     """
     if one == other:
         return one
-    return "likely" if "firm" in (one, other) else "open"
+    return "medium" if "high" in (one, other) else "low"
