@@ -320,9 +320,9 @@ def answer():
             f"{least['family']} ({_percent(least['shape'])} to {_percent(least['counted'])})."
         ),
         (
-            f"{len(one['sets']['metrics'])} metrics beside the shapes are a certain choice, the same "
-            f"in {_percent(one['sets']['same'])} of the repetitions: {chosen}. They bring errors "
-            f"to {_percent(kept['error'])}; which others bring it further is not certain."
+            f"{len(one['sets']['metrics'])} metrics beside the shapes are a certain choice, "
+            f"the same in {_percent(one['sets']['same'])} of the repetitions: {chosen}. They bring "
+            f"errors to {_percent(kept['error'])}; which others bring it further is not certain."
         ),
         (
             f"`perfml predict` gives intervals from shapes: {100 * cover['layers']:.1f} % of "

@@ -67,12 +67,7 @@ def by_set():
         for columns, found in scored["columns"].items()
     ]
     header = ["set", "metrics", "cases", "cause first", "in three", "symptom first"]
-    header += [
-        "wrong",
-        "wrong and confident",
-        "first cause below high confidence",
-        "right below high confidence",
-    ]
+    header += ["wrong", "wrong and confident", "confidence below high", "of these right"]
     return markdown(header, rows)
 
 

@@ -93,7 +93,7 @@ class Verdict:
     wrong
         Whether something else stands first, with confidence, and is no rest.
     said
-        Whether the first line says that something cannot be told: the first cause is below high confidence.
+        Whether the first line says that something cannot be told: confidence is below high.
     named_missing
         Whether the cause is among what that line says.
     first

@@ -223,7 +223,7 @@ def unseen_table() -> str:
         cells += [f"{each.hedged}/{each.pairs}", _share(each.advised, each.pairs)]
         rows.append([*cells, f"{each.told}/{each.equal}"])
     header = ["code", "exam", "asked (commit)", "pairs", "cause first", "in three"]
-    header += ["wrong and confident", "right below high confidence", "advice first", "equal told"]
+    header += ["wrong and confident", "right, confidence below high", "advice first", "equal told"]
     return markdown(header, rows)
 
 

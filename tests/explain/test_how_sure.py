@@ -7,7 +7,7 @@ import math
 import pytest
 
 from perfml.explain import TERMS, Causes, Contribution, PairCauses
-from perfml.explain.advice.findings import certainty_of
+from perfml.explain.advice.findings import confidence_of
 from perfml.explain.advice.fix import Fix
 from perfml.explain.advice.persons import what_to_do
 from perfml.explain.tree.ambiguity import Reason, Untold
@@ -29,12 +29,12 @@ from perfml.explain.tree.ambiguity import Reason, Untold
     ],
 )
 def test_a_finding_is_firm_where_its_limit_is_full_and_its_ideal_known(gain, level, known, sure):
-    assert certainty_of(gain, level, known=known) == sure
+    assert confidence_of(gain, level, known=known) == sure
 
 
 def test_what_is_not_sure_is_said_with_what_tells():
     row = {"mitigation": "Do less.", "faster": None, "confidence": "low", "tells": "run it twice"}
-    assert what_to_do(row) == "Try this first to find out: Do less. What tells: run it twice."
+    assert what_to_do(row) == "Low confidence: Do less. What tells: run it twice."
     assert what_to_do(row | {"confidence": "high"}) == "Do less."
 
 
@@ -59,7 +59,7 @@ def test_a_fix_is_as_sure_as_its_cause_and_says_what_tells():
     doubted = Fix(
         "after", TERMS["instructions"], "k", "Do less.", 9.0, None, None, "low", "run it twice"
     )
-    assert doubted.sentence().startswith("what to do in after (try this first to find out): Do")
+    assert doubted.sentence().startswith("what to do in after (low confidence): Do")
     assert doubted.sentence().endswith(". What tells: run it twice")
     document = doubted.to_dict()
     assert (document["confidence"], document["tells"]) == ("low", "run it twice")

@@ -108,8 +108,8 @@ def test_a_step_and_its_section_are_as_open_as_each_other(disagree, pairs):
 
     document = build_report(layers(), pairs=[disagreeing(each) for each in pairs])
     step, shown = document.answer.first[-1], to_markdown(document)
-    assert ("This is open: the evidence disagrees" in step.text) is disagree
-    assert ("What to do (open: the evidence disagrees)" in shown) is disagree
+    assert ("Confidence is low: the evidence disagrees" in step.text) is disagree
+    assert ("What to do (low confidence: the evidence disagrees)" in shown) is disagree
     assert step.sure == "low" or not disagree
 
 

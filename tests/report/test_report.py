@@ -462,7 +462,7 @@ def test_page_is_made_from_a_table_of_backend_and_time_alone():
 
 def test_page_of_one_layer_and_one_repeat_has_no_spread():
     page = build_page(layers(layers=1, repeats=1))
-    assert 'class="sure open"' in page
+    assert 'class="sure low"' in page
     assert "repeats 1" not in page
 
 

@@ -1,4 +1,4 @@
-"""The fit of confidence: signs, groups that are left out, and where answers of high confidence begin."""
+"""The fit of confidence: signs, groups that are left out, and where high confidence begins."""
 
 from __future__ import annotations
 

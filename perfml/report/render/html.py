@@ -13,7 +13,7 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from perfml import __version__
-from perfml.report.document import Block, Document, Picture
+from perfml.report.document import Block, Document, Picture, in_words
 from perfml.report.figures.style import svg
 from perfml.report.figures.words import alternative
 from perfml.report.glossary import Entry, entries

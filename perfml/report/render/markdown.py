@@ -17,12 +17,7 @@ _SPECIAL = re.compile(r"([\\`*\[\]|~$]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9]))")
 _MOST_OPEN = 14
 """Lines of a table that is not folded."""
 
-_MARKS = {
-    "high": "",
-    "medium": " *(medium confidence)*",
-    "low": " *(low confidence)*",
-    "caution": "",
-}
+_UNMARKED = ("high", "caution")
 
 
 def to_markdown(document: doc.Document) -> str:
@@ -54,13 +49,17 @@ def escape(text: object) -> str:
     return _SPECIAL.sub(r"\\\1", plain).replace("@", "@\u2060")
 
 
+def _marked(sure: doc.Sure) -> str:
+    return "" if sure in _UNMARKED else f" *({doc.in_words(sure)})*"
+
+
 def _sentence(sentence: doc.Sentence) -> list[str]:
-    text = f"{escape(sentence.text)}{_MARKS[sentence.sure]}"
+    text = f"{escape(sentence.text)}{_marked(sentence.sure)}"
     if sentence.about == "do":
         title = f"**{escape(sentence.title)}: {escape(sentence.gain)}.**"
         code = [f"   {one_line(line)}" for line in sentence.command.replace("`", "'").splitlines()]
         typed = ["   ```", *code, "   ```"] if code else []
-        return [f"1. {title} {escape(sentence.text)}{_MARKS[sentence.sure]}", *typed]
+        return [f"1. {title} {escape(sentence.text)}{_marked(sentence.sure)}", *typed]
     return ["", "> [!WARNING]", f"> {text}"] if sentence.about == "caution" else [f"- {text}"]
 
 

@@ -241,11 +241,7 @@ def _loss(pairs: Sequence[Pair]) -> Sentence | None:
         f"{names.baseline} {micros(detail.time.baseline_us)}"
         + (f" (and {listed(also)})" if also else "")
         + f". {cause_and_cure(detail, names, instead)}"
-        + (
-            " The confidence is low: the evidence disagrees, see Why."
-            if detail.disagreements
-            else ""
-        )
+        + (" Confidence is low: the evidence disagrees, see Why." if detail.disagreements else "")
     )
     gain = f"up to {micros(lost)} of {micros(names.total.target_us)}: as fast as {names.baseline}"
     sure = "low" if why is None else why.sure
