@@ -383,7 +383,8 @@ def test_the_check_refuses_kernels_that_read_their_neighbours_inputs(level):
     worst = dict.fromkeys(session.layer_names(), 0.0)
     for row in session.check():
         layer = row.output.split("/")[0]
-        worst[layer] = max(worst[layer], row.error)
+        # the neighbour of the last output is memory that nothing wrote, maybe NaN
+        worst[layer] = max(worst[layer], np.nan_to_num(row.error, nan=np.inf))
     assert {layer: error for layer, error in worst.items() if not error > 100 * LIMIT} == {}
 
 
