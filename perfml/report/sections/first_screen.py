@@ -80,7 +80,10 @@ def listed_table(found: Sequence[ListedFinding], most: int | None = None) -> Rep
     """Return the findings of perfml and of Nsight Compute as one table."""
     rows = [
         [
-            Cell(each.kernel, note=f"said by {each.says}: {', '.join(each.rules)}"),
+            Cell(
+                each.kernel,
+                note=": ".join(filter(None, (f"said by {each.says}", ", ".join(each.rules)))),
+            ),
             amount(each.saved_us, note=estimates(each)),
             Cell(each.hazard, note=each.evidence),
             Cell(each.action or "–"),
