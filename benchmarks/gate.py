@@ -66,7 +66,7 @@ def processor_time() -> float:
 
 def gates(folder: Path) -> list[Gate]:
     """Return the limits."""
-    from perfml.merge.rule import merge
+    from perfml.ingest.merge.rule import merge
     from perfml.modeling import LinearModelTreeRegressor
     from perfml.readers import read
 

@@ -86,7 +86,7 @@ def recorded() -> Iterator[Pair]:
 
 def _collected(folder: str) -> pd.DataFrame:
     from perfml.ingest import ingest
-    from perfml.merge import merge
+    from perfml.ingest.merge import merge
 
     return merge(ingest([folder]).frame)
 

@@ -129,7 +129,7 @@ def agree(found: pd.DataFrame, layers: pd.DataFrame) -> None:
 
 def csv_rows(folder: Path, quick: bool, turns: int) -> Iterator[Row]:
     """Ncu CSV to merged layers."""
-    from perfml.merge.rule import merge
+    from perfml.ingest.merge.rule import merge
     from perfml.readers import read
 
     kernels = 10_000 if quick else 100_000
@@ -193,7 +193,7 @@ def report_rows(folder: Path, quick: bool, turns: int) -> Iterator[Row]:
 
 def merge_rows(folder: Path, quick: bool, turns: int) -> Iterator[Row]:
     """The merge alone, in memory."""
-    from perfml.merge.rule import merge
+    from perfml.ingest.merge.rule import merge
     from perfml.readers import read
     from perfml.tables import metric_columns
 

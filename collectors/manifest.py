@@ -1,7 +1,7 @@
 """What ``run.json`` says of a run, as types: each step gives its part, nobody changes another's.
 
-Readers (`perfml.ingest.run_labels.read_manifest`, `perfml.redact`) take the file as plain JSON:
-perfml reads runs on machines where nothing is collected, and never imports this package there.
+Readers (`perfml.ingest.run_labels.read_manifest`, `perfml.datasets.redact`) take the file as plain
+JSON: perfml reads runs where nothing is collected, and never imports this package there.
 """
 
 from __future__ import annotations

@@ -25,6 +25,7 @@ _HOMES = {
     "inspect": "perfml.datasets.inspected",
     "layers": "collectors.layers",
     "load_dataset": "perfml.datasets.frames",
+    "merge": "perfml.ingest.merge.rule",
     "profile": "collectors.in_process",
     "plot": "perfml.report.figures.registry",
     "rank": "perfml.datasets.asked",
@@ -33,7 +34,7 @@ _HOMES = {
 }
 """Public name to the module that defines it."""
 
-_CALLABLE = ("explain", "gate", "merge", "predict", "report")
+_CALLABLE = ("explain", "gate", "predict", "report")
 """Packages that can be called, see `perfml.util.lazy.callable_package`."""
 
 __all__ = [

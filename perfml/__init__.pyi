@@ -11,7 +11,7 @@ from perfml.explain.advice.hazards import advise as advise
 from perfml.explain.compare import explain as explain
 from perfml.explain.roofs.asked import roofline as roofline
 from perfml.gate.asked import gate as gate
-from perfml.merge.rule import merge as merge
+from perfml.ingest.merge.rule import merge as merge
 from perfml.predict.asked import predict as predict
 from perfml.report.figures.registry import plot as plot
 from perfml.report.write import report as report

@@ -121,6 +121,11 @@ LAYER_OPTIONAL = ("process", "time_source", CLOCK, *CLOCK_COLUMNS)
 ``time_source`` is that of the layer's launches, or several of them as ``apportioned+timing``.
 """
 
+BY_KERNEL = (
+    "The profile names no layers, so each kernel stands as a layer, and its launches as repeats."
+)
+"""Among the warnings of a Layers table whose launches lie in no range."""
+
 
 @dataclass(frozen=True, repr=False)
 class Kernels:

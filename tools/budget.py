@@ -51,8 +51,8 @@ BUDGETS = (
     Budget("site, words outside the reference", 20_000, 20_000),
     Budget("navigation, entries", 25, 25),
     Budget("wheel, MB", 12, 12),
-    Budget("rooms", 28, 28),
-    Budget("floors", 13, 13),
+    Budget("rooms", 24, 24),
+    Budget("floors", 11, 11),
 )
 
 CODE = (".py", ".cu", ".cuh", ".cpp", ".c", ".h")

@@ -144,7 +144,7 @@ def _show_kernels(output: Output, kernels: list[dict[str, Any]]) -> None:
 
 
 def _redact_table(found: Table, out: Path | None, hide: list[str], output: Output) -> Table:
-    from perfml.redact import redact_table
+    from perfml.datasets.redact import redact_table
     from perfml.tables import write_table
 
     found, dropped = redact_table(found, hide=hide)
@@ -156,7 +156,7 @@ def _redact_table(found: Table, out: Path | None, hide: list[str], output: Outpu
 
 
 def _redact_folder(folder: Path, out: Path | None, hide: list[str], output: Output) -> None:
-    from perfml.redact import redact_run
+    from perfml.datasets.redact import redact_run
 
     if out is None:
         msg = "a run's folder is redacted into another folder"

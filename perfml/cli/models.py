@@ -150,11 +150,12 @@ def _rank_both(
     out: Path | None,
 ) -> None:
     """Rank by the weights of the row's own times, and of mean times."""
+    from perfml.ingest.merge import under_both_weights
     from perfml.modeling import rank_both_weights
     from perfml.report.verbs import weights_document
 
     with output.progress("ranking twice") as progress:
-        both = rank_both_weights(layers, launches, progress=progress, **asked)
+        both = rank_both_weights(*under_both_weights(layers, launches), progress=progress, **asked)
     output.warn_all(both.own.warnings)
     output.csv(both.table, out)
     document = {"dataset": name, **both.own.to_dict(), "weights": both.to_dict()}

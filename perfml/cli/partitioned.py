@@ -13,9 +13,9 @@ from perfml.util.json_values import json_object
 from perfml.util.words import Readable, count, number
 
 if TYPE_CHECKING:
+    from perfml.ingest.merge.rule import Weights
+    from perfml.ingest.merge.write import MergeResult
     from perfml.ingest.profiles import IngestSettings
-    from perfml.merge.rule import Weights
-    from perfml.merge.write import MergeResult
 
 SPARE = ("workload", "device", "rows", "iterations", "layers", "precision", "backend", "batch")
 """Of a table of runs, what a narrow terminal leaves out first: the name of a run says most."""
@@ -51,7 +51,7 @@ def merge(
         if out.suffix == ".csv":
             merged = _published(kernels, out, weights, layers)
         else:
-            from perfml.merge.batches import merge_files
+            from perfml.ingest.merge.batches import merge_files
 
             merged = merge_files(kernels, out, weights=weights, layers=layers, progress=progress)
     from perfml.ingest.run_labels import run_name
@@ -120,7 +120,7 @@ def show_runs(output: Output, runs: Sequence[Mapping[str, Any]], caption: str = 
 def _published(kernels: Path, out: Path, weights: Weights, layers: Sequence[str]) -> MergeResult:
     """Merge into the published schema, which is text and takes all layers at once."""
     from perfml.datasets import to_published
-    from perfml.merge.batches import merge_files
+    from perfml.ingest.merge.batches import merge_files
     from perfml.tables import read_table, replacing
 
     with tempfile.TemporaryDirectory(prefix="perfml-") as folder:

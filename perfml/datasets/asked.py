@@ -10,7 +10,7 @@ import pandas as pd
 
 from perfml.datasets.frames import load_dataset, read
 from perfml.datasets.selection import Source
-from perfml.merge.rule import merge
+from perfml.ingest.merge.rule import merge
 from perfml.modeling.ranking import rank as ranking
 from perfml.modeling.scoring import evaluate as scoring
 

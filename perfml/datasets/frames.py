@@ -6,7 +6,7 @@ import pandas as pd
 
 from perfml.datasets.opening import Where, read_input
 from perfml.datasets.selection import Source
-from perfml.merge.rule import BY_KERNEL
+from perfml.tables import BY_KERNEL
 
 
 def read(source: Source, *, where: Where = ()) -> pd.DataFrame:

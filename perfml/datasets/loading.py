@@ -90,7 +90,7 @@ class Input:
 
         Raises `PerfmlError` if no launch lies in a range, or a launch in one has no time.
         """
-        from perfml.merge.rule import merge
+        from perfml.ingest.merge.rule import merge
 
         if self.stored is not None:
             return self._marked(self.stored)
@@ -187,7 +187,7 @@ class Input:
         """
         if self.ranged:
             return self
-        from perfml.merge.by_kernel import kernels_as_layers
+        from perfml.ingest.merge.by_kernel import kernels_as_layers
 
         return replace(self, kernels=kernels_as_layers(self.timed), stored=None)
 
@@ -202,7 +202,7 @@ class Input:
     @property
     def reported_layers(self) -> pd.DataFrame:
         """The layers; without ranges every kernel is one, with all its launches in a repeat."""
-        from perfml.merge.rule import layers_of_kernels
+        from perfml.ingest.merge.rule import layers_of_kernels
 
         return self.layers if self.ranged else self._marked(layers_of_kernels(self.timed))
 

@@ -284,7 +284,7 @@ def _of_table(name: str, table: Table) -> Input:
 def _folder(name: str, path: Path) -> Input | None:
     """Read a folder: tables that lie there, what ``ingest --partition`` wrote, or profiles."""
     from perfml.ingest.folder_index import COMMON
-    from perfml.merge.batches import merge_files
+    from perfml.ingest.merge.batches import merge_files
 
     if part_files(path, "layers"):
         table = read_parts(path, "layers")
@@ -314,7 +314,7 @@ def _folder(name: str, path: Path) -> Input | None:
 
 def _layers_of(name: str, kernels: pd.DataFrame) -> pd.DataFrame | None:
     """Return the layers that a recorded data set is about; None where all of its launches are."""
-    from perfml.merge.rule import merge
+    from perfml.ingest.merge.rule import merge
 
     pattern = layers_meant(name)
     if pattern is None:

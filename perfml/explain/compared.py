@@ -12,8 +12,8 @@ import pandas as pd
 
 from perfml.account.account import Account
 from perfml.errors import PerfmlError, TableError, did_you_mean
-from perfml.merge.numbering import launch_numbers
-from perfml.merge.rule import launch_totals, merge, unattributed_time
+from perfml.ingest.merge.numbering import launch_numbers
+from perfml.ingest.merge.rule import launch_totals, merge, unattributed_time
 from perfml.util.words import Readable, count
 
 WHOLE = "(whole run)"

@@ -18,8 +18,8 @@ from perfml.account.device_time import on_busiest_device, repeat_keys
 from perfml.account.time_sources import not_comparable
 from perfml.explain.align import Alignment, Launched
 from perfml.explain.compared import Side, launched_as_repeats, make_side
-from perfml.merge.by_kernel import KernelUnit, kernel_units, occurrences, with_layers
-from perfml.merge.numbering import launch_numbers
+from perfml.ingest.merge.by_kernel import KernelUnit, kernel_units, occurrences, with_layers
+from perfml.ingest.merge.numbering import launch_numbers
 
 _SHOWN = 4
 """Pairs of kernels with different names that the sentence on pairing lists."""

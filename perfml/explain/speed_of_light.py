@@ -10,7 +10,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from perfml.merge.by_kernel import KernelUnit, kernel_units, launch_shape, launches_behind_rows
+from perfml.ingest.merge.by_kernel import (
+    KernelUnit,
+    kernel_units,
+    launch_shape,
+    launches_behind_rows,
+)
 from perfml.metrics.expressions import Array
 from perfml.readers.ncu.findings import LONGEST, unit_means
 

@@ -1,8 +1,9 @@
-"""Ingest: profiles of every format become one table of kernels, in memory or run by run on disk.
+"""Ingest: profiles of every format become one table of kernels, and kernels become layers.
 
 Here to change: which files of a run belong together and which times a launch gets
 (`profiles`, `timing`), what names a run (`run_labels`), which launches are a layer (`layer_map`),
-and how a folder of Parquet larger than memory is written (`folder`).
+how a folder of Parquet larger than memory is written (`folder`), and how the kernels of a layer
+become one row (`merge/`).
 """
 
 from __future__ import annotations

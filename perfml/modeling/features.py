@@ -12,10 +12,9 @@ import numpy.typing as npt
 import pandas as pd
 
 from perfml.errors import PerfmlError, TableError, did_you_mean
-from perfml.merge.rule import BY_KERNEL
 from perfml.metrics import PUBLISHED, load_catalogue
 from perfml.modeling.disguise import A_TIME, TIME_COLUMNS
-from perfml.tables import metric_columns
+from perfml.tables import BY_KERNEL, metric_columns
 from perfml.util.typing import Floats, Ints
 
 CONDITION_COLUMNS: tuple[str, ...] = (

@@ -35,7 +35,7 @@ def lazily(
 
 
 def callable_package(package: str, home: str, name: str) -> None:
-    """Make a package callable: ``perfml.merge(kernels)`` is ``perfml.merge.merge(kernels)``.
+    """Make a package callable: ``perfml.gate(a, b)`` is ``perfml.gate.asked.gate(a, b)``.
 
     Parameters
     ----------

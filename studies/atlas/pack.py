@@ -24,12 +24,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from perfml.datasets.redact import redact_table
+from perfml.ingest.merge.rule import merge
 from perfml.ingest.profiles import ingest
-from perfml.merge.rule import merge
 from perfml.metrics import clock_of, load_catalogue
 from perfml.modeling import with_layer_facts
 from perfml.modeling.layer_shapes import average_copies, average_repeats
-from perfml.redact import redact_table
 from perfml.tables import Table, metric_columns
 from studies.atlas.record import LATER
 from studies.parts import LARGEST, write_parts

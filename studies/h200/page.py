@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 
 from perfml.datasets import load
+from perfml.ingest.merge import under_both_weights
 from perfml.ingest.profiles import ingest
 from perfml.modeling import average_repeats, evaluate, rank_both_weights, smallest_sufficient_set
 from perfml.tables import read_table, replacing
@@ -75,7 +76,7 @@ def published(data):
 
 @functools.cache
 def ranked(data):
-    both = rank_both_weights(frame_of(data), _kernels(DATA[data][0]))
+    both = rank_both_weights(*under_both_weights(frame_of(data), _kernels(DATA[data][0])))
     return {**both.own.to_dict(), "weights": both.to_dict()}
 
 

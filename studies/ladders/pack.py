@@ -3,8 +3,8 @@
 ``python -m studies.ladders.pack RUNS [--out studies/data/h200-ladders]``
 
 What belongs to a ladder says its ``datasets/h200-NAME/sweep.yaml``; runs of no sweep are left out.
-Names of machines and folders are struck out (`perfml.redact`); what was checked, and how well it
-passed, stays in the table's provenance.
+Names of machines and folders are struck out (`perfml.datasets.redact`); what was checked, and how
+well it passed, stays in the table's provenance.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from typing import Any
 import pandas as pd
 
 from collectors.sweep import read_sweep
+from perfml.datasets.redact import redact_table
 from perfml.ingest.profiles import IngestSettings, ingest
 from perfml.readers.options import ReadOptions
-from perfml.redact import redact_table
 from perfml.tables import Table, write_table
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from perfml.datasets import load
-from perfml.merge.rule import merge
+from perfml.ingest.merge.rule import merge
 from perfml.metrics.passes import check_estimates, load_passes
 from perfml.modeling import average_repeats, build_design, make_estimator, plan
 from perfml.tables import read_table

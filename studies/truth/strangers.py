@@ -25,8 +25,8 @@ from perfml.datasets import find
 from perfml.explain import advise, explain, load_tables, sides_of
 from perfml.explain.advice.after_fix import WIDTH
 from perfml.explain.compared import Side, make_side
+from perfml.ingest.merge.rule import merge
 from perfml.ingest.profiles import ingest
-from perfml.merge.rule import merge
 from perfml.tables import replacing
 from studies.page_tables import markdown
 from studies.truth.fixes import fixes_of, summary

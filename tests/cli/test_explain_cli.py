@@ -6,8 +6,8 @@ import pytest
 from typer.testing import CliRunner
 
 from perfml.cli import app
+from perfml.ingest.merge.rule import merge
 from perfml.ingest.profiles import ingest
-from perfml.merge.rule import merge
 from perfml.tables import write_table
 from tests.support.paths import DATA
 

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from perfml.cli import app
 from perfml.cli.plot import Figure
 from perfml.errors import PerfmlError
-from perfml.merge.rule import merge
+from perfml.ingest.merge.rule import merge
 from perfml.report.figures.registry import PLOTS, Request, draw_plot, named_apart
 from perfml.tables import read_table, write_table
 from tests.support.report_data import kernels, shapes

@@ -11,8 +11,8 @@ from collectors.collect import collect
 from collectors.workloads import runner as run
 from collectors.workloads import workload, workloads
 from perfml.cli import app
+from perfml.datasets.redact import redact_run
 from perfml.ingest.profiles import ingest
-from perfml.redact import redact_run
 from tests.support import checked_workload
 from tests.support.checked_workload import LAUNCHER, LIMIT, Workload
 

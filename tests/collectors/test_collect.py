@@ -21,8 +21,8 @@ from collectors.run_spec import Run, metric_names
 from collectors.settings import Settings
 from perfml.errors import InputError, PerfmlError
 from perfml.explain import explain
+from perfml.ingest.merge.rule import merge
 from perfml.ingest.profiles import ingest
-from perfml.merge.rule import merge
 from tests.support.collecting import names, workload
 from tests.support.paths import DATA, ROOT
 from tests.support.processes import PATIENCE_S, until

@@ -22,7 +22,7 @@ from collectors.profilers import gpu, ncu, timing
 from collectors.profilers.process import ProfilerError, ask, run
 from perfml.cli import app
 from perfml.errors import InputError
-from perfml.merge.rule import merge
+from perfml.ingest.merge.rule import merge
 from perfml.tables import read_table, replacing, write_table
 from tests.support.collecting import names, workload
 from tests.support.paths import ROOT

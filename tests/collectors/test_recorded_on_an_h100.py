@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import perfml
+from perfml.ingest.merge.rule import merge
 from perfml.ingest.profiles import ingest
-from perfml.merge.rule import merge
 from tests.support.paths import DATA, ROOT
 
 RECORDED = DATA / "deployed"

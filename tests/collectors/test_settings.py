@@ -9,8 +9,8 @@ from collectors.settings import OPTIONS as SETTINGS
 from collectors.settings import Settings
 from collectors.sweep.options import OPTIONS as SWEPT
 from perfml.cli import app
+from perfml.datasets.redact import KEPT
 from perfml.errors import InputError
-from perfml.redact import KEPT
 
 
 def test_every_option_is_one_of_the_command_line_with_its_default():

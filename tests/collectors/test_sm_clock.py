@@ -10,7 +10,7 @@ import pytest
 
 from collectors.profilers import sm_clock
 from perfml.ingest import ingest
-from perfml.merge import merge
+from perfml.ingest.merge import merge
 
 DRIVER = """
 #include <cstdint>

@@ -14,10 +14,10 @@ from perfml.datasets import Input, Inputs, Selection, read_input, read_inputs
 from perfml.datasets.choosing import layer_names
 from perfml.errors import InputError, PerfmlError
 from perfml.explain.load import load_sides
+from perfml.ingest.merge.by_kernel import kernels_as_layers
+from perfml.ingest.merge.rule import merge
 from perfml.ingest.profiles import ingest
 from perfml.kernel_names import setup_note
-from perfml.merge.by_kernel import kernels_as_layers
-from perfml.merge.rule import merge
 from perfml.tables import write_table
 from tests.support.architecture import arrows
 from tests.support.tables import make_kernels

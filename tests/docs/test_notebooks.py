@@ -12,8 +12,8 @@ import pandas as pd
 import pytest
 
 from perfml.datasets import to_published
+from perfml.ingest.merge.rule import merge
 from perfml.ingest.profiles import ingest
-from perfml.merge.rule import merge
 from perfml.report import figures
 from perfml.tables import Table
 from tests.support.notebooks import FOLDER
@@ -292,7 +292,7 @@ def test_a_long_text_is_shown_whole():
 
 @pytest.mark.parametrize("installed", [True, False])
 def test_progress_outside_a_notebook_draws_nothing(installed, capsys, monkeypatch):
-    from perfml.notebook import progress
+    from perfml.util.notebook import progress
 
     if not installed:
         monkeypatch.setitem(sys.modules, "IPython", None)

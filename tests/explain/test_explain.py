@@ -12,8 +12,8 @@ from perfml.explain.changed_metrics import compare_metrics
 from perfml.explain.compared import WHOLE
 from perfml.explain.launches import changes_between
 from perfml.explain.load import load_tables
+from perfml.ingest.merge.rule import merge
 from perfml.ingest.profiles import ingest
-from perfml.merge.rule import merge
 
 pytestmark = pytest.mark.long
 

@@ -12,7 +12,7 @@ from perfml.datasets import load
 from perfml.explain import advise, explain
 from perfml.gate.render import markdown, text
 from perfml.gate.verdict import judge
-from perfml.merge.batches import merge_files
+from perfml.ingest.merge.batches import merge_files
 from perfml.modeling import evaluate, rank
 from perfml.report.build import build_report
 from perfml.report.figures.registry import Request, draw_plot

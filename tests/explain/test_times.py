@@ -13,7 +13,7 @@ from perfml.errors import PerfmlError
 from perfml.explain import compare_times, explain
 from perfml.explain.times import corrected_verdicts, did_the_same, processes_of
 from perfml.gate import judge
-from perfml.merge import merge
+from perfml.ingest.merge import merge
 from tests.support.tables import make_kernels
 
 

@@ -9,9 +9,9 @@ import pytest
 from perfml.errors import InputError
 from perfml.ingest.folder import ingest_folder
 from perfml.ingest.layer_map import LayerMap
+from perfml.ingest.merge.rule import merge
 from perfml.ingest.profiles import IngestSettings, ingest
 from perfml.ingest.run_labels import Identity
-from perfml.merge.rule import merge
 from perfml.tables import metric_columns
 from tests.support.paths import DATA
 

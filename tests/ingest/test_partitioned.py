@@ -15,9 +15,9 @@ from typer.testing import CliRunner
 from perfml.errors import InputError
 from perfml.ingest import IngestSettings, ingest_folder
 from perfml.ingest import folder as ingesting
+from perfml.ingest.merge.files import kernel_files
 from perfml.ingest.profiles import ingest
 from perfml.ingest.run_labels import Identity
-from perfml.merge.files import kernel_files
 from perfml.tables import read_table
 from tests.support.paths import ROOT
 from tests.support.tables import make_kernels

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 import perfml
-from perfml.merge.rule import BY_KERNEL
+from perfml.tables import BY_KERNEL
 from tests.support.paths import DATA
 
 FEW = {"models": "dt", "resamples": 3, "permutations": 19, "null_resamples": 1, "n_jobs": 1}

@@ -21,14 +21,15 @@ from typer.testing import CliRunner
 from perfml.cli import app
 from perfml.cli.documents import schema_of
 from perfml.errors import PerfmlError
-from perfml.merge.rule import merge
+from perfml.ingest.merge import under_both_weights
+from perfml.ingest.merge.remerged import remerged
+from perfml.ingest.merge.rule import merge
 from perfml.modeling import build_problem, rank, rank_both_weights
 from perfml.modeling.distinct_layers import distinct_layers
 from perfml.modeling.ranking.groups import spearman_groups
 from perfml.modeling.ranking.importance import permutation_importance, shapley_importance
 from perfml.modeling.ranking.resamples import ranks, resampled, top_share
 from perfml.modeling.ranking.tree_shapley import tree_shapley
-from perfml.modeling.ranking.weights import remerged
 from perfml.tables import write_table
 from tests.support.modeling_data import linear_layers, six_conditions
 
@@ -280,7 +281,8 @@ def two_kernel_layers(noise):
 
 def test_without_noise_in_the_times_a_ranking_does_not_depend_on_the_weights():
     kernels = two_kernel_layers(noise=0.0)
-    both = rank_both_weights(merge(kernels), kernels, models=["dt"], resamples=4, n_jobs=1, **FEW)
+    tables = under_both_weights(merge(kernels), kernels)
+    both = rank_both_weights(*tables, models=["dt"], resamples=4, n_jobs=1, **FEW)
     assert both.largest_feature_change < 1e-12
     assert not both.depends
     assert both.verdict.startswith("The ranking does not depend")
@@ -291,13 +293,13 @@ def test_without_noise_in_the_times_a_ranking_does_not_depend_on_the_weights():
 def test_both_weights_are_ranked_on_the_same_rows_in_the_same_order():
     kernels = two_kernel_layers(noise=0.5)
     layers = merge(kernels).sample(frac=1.0, random_state=0).assign(flops=1.0)
-    own, mean = (remerged(layers, kernels, weights) for weights in ("own", "layer-mean"))
+    own, mean = under_both_weights(layers, kernels)
     pd.testing.assert_frame_equal(own, layers)
     assert (mean["time_us"] == layers["time_us"]).all()
     # averaged weights are one number a kernel, so the metric is one number a layer
     assert (mean.groupby("layer")["gld_efficiency"].std() < 1e-12).all()
     assert (own.groupby("layer")["gld_efficiency"].std() > 1e-3).all()
-    both = rank_both_weights(layers, kernels, models=["dt"], resamples=4, n_jobs=1, **FEW)
+    both = rank_both_weights(own, mean, models=["dt"], resamples=4, n_jobs=1, **FEW)
     assert both.largest_feature_change > 0.01
     document = json.loads(json.dumps(both.to_dict(), allow_nan=False))
     assert {"own_place", "layer_mean_place", "own_p_top3"} <= set(document["groups"][0])

@@ -9,8 +9,9 @@ def test_every_room_stands_on_a_floor_and_every_floor_names_rooms_that_exist():
     assert rooms == set(floors()), "state the floor of a new room in docs/architecture.md"
 
 
-def test_the_product_has_at_most_28_rooms():
-    assert len([room for room in floors() if room != "studies"]) <= 28
+def test_the_product_has_at_most_24_rooms_on_11_floors():
+    assert len([room for room in floors() if room != "studies"]) <= 24
+    assert len(set(floors().values())) <= 11
 
 
 def test_a_room_uses_only_rooms_on_lower_floors():

@@ -54,11 +54,11 @@ def test_importing_loads_nothing_that_takes_long():
 
 
 def test_a_package_is_its_function_and_still_a_package():
-    from perfml.merge import merge
+    from perfml.gate.asked import gate
 
     kernels = perfml.read(DATA / "conv_03_cublas.csv")
-    pd.testing.assert_frame_equal(perfml.merge(kernels), merge(kernels))
-    assert perfml.merge.merge is merge
+    assert perfml.gate(kernels, kernels).to_dict() == gate(kernels, kernels).to_dict()
+    assert perfml.gate.asked.gate is gate
     assert kernels.attrs["warnings"][0].startswith("conv_03_cublas.csv")
 
 

@@ -6,7 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from perfml.errors import InputError, TableError
-from perfml.merge.rule import merge
+from perfml.ingest.merge.rule import merge
 from perfml.tables import METADATA_KEY, read_table, replacing, validate_kernels, write_table
 from tests.support.tables import make_kernels
 

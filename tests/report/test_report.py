@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from perfml.errors import InputError, TableError
 from perfml.explain import advise
+from perfml.ingest.merge.rule import merge
 from perfml.ingest.profiles import ingest
 from perfml.kernel_names import short_kernel
-from perfml.merge.rule import merge
 from perfml.report import (
     advise_conditions,
     build_report,

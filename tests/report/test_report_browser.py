@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from perfml.merge.rule import merge
+from perfml.ingest.merge.rule import merge
 from perfml.report import advise_conditions, build_comparison, explain_pairs, to_html
 from tests.support.browser import EXECUTABLE, REASON, Tab, chromium
 from tests.support.report_data import build_page, evaluation, kernels, layers, ranking, shapes

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from perfml.cli import app
 from perfml.errors import PerfmlError
-from perfml.merge.rule import merge
+from perfml.ingest.merge.rule import merge
 from perfml.report import build_comparison, to_html, to_markdown
 from perfml.report.compared import compare_tables
 from perfml.report.document import Panels

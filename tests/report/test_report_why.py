@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from perfml.datasets.loading import DEVICE_FACTS
 from perfml.errors import PerfmlError
 from perfml.explain import Advice
-from perfml.merge.rule import merge
+from perfml.ingest.merge.rule import merge
 from perfml.report import advise_conditions, build_report, explain_pairs, to_text
 from perfml.report.conditions import conditions
 from perfml.report.document import Fold, Pictures, ReportTable

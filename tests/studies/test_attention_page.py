@@ -10,8 +10,8 @@ import pytest
 
 from collectors.workloads import Options, parse_settings
 from perfml.datasets import load
+from perfml.ingest.merge.rule import merge
 from perfml.ingest.profiles import ingest
-from perfml.merge.rule import merge
 from perfml.tables import read_table
 from studies.attention.counters import (
     rows_of,

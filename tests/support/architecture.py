@@ -28,12 +28,13 @@ def room_of(module):
     """Return the room of a module: a folder of a package, or a module directly in ``perfml``.
 
     The modules directly in ``collectors`` are one room but for those that have a floor of their
-    own; all studies are another; what is private to ``perfml`` itself belongs to ``perfml``.
+    own; all studies are another; what is private to ``perfml`` itself belongs to ``perfml``,
+    and its ``__main__`` to the command line that it starts.
     """
     package, *below = module.split(".")
     if package == "studies" or not below or below[0].startswith("_version"):
         return package
-    room = f"{package}.{below[0]}"
+    room = f"{package}.{'cli' if below[0] == '__main__' else below[0]}"
     alone = modules()[room].name == "__init__.py" or room in floors()
     return package if package == "collectors" and not alone else room
 

@@ -8,7 +8,7 @@ import re
 import numpy as np
 import pandas as pd
 
-from perfml.merge.rule import merge
+from perfml.ingest.merge.rule import merge
 from perfml.modeling.ranking.leakage import Leakage
 from perfml.modeling.results import Evaluation, Ranking
 from perfml.report import build_report, to_html, to_markdown

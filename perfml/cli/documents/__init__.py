@@ -22,8 +22,8 @@ from perfml.explain.brief import Brief
 from perfml.explain.results import Explanation
 from perfml.gate.verdict import GateResult
 from perfml.ingest.folder import IngestResult
-from perfml.merge.rule import Weights
-from perfml.merge.write import MergeResult
+from perfml.ingest.merge.rule import Weights
+from perfml.ingest.merge.write import MergeResult
 from perfml.modeling.ranking.weights import WeightsComparison
 from perfml.modeling.results import Evaluation, Ranking, Score
 from perfml.modeling.selection.budget_plan import Plan

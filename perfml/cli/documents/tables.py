@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal, TypedDict
 
 from perfml.explain.gaps import Timeline
-from perfml.merge.write import Run
+from perfml.ingest.merge.write import Run
 from perfml.metrics.catalogue import Metric
 
 

@@ -16,8 +16,8 @@ from perfml.explain.advice.persons import person_of, what_to_do
 from perfml.explain.advice.remedies import Remedy, load_remedies
 from perfml.explain.advice.representative import LABEL
 from perfml.explain.speed_of_light import fact_key, unit_keys
+from perfml.ingest.merge.by_kernel import kernel_units, launches_behind_rows
 from perfml.kernel_names import kernel_label
-from perfml.merge.by_kernel import kernel_units, launches_behind_rows
 
 _LINK = re.compile(r"@section:[^:@]*:([^@]*)@|@url:([^:@]*):[^@]*@")
 """ncu's links in messages: ``@section:WarpStateStats:Warp State Statistics@``."""

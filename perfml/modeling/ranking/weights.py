@@ -9,21 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, TypedDict
+from typing import Annotated, Any, ClassVar, TypedDict
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
-from perfml.errors import PerfmlError
-from perfml.merge.rule import Weights, merge
 from perfml.metrics import load_catalogue
 from perfml.modeling.features import build_design
 from perfml.modeling.ranking.rank import rank
 from perfml.modeling.results import Ranking
-from perfml.tables import metric_columns
 from perfml.util.json_values import json_object
-from perfml.util.typing import Progress
 from perfml.util.words import Readable
 
 CHEAP_METHODS = ("builtin", "permutation")
@@ -31,11 +26,6 @@ CHEAP_METHODS = ("builtin", "permutation")
 
 STEADY = 0.1
 """A group whose probability of the first three moves by more is named."""
-
-SAME_TIME = 1e-3
-"""Relative difference of a row's time beyond which the kernels are of another recording."""
-
-_KEYS = ("run_id", "workload", "backend", "precision", "batch", "iteration", "layer")
 
 
 class GroupPlaces(TypedDict):
@@ -87,129 +77,37 @@ class WeightsComparison:
 
 
 def rank_both_weights(
-    layers: pd.DataFrame,
-    kernels: pd.DataFrame,
-    task: str = "regression",
-    models: str | Sequence[str] | None = None,
-    resamples: int = 50,
-    seed: int = 0,
-    progress: Progress | None = None,
+    own: pd.DataFrame,
+    layer_mean: pd.DataFrame,
     *,
-    features: str | Sequence[str] = "published",
-    target: str = "time",
     methods: str | Sequence[str] | None = None,
-    permutations: int = 40,
-    n_jobs: int | None = None,
+    features: str | Sequence[str] = "published",
+    **options: Any,
 ) -> WeightsComparison:
     """Rank a Layers table under own and under layer-mean merge weights.
 
     Parameters
     ----------
-    layers
-        A Layers table; its rows say which launches are merged.
-    kernels
-        The Kernels table that it was merged from.
+    own, layer_mean
+        The same rows under both weights (`perfml.ingest.merge.under_both_weights`).
     methods
         As for `rank`; None for `CHEAP_METHODS`.
-    task, models, resamples, seed, progress, features, target, permutations, n_jobs
+    features, **options
         As for `rank`.
 
     Raises
     ------
     PerfmlError
-        If the launches are not those of the layers, or as for `rank`.
+        As for `rank`.
     """
-    tables = {weights: remerged(layers, kernels, weights) for weights in ("own", "layer-mean")}
-    own, mean = (
-        rank(
-            table,
-            task=task,
-            models=models,
-            resamples=resamples,
-            seed=seed,
-            progress=progress,
-            features=features,
-            target=target,
-            methods=methods or CHEAP_METHODS,
-            permutations=permutations,
-            n_jobs=n_jobs,
-        )
-        for table in tables.values()
+    first, second = (
+        rank(table, features=features, methods=methods or CHEAP_METHODS, **options)
+        for table in (own, layer_mean)
     )
-    groups = _places(own, mean)
-    moved = _largest_change(tables["own"], tables["layer-mean"], features)
+    groups = _places(first, second)
+    moved = _largest_change(own, layer_mean, features)
     depends, verdict = _verdict(groups, moved)
-    return WeightsComparison(own, mean, groups, moved, depends, verdict)
-
-
-def remerged(layers: pd.DataFrame, kernels: pd.DataFrame, weights: Weights) -> pd.DataFrame:
-    """Return a Layers table with the metrics that its launches give under some weights.
-
-    Rows, their order and columns without a metric stay as they are, so that two results differ by
-    the weights only.
-
-    Raises
-    ------
-    PerfmlError
-        If a row has no launches, or its launches take another time.
-    """
-    inside = kernels[kernels["layer"].isin(layers["layer"].dropna().unique())]
-    if inside.empty:
-        msg = "no launch of the kernels belongs to a layer of the dataset"
-        raise PerfmlError(msg, cure="Give the Kernels table that the dataset was merged from.")
-    merged = merge(inside, weights=weights)
-    place = _rows(layers, merged)
-    wrong = np.flatnonzero(place < 0)
-    if len(wrong):
-        msg = f"{len(wrong)} of {len(layers)} rows of the dataset have no launches in the kernels"
-        raise PerfmlError(
-            msg,
-            where=_row(layers, int(wrong[0])),
-            cure="Give the Kernels table that the dataset was merged from.",
-        )
-    time, theirs = (
-        layers["time_us"].to_numpy(dtype=float),
-        merged["time_us"].to_numpy(dtype=float)[place],
-    )
-    wrong = np.flatnonzero(np.abs(theirs - time) > SAME_TIME * time)
-    if len(wrong):
-        msg = f"{len(wrong)} of {len(layers)} rows take another time than their launches"
-        raise PerfmlError(
-            msg,
-            where=_row(layers, int(wrong[0])),
-            found=f"{time[wrong[0]]:.4g} µs in the dataset, {theirs[wrong[0]]:.4g} µs in launches",
-            cure="Give the Kernels table that the dataset was merged from.",
-        )
-    result = layers.copy()
-    for name in metric_columns(layers):
-        if name in merged.columns:
-            result[name] = merged[name].to_numpy(dtype=float)[place]
-    return result
-
-
-def _rows(layers: pd.DataFrame, merged: pd.DataFrame) -> npt.NDArray[np.int64]:
-    """Return the row of `merged` that each row of `layers` is; -1 where there is none."""
-    keys = [name for name in _KEYS if name in layers.columns and layers[name].notna().any()]
-    left, right = _texts(layers, keys), _texts(merged, keys)
-    if right.has_duplicates or left.has_duplicates:
-        msg = "several rows of the dataset have the same keys"
-        raise PerfmlError(
-            msg,
-            where=f"columns {', '.join(keys)}",
-            cure="Use the Layers table of perfml merge, which names run and iteration.",
-        )
-    return np.asarray(right.get_indexer(left), dtype=np.int64)
-
-
-def _texts(table: pd.DataFrame, keys: list[str]) -> pd.MultiIndex:
-    return pd.MultiIndex.from_arrays(
-        [table[name].astype("string").fillna("").to_numpy(dtype=object) for name in keys]
-    )
-
-
-def _row(layers: pd.DataFrame, row: int) -> str:
-    one = layers.iloc[row]
-    return f"layer {one['layer']}, backend {one['backend']}, iteration {one['iteration']}"
+    return WeightsComparison(first, second, groups, moved, depends, verdict)
 
 
 def _places(own: Ranking, mean: Ranking) -> pd.DataFrame:

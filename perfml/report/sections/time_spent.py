@@ -12,8 +12,8 @@ import numpy as np
 
 from perfml import chips
 from perfml.explain.timelines import timeline
+from perfml.ingest.merge.by_kernel import kernel_units, launches_behind_rows
 from perfml.kernel_names import function_name, kernel_traits
-from perfml.merge.by_kernel import kernel_units, launches_behind_rows
 from perfml.report.document import Sentence
 from perfml.report.labels import capital, percent
 from perfml.util.devices import is_amd

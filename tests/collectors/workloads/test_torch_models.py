@@ -12,8 +12,8 @@ from collectors.run_spec import Run
 from collectors.workloads import Options, runner, workload
 from collectors.workloads.torch_models.session import LIMITS, SETTLED_LIMIT
 from perfml.cli import app
+from perfml.datasets.redact import redactor
 from perfml.errors import InputError, MissingExtraError, PerfmlError
-from perfml.redact import redactor
 from tests.support.paths import ROOT
 from tests.support.ranges import ListedRanges
 

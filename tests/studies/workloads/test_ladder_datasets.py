@@ -7,8 +7,8 @@ import pytest
 
 from collectors.workloads import workload
 from perfml.datasets import find, load
+from perfml.ingest.merge.rule import merge
 from perfml.ingest.profiles import ingest
-from perfml.merge.rule import merge
 from perfml.tables import read_table
 from studies.data import load as load_recording
 from studies.workloads.conv.problems import DEFAULT_SIZES, parse_sizes

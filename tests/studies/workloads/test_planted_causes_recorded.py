@@ -7,7 +7,7 @@ import pytest
 
 from perfml.datasets import find, load
 from perfml.ingest import ingest
-from perfml.merge import merge
+from perfml.ingest.merge import merge
 from perfml.tables import read_table
 from studies.workloads.planted.definition import truth_document
 from studies.workloads.planted.families import FAMILIES

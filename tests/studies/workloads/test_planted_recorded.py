@@ -6,8 +6,8 @@ import pandas as pd
 import pytest
 
 from perfml.datasets import find, load
+from perfml.ingest.merge.rule import merge
 from perfml.ingest.profiles import ingest
-from perfml.merge.rule import merge
 from perfml.tables import read_table
 
 pytestmark = pytest.mark.long

@@ -17,9 +17,9 @@ from typer.testing import CliRunner
 from perfml.cli import app
 from perfml.errors import InputError, TableError
 from perfml.ingest import ingest
-from perfml.merge import batches
-from perfml.merge.batches import merge_files
-from perfml.merge.rule import merge, unattributed_time
+from perfml.ingest.merge import batches
+from perfml.ingest.merge.batches import merge_files
+from perfml.ingest.merge.rule import merge, unattributed_time
 from perfml.tables import read_table, write_table
 from perfml.util.json_values import json_value
 from tests.support.examples import examples
@@ -260,7 +260,7 @@ def test_memory_does_not_grow_with_the_table(recorded, tmp_path):
     """What more rows take is less than half of their numbers."""
     code = """
         import sys
-        from perfml.merge.batches import merge_files
+        from perfml.ingest.merge.batches import merge_files
         merge_files(sys.argv[1], sys.argv[2])
         lines = open("/proc/self/status").read().split("VmHWM:")[1].split()
         print(int(lines[0]) // 1024)

@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfml.errors import PerfmlError, TableError
-from perfml.merge.batches import merge_files
-from perfml.merge.rule import BY_KERNEL, merge, unattributed_time
-from perfml.tables import CLOCK_COLUMNS, read_table, write_table
+from perfml.ingest.merge.batches import merge_files
+from perfml.ingest.merge.rule import merge, unattributed_time
+from perfml.tables import BY_KERNEL, CLOCK_COLUMNS, read_table, write_table
 from tests.support.tables import make_kernels
 
 FRACTION, COUNT, MOST = "achieved_occupancy", "inst_executed", "registers_per_thread"

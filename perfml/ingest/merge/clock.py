@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfml.account.intervals import group_times
-from perfml.merge.numbering import combined
+from perfml.ingest.merge.numbering import combined
 from perfml.util.typing import Floats
 
 LAUNCH_CLOCK = ("start_us", "device_id", "stream")

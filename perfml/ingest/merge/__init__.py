@@ -6,12 +6,13 @@ Here to change: the rule itself (`rule`), and how it is applied to tables larger
 
 from __future__ import annotations
 
-from perfml.util.lazy import callable_package, lazily
+from perfml.util.lazy import lazily
 
 _HOMES = {
     "launch_totals": "rule",
     "merge": "rule",
     "unattributed_time": "rule",
+    "under_both_weights": "remerged",
     "merge_files": "batches",
     "MergeResult": "write",
     "kernel_files": "files",
@@ -19,8 +20,6 @@ _HOMES = {
 }
 
 __all__ = sorted(_HOMES)
-
-callable_package(__name__, "rule", "merge")
 
 # on first use: pyarrow takes a while
 __getattr__, __dir__ = lazily(__name__, globals(), _HOMES)

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from perfml.cli import app
+from perfml.datasets.redact import Redactor, redact_run, redact_table
 from perfml.errors import InputError, PerfmlError
 from perfml.ingest.profiles import ingest
-from perfml.redact import Redactor, redact_run, redact_table
 from perfml.tables import Table, read_table, write_table
 from tests.support.tables import make_kernels
 

@@ -1,6 +1,6 @@
 """Merge kernels on disk into layers on disk, in memory that does not grow with the table.
 
-The rule is `perfml.merge.rule`'s: launches are read a batch at a time, and every batch of whole
+The rule is that of `rule`: launches are read a batch at a time, and every batch of whole
 layers is grouped and merged as a table in memory is. A profile lists the launches of a layer one
 after another, so only the last layer of a batch may go on, and is carried into the next. A run
 that fills more than one batch is looked through first; if a layer of it lies in pieces, its
@@ -24,11 +24,11 @@ import pandas as pd
 import pyarrow as pa
 
 from perfml.errors import PerfmlError
-from perfml.merge.files import IDENTITY, OPTIONAL, KernelFiles, kernel_files
-from perfml.merge.mean_times import mean_times
-from perfml.merge.numbering import numbered
-from perfml.merge.rule import KEY, LaunchGroups, Weights, merged_layers, no_layer, stretches
-from perfml.merge.write import MergeResult, Tally, Writer
+from perfml.ingest.merge.files import IDENTITY, OPTIONAL, KernelFiles, kernel_files
+from perfml.ingest.merge.mean_times import mean_times
+from perfml.ingest.merge.numbering import numbered
+from perfml.ingest.merge.rule import KEY, LaunchGroups, Weights, merged_layers, no_layer, stretches
+from perfml.ingest.merge.write import MergeResult, Tally, Writer
 from perfml.tables import replacing
 from perfml.util.typing import Floats, Progress
 
@@ -56,7 +56,7 @@ def merge_files(
     out
         The Parquet file to write, with the provenance of all sources.
     weights
-        As `perfml.merge.merge` has them.
+        As `perfml.ingest.merge.merge` has them.
     layers
         Names, or patterns of whole names, of the layers that are kept; all without.
     progress
