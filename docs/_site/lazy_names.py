@@ -1,4 +1,4 @@
-"""Show griffe the public names that a package of perfml imports when they are first used."""
+"""What griffe cannot see by itself: names that are loaded when used, and which classes are results."""
 
 from __future__ import annotations
 
@@ -26,3 +26,9 @@ class LazyNames(griffe.Extension):
                 mod.set_member(name, griffe.Alias(name, f"{mod.path}.{home}.{name}"))
         listed = [each for each in mod.exports or () if isinstance(each, str)]
         mod.exports = sorted({*found, *listed})
+
+    def on_class_members(self, *, cls: griffe.Class, **_: Any) -> None:
+        """Let results, which nobody constructs, have attributes but no signature."""
+        if "JSON" in cls.members:
+            cls.del_member("JSON")
+            cls.decorators = []
