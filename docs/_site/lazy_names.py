@@ -1,4 +1,4 @@
-"""What griffe cannot see by itself: names that are loaded when used, and which classes are results."""
+"""What griffe cannot see: names that are loaded when used, and which classes are results."""
 
 from __future__ import annotations
 
