@@ -12,7 +12,12 @@ class LazyNames(griffe.Extension):
     """Add an alias for every entry of a package's ``_HOMES``, which griffe cannot follow."""
 
     def on_module(self, *, mod: griffe.Module, **_: Any) -> None:
-        """Read ``_HOMES`` (public name to defining module) of a package that has it."""
+        """Read ``_HOMES`` (public name to defining module) of a package that has it.
+
+        A docstring's paragraph for those who change the package is left out.
+        """
+        if mod.docstring:
+            mod.docstring.value = mod.docstring.value.partition("\n\nHere to change:")[0]
         homes = mod.members.get("_HOMES")
         if not isinstance(homes, griffe.Attribute) or not isinstance(homes.value, griffe.ExprDict):
             return
