@@ -89,7 +89,7 @@ def long_sentences(markdown: str) -> list[str]:
     text = re.sub(r"^\s*\|.*$", "\n", prose(markdown), flags=re.MULTILINE)
     # a line that begins a bullet, a heading or a sentence of its own begins a sentence
     blocks = re.split(r"\n\s*\n|^#+ |^\s*(?:[-*]|\d+\.) ", text, flags=re.MULTILINE)
-    sentences = (each for block in blocks for each in re.split(r"[.!?:;][*)\"]*\s+", block))
+    sentences = (each for block in blocks for each in re.split(r"[.!?][*)\"]*\s+", block))
     return [
         " ".join(each.split())
         for each in sentences
@@ -98,8 +98,9 @@ def long_sentences(markdown: str) -> list[str]:
 
 
 def pages() -> list[Path]:
-    """Return the README and the sources of the documentation."""
-    return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    """Return what people read at the root, and the sources of the documentation."""
+    first = (ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "CHANGELOG"))
+    return [*first, *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

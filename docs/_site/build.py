@@ -19,6 +19,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(Path(__file__).parent), str(ROOT)]
 
+from gallery import MARK, Picture, gallery  # noqa: E402
 from generated import filled, links_of_site  # noqa: E402
 from notebook_pages import notebook_page  # noqa: E402
 from words import NOT_SHOWN, of_site  # noqa: E402
@@ -47,10 +48,15 @@ def stage(folder: Path, *, execute: bool) -> None:
         text = filled(page.read_text(encoding="utf-8"))
         page.write_text(links_of_site(text, page.relative_to(docs).parent), encoding="utf-8")
     (docs / "notebooks").mkdir()
+    pictures: list[Picture] = []
     for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
         print(f"notebook {path.stem}", flush=True)  # noqa: T201 - it takes a while
-        text = notebook_page(path, docs / "notebooks", execute=execute)
-        (docs / "notebooks" / f"{path.stem}.md").write_text(text, encoding="utf-8")
+        page = notebook_page(path, docs / "notebooks", execute=execute)
+        (docs / "notebooks" / f"{path.stem}.md").write_text(page.text, encoding="utf-8")
+        pictures += page.pictures
+    index = docs / "gallery.md"
+    shown = index.read_text(encoding="utf-8").replace(MARK, gallery(pictures, docs))
+    index.write_text(shown, encoding="utf-8")
     settings = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     for name in ("paths: [.]", "docs/_site/lazy_names.py"):
         assert name in settings, name

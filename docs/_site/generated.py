@@ -8,7 +8,9 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -38,18 +40,81 @@ def links_of_site(text: str, folder: Path) -> str:
 
 
 def commands() -> str:
-    """Return the help of every command, as Typer writes it in Markdown."""
+    """Return the help of every command, as Typer writes it in Markdown.
+
+    What several verbs share is a row of one table; a verb names it in a line.
+    """
     program = [sys.executable, "-m", "typer", "perfml.cli", "utils", "docs", "--name", "perfml"]
     text = subprocess.run(program, capture_output=True, text=True, check=True).stdout  # noqa: S603
     _, *parts = re.split(r"^##+ ", text, flags=re.MULTILINE)  # the page introduces the program
-    examples = re.compile(r"^Example: (.+?)(?=\n\n)", re.MULTILINE | re.DOTALL)
-    shown = [examples.sub(_example, part) for part in parts]
+    verbs = [_Verb.of(part) for part in parts]
+    uses = Counter(option for verb in verbs for option in verb.options)
+    shared = {option for option, times in uses.items() if times > 1}
+    everywhere = {option for option, times in uses.items() if times >= len(verbs) - 1}
     rows = ["| command | what it does |", "|---|---|"]
-    for part in shown:
-        name, _, body = part.partition("\n")
-        anchor = name.strip("`").replace(" ", "-")
-        rows.append(f"| [{name}](#{anchor}) | {body.strip().partition(chr(10) * 2)[0]} |")
-    return "\n".join(rows) + "\n\n" + "\n".join(f"## {part}" for part in shown)
+    for verb in verbs:
+        rows.append(f"| [{verb.title}](#{verb.anchor}) | {verb.about.partition(_BLANK)[0]} |")
+    rows += ["", "## Shared options", "", "| option | meaning |", "|---|---|"]
+    for option in sorted(shared, key=lambda each: (each in everywhere, each.name.strip("`-"))):
+        name = f"{option.name} (every verb)" if option in everywhere else option.name
+        rows.append(f"| {name} | {_plain(option.meaning)} |")
+    return "\n".join([*rows, "", *(verb.page(shared, everywhere) for verb in verbs)])
+
+
+_BLANK = "\n\n"
+
+
+@dataclass(frozen=True)
+class _Option:
+    """An option or argument: what verbs share has one name and one meaning."""
+
+    name: str
+    meaning: str
+
+
+@dataclass(frozen=True)
+class _Verb:
+    """The help of a verb."""
+
+    title: str
+    about: str
+    """What it does, examples and usage, in Markdown."""
+    options: dict[_Option, str]
+    """Its options, each with its default or ``required``."""
+
+    @classmethod
+    def of(cls, part: str) -> _Verb:
+        title, _, body = part.partition("\n")
+        examples = re.compile(r"^Example: (.+?)(?=\n\n)", re.MULTILINE | re.DOTALL)
+        about, _, listed = examples.sub(_example, body).strip().partition("```\n\n**Arguments**")
+        if not listed:
+            about, _, listed = about.partition("```\n\n**Options**")
+        options = {}
+        for name, meaning in re.findall(r"^\* `(.+?)(?: <.+?>)?`: (.+)$", listed, re.MULTILINE):
+            plain, _, more = meaning.partition("  [")
+            default = re.search(r"default: ([^;\]]+)|required", more)
+            options[_Option(f"`{name}`", plain)] = default[1] or default[0] if default else ""
+        return cls(title, f"{about}```" if listed else about, options)
+
+    @property
+    def anchor(self) -> str:
+        return self.title.strip("`").replace(" ", "-")
+
+    def page(self, shared: set[_Option], everywhere: set[_Option]) -> str:
+        """Return its section: its own options, then the names of those that it shares."""
+        own = [
+            f"* {option.name}: {option.meaning}" + (f" ({default})" if default else "")
+            for option, default in self.options.items()
+            if option not in shared
+        ]
+        names = [
+            option.name + (f" ({default})" if default else "")
+            for option, default in self.options.items()
+            if option in shared - everywhere
+        ]
+        also = f"[Shared](#shared-options): {', '.join(names)}." if names else ""
+        parts = (f"## {self.title}", self.about, "\n".join(own), also)
+        return _BLANK.join(part for part in parts if part) + "\n"
 
 
 def metrics() -> str:
@@ -124,7 +189,10 @@ def _meaning(metric: Any) -> str:
         parts.append(f"`{metric.ncu.text}`{scale}")
     if metric.guard:
         parts.append(f"undefined where `{metric.guard.text}` is 0")
-    parts.append(f"{metric.unit}, match: {metric.exactness}, merge: {_plain(metric.merge)}")
+    usual = "sum" if metric.kind in ("count", "bytes") else "time_weighted"
+    merge = "" if metric.merge == usual else f", merge: {_plain(metric.merge)}"
+    match = "" if metric.exactness == "exact" else f", match: {metric.exactness}"
+    parts.append(f"{metric.unit}{match}{merge}")
     return "<br>".join(parts)
 
 

@@ -1,4 +1,4 @@
-"""Show griffe the public names that a package of perfml imports when they are first used."""
+"""What griffe cannot see: names that are loaded when used, and which classes are results."""
 
 from __future__ import annotations
 
@@ -12,7 +12,12 @@ class LazyNames(griffe.Extension):
     """Add an alias for every entry of a package's ``_HOMES``, which griffe cannot follow."""
 
     def on_module(self, *, mod: griffe.Module, **_: Any) -> None:
-        """Read ``_HOMES`` (public name to defining module) of a package that has it."""
+        """Read ``_HOMES`` (public name to defining module) of a package that has it.
+
+        A docstring's paragraph for those who change the package is left out.
+        """
+        if mod.docstring:
+            mod.docstring.value = mod.docstring.value.partition("\n\nHere to change:")[0]
         homes = mod.members.get("_HOMES")
         if not isinstance(homes, griffe.Attribute) or not isinstance(homes.value, griffe.ExprDict):
             return
@@ -26,3 +31,9 @@ class LazyNames(griffe.Extension):
                 mod.set_member(name, griffe.Alias(name, f"{mod.path}.{home}.{name}"))
         listed = [each for each in mod.exports or () if isinstance(each, str)]
         mod.exports = sorted({*found, *listed})
+
+    def on_class_members(self, *, cls: griffe.Class, **_: Any) -> None:
+        """Let results, which nobody constructs, have attributes but no signature."""
+        if "JSON" in cls.members:
+            cls.del_member("JSON")
+            cls.decorators = []

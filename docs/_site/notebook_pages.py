@@ -1,7 +1,7 @@
 """Notebooks as pages of the documentation: executed when it is built, so that git holds no outputs.
 
 A page shows each cell's code, then what it printed, its tables and its pictures. Pictures bring
-their alternative texts along (`perfml.report.figures.words`).
+their alternative texts along (`perfml.report.figures.words`), or have the cell's caption.
 """
 
 from __future__ import annotations
@@ -9,11 +9,14 @@ from __future__ import annotations
 import base64
 import os
 import re
+import struct
 import textwrap
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import nbformat
+from gallery import Picture
 
 SECONDS = 240
 """Of a cell, where the machine is busy; on an idle one a whole notebook takes less than 60."""
@@ -23,8 +26,16 @@ _WIDTH = 96
 """Characters of printed text that a page shows without scrolling."""
 
 
-def notebook_page(path: Path, out: Path, *, execute: bool) -> str:
-    """Return a notebook as Markdown.
+@dataclass(frozen=True)
+class Page:
+    """A notebook as a page: its Markdown, and the pictures that have a caption."""
+
+    text: str
+    pictures: tuple[Picture, ...]
+
+
+def notebook_page(path: Path, out: Path, *, execute: bool) -> Page:
+    """Return a notebook as a page.
 
     Parameters
     ----------
@@ -38,15 +49,21 @@ def notebook_page(path: Path, out: Path, *, execute: bool) -> str:
     notebook = nbformat.read(path, as_version=4)
     if execute:
         _execute(notebook, path.parent)
-    parts = []
+    parts, pictures = [], []
     for number, cell in enumerate(notebook.cells):
         if cell.cell_type == "markdown":
-            parts.append(re.sub(r"\]\((\w+)\.ipynb\)", r"](\1.md)", cell.source))
+            text = re.sub(r"\]\((\w+)\.ipynb\)", r"](\1.md)", cell.source)
+            parts.append(text.replace("](../docs/", "](../"))
             continue
         parts.append(_fence(cell.source, "python"))
+        caption = cell.metadata.get("gallery", "")
         for place, output in enumerate(cell.get("outputs", ())):
-            parts.append(_output(output, out, f"{path.stem}-{number}-{place}.png"))
-    return "\n\n".join(part for part in parts if part) + "\n"
+            name = f"{path.stem}-{number}-{place}.png"
+            parts.append(_output(output, out, name, caption))
+            if caption and "image/png" in output.get("data", {}):
+                pictures.append(Picture(f"{out.name}/{path.stem}.md", out / name, caption))
+    text = "\n\n".join(part for part in parts if part) + "\n"
+    return Page(text, tuple(pictures))
 
 
 def _execute(notebook: Any, folder: Path) -> None:
@@ -62,15 +79,17 @@ def _execute(notebook: Any, folder: Path) -> None:
     client.execute()
 
 
-def _output(output: Any, out: Path, name: str) -> str:
+def _output(output: Any, out: Path, name: str, caption: str) -> str:
     if output.output_type == "stream":
         return _fence(_folded(output.text.rstrip()), "text") if output.name == "stdout" else ""
     data = output.get("data", {})
     if "image/png" in data:
         about = output.metadata.get("image/png", {})
-        (out / name).write_bytes(base64.b64decode(data["image/png"]))
-        alternative = _plain(about.get("alt", ""))
-        return f'![{alternative}]({name}){{ width="{about.get("width", 640)}" }}'
+        png = base64.b64decode(data["image/png"])
+        (out / name).write_bytes(png)
+        alternative = _plain(about.get("alt") or caption)
+        width = about.get("width") or struct.unpack(">I", png[16:20])[0]
+        return f'![{alternative}]({name}){{ width="{width}" }}'
     if "text/html" in data:
         html = "".join(data["text/html"])
         # a bar that stands at its end tells nothing

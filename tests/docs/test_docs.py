@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import base64
 import csv
+import io
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import yaml
+from PIL import Image
 
+import perfml
 from perfml import tables
 from perfml.cli import app
 from perfml.explain.advice.remedies import load_remedies
@@ -148,8 +153,8 @@ def test_every_page_is_in_the_navigation_once_or_linked_from_one_that_is():
 def test_the_site_is_small_enough_to_find_something_in():
     count = words.of_sources()
     # a built site has some words more: outputs of notebooks, signatures
-    assert count.total <= 45_000, count
-    assert count.outside <= 18_000, count
+    assert count.total <= 41_000, count
+    assert count.outside <= 16_000, count
     assert count.entries <= 25
     assert count.pages["explanation/truth.md"] <= 600
 
@@ -187,6 +192,21 @@ def test_every_cause_is_listed_with_what_advice_says_about_it():
 def test_a_link_out_of_the_documentation_becomes_a_path_in_the_site():
     text = links_of_site("[all](../../studies/plan/RESULTS.md#x), [b](c.md)", Path("explanation"))
     assert text == "all (`studies/plan/RESULTS.md`), [b](c.md)"
+
+
+def test_the_logo_is_drawn_from_recorded_data_and_small():
+    from logo import LOGO, svg
+
+    assert LOGO.read_text("utf-8") == svg()
+    assert LOGO.stat().st_size < 10_000
+    assert (ROOT / "mkdocs.yml").read_text("utf-8").count(LOGO.name) == 2
+
+
+def test_what_is_released_has_one_version():
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
+    newest = re.search(r"^## \[(.+?)\] - (\S+)$", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.M)
+    assert newest.groups() == (perfml.__version__, str(citation["date-released"]))
+    assert citation["version"] == perfml.__version__
 
 
 @pytest.mark.slow
@@ -230,19 +250,22 @@ def test_pictures_of_the_site_are_there_and_have_alternatives(site):
 @pytest.mark.slow
 def test_every_notebook_is_listed_and_links_lead_to_its_page(site):
     folder, _ = site
-    page = (folder / "notebooks.html").read_text("utf-8")
+    page = (folder / "gallery.html").read_text("utf-8")
     for name in NOTEBOOKS:
         assert f'href="{name.removesuffix(".md")}.html"' in page
-    source = (DOCS / "notebooks.md").read_text("utf-8")
+    source = (DOCS / "gallery.md").read_text("utf-8")
     for name in NOTEBOOKS:
         assert f"../{name.removesuffix('.md')}.ipynb" in source
 
 
 def test_a_notebook_becomes_a_page_with_its_outputs(tmp_path):
     nbformat = pytest.importorskip("nbformat", reason="needs the extra docs")
+    from gallery import gallery
     from notebook_pages import notebook_page
 
     v4 = nbformat.v4
+    picture = io.BytesIO()
+    Image.new("RGB", (960, 480)).save(picture, format="png")
     outputs = [
         v4.new_output("stream", name="stdout", text="printed ``` inside\n"),
         v4.new_output("stream", name="stderr", text="not for readers"),
@@ -250,23 +273,29 @@ def test_a_notebook_becomes_a_page_with_its_outputs(tmp_path):
         v4.new_output("execute_result", data={"text/html": "<div>\n\n<b>table</b>\n</div>"}),
         v4.new_output(
             "display_data",
-            data={"image/png": "iVBORw0KGgo="},
+            data={"image/png": base64.b64encode(picture.getvalue()).decode()},
             metadata={"image/png": {"width": 320, "alt": "Ranks [fp32]"}},
         ),
     ]
     cells = [
-        v4.new_markdown_cell("# Title\n\n[next](02_two.ipynb)"),
-        v4.new_code_cell("shown()", outputs=outputs),
+        v4.new_markdown_cell("# Title\n\n[next](02_two.ipynb), [how](../docs/howto/prove.md)"),
+        v4.new_code_cell("shown()", outputs=outputs, metadata={"gallery": "A picture."}),
     ]
     nbformat.write(v4.new_notebook(cells=cells), tmp_path / "01_one.ipynb")
-    page = notebook_page(tmp_path / "01_one.ipynb", tmp_path, execute=False)
-    assert "[next](02_two.md)" in page
+    made = notebook_page(tmp_path / "01_one.ipynb", tmp_path, execute=False)
+    page = made.text
+    assert "[next](02_two.md), [how](../howto/prove.md)" in page
     assert "````text\nprinted ``` inside\n````" in page
     assert "not for readers" not in page
     assert "<progress" not in page
     assert '<div class="cell-output">\n<div>\n<b>table</b>\n</div>\n</div>' in page
     assert r'![Ranks \[fp32\]](01_one-1-4.png){ width="320" }' in page
-    assert (tmp_path / "01_one-1-4.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "01_one-1-4.png").read_bytes() == picture.getvalue()
+    cards = gallery(made.pictures, tmp_path.parent)
+    folder = tmp_path.name
+    shown = f"[![A picture.]({folder}/small-01_one-1-4.png)]({folder}/01_one.md)\n\nA picture."
+    assert shown in cards
+    assert Image.open(tmp_path / "small-01_one-1-4.png").size == (480, 240)
 
 
 @pytest.mark.browser

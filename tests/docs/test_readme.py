@@ -48,11 +48,19 @@ def test_the_first_command_takes_a_report_as_it_is(commands):
     assert commands[0].startswith("perfml report my.ncu-rep")
 
 
-def test_the_make_targets_exist(commands, root):
+def test_the_make_targets_exist(readme, root):
     makefile = (root / "Makefile").read_text(encoding="utf-8")
-    targets = [command.split()[1] for command in commands if command.startswith("make ")]
-    assert targets == ["demo", "test"]
+    targets = re.findall(r"`make (\w+)`", readme)
+    assert {"demo", "docs", "test"} <= set(targets)
     assert all(re.search(rf"^{target}:", makefile, re.MULTILINE) for target in targets)
+
+
+def test_its_installation_can_read_a_report(commands, root):
+    (install,) = [each for each in commands if each.startswith("pip install ")]
+    extra = re.search(r"\.\[(\w+)\]", install)[1]
+    assert re.search(
+        rf"^{extra} = \[.*ncu-report", (root / "pyproject.toml").read_text("utf-8"), re.M
+    )
 
 
 def test_the_demo_prints_fifteen_lines_at_most(root):
