@@ -50,7 +50,7 @@ def test_the_first_command_takes_a_report_as_it_is(commands):
 
 def test_the_make_targets_exist(readme, root):
     makefile = (root / "Makefile").read_text(encoding="utf-8")
-    targets = re.findall(r"`make (\w+)`", readme)
+    targets = re.findall(r"(?:`|^\$ )make (\w+)", readme, re.MULTILINE)
     assert {"demo", "docs", "test"} <= set(targets)
     assert all(re.search(rf"^{target}:", makefile, re.MULTILINE) for target in targets)
 
