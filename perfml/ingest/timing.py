@@ -28,29 +28,13 @@ def join_timing(
     """Return one row a timed launch, with the metrics of the profiled launch it matches.
 
     Timed iteration ``t`` takes the counters of profiled iteration ``t mod p``, so every profiled
-    iteration is used and none is averaged away. Where a layer runs as many kernels in both
-    passes they are matched in launch order. Where it does not, the profiled kernels stand, and
-    the layer's timed total is shared among them by their profiled durations.
+    iteration is used and none is averaged away. Where a layer runs as many kernels in both passes
+    they are matched in launch order. Where it does not, the profiled kernels stand, and the layer's
+    timed total is shared among them by their profiled durations.
 
-    Parameters
-    ----------
-    metrics, timing
-        Kernels tables of one run.
-    where
-        Names the run in messages.
-
-    Returns
-    -------
-    frame
-        A Kernels table; ``time_source`` is ``timing`` or ``apportioned``, ``metrics_iteration``
-        the profiled iteration.
-    warnings
-        Which layers could not be matched launch by launch, and which match by place only.
-
-    Raises
-    ------
-    InputError
-        If a profiled layer was never timed.
+    ``time_source`` is ``timing`` or ``apportioned``, ``metrics_iteration`` the profiled iteration.
+    Warnings say which layers could not be matched launch by launch, and which match by place only.
+    Raises `InputError` if a profiled layer was never timed; `where` names the run in messages.
     """
     profiled, timed = _placed(metrics), _placed(timing)
     missing = sorted(set(profiled["slot"]) - set(timed["slot"]) - {_OUTSIDE})

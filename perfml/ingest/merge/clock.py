@@ -34,25 +34,13 @@ def clock_columns(held: Collection[str]) -> tuple[str, ...]:
 def layer_clock(
     lengths: npt.NDArray[np.int64], time: Floats, number: Floats, known: Mapping[str, Floats]
 ) -> dict[str, Floats]:
-    """Return columns of a Layers table, one value a layer.
+    """Return `clock_columns` of a Layers table, and ``time_us`` where starts or devices are known.
 
-    Parameters
-    ----------
-    lengths
-        How many rows of launches each layer has, shape (n,); rows of a layer lie together.
-    time
-        Microseconds of each row, shape (m,), of all launches that it stands for.
-    number
-        How many launches each row stands for, shape (m,).
-    known
-        Those of `LAUNCH_CLOCK` that the kernels have, shape (m,) each, NaN where missing.
-
-    Returns
-    -------
-    dict
-        `clock_columns`, and where starts or devices are known ``time_us``: of the device that was
-        busy longest the length of the union of the launches; the sum of their times where a start
-        is missing.
+    Rows of launches (m) lie together by layer, `lengths` (n) of them each; `time` is in
+    microseconds, of all launches (`number`) that a row stands for; `known` are those of
+    `LAUNCH_CLOCK` that the kernels have, NaN where missing. The time of a layer is, of the device
+    that was busy longest, the length of the union of its launches; the sum of their times where a
+    start is missing.
     """
     row = np.repeat(np.arange(len(lengths)), lengths)
     device = known.get("device_id", np.zeros(len(time)))

@@ -83,17 +83,10 @@ class KernelFiles:
         return sum(self.sizes[file] for file in unit)
 
     def read(self, unit: Sequence[Path], columns: Sequence[str], rows: int) -> Iterator[Any]:
-        """Yield the rows of some files as Arrow tables of one schema.
+        """Yield the rows of some files as Arrow tables of one schema, `rows` of them at most.
 
-        A file that lacks one of the columns has missing values in it; text is `TEXT`. A table has
-        at most so many rows.
-
-        Raises
-        ------
-        InputError
-            If a file is damaged.
-        TableError
-            If a launch has no kernel name.
+        A file that lacks one of the columns has missing values in it; text is `TEXT`. Raises
+        `InputError` if a file is damaged, `TableError` if a launch has no kernel name.
         """
         text = [name for name in columns if self.types[name] == pa.string()]
         kinds = {name: TEXT if name in text else self.types[name] for name in columns}

@@ -208,17 +208,8 @@ def launch_totals(kernels: pd.DataFrame) -> pd.DataFrame:
 class LaunchGroups:
     """Launches inside layers, grouped by the row of the Layers table that each goes to.
 
-    Parameters
-    ----------
-    kernels
-        A Kernels table. Columns of text may be categorical.
-    attributed
-        The rows of it that lie in layers, at least one.
-
-    Raises
-    ------
-    TableError
-        If a launch has no positive time; the message names the first.
+    `attributed` are the rows of `kernels` in layers, at least one; text may be categorical. Raises
+    `TableError` if a launch has no positive time; the message names the first.
     """
 
     def __init__(self, kernels: pd.DataFrame, attributed: npt.NDArray[np.intp]) -> None:

@@ -119,18 +119,10 @@ class Baseline:
         return cls(values.mean(axis=0), values.std(axis=0, ddof=1))
 
     def scores(self, importance: Floats) -> Floats:
-        """Return how many standard deviations above chance each group is.
+        """Return how many standard deviations above chance each group (last axis) is.
 
-        Parameters
-        ----------
-        importance
-            One number a group, along the last axis.
-
-        Returns
-        -------
-        ndarray
-            Of the same shape. A group whose importance is zero or less has no positive score:
-            that chance does worse is no merit.
+        A group whose importance is zero or less has no positive score: that chance does worse is no
+        merit.
         """
         # a group that chance never uses would get an infinite score from its first use
         floor = 0.1 * float(np.mean(self.deviation))
@@ -143,10 +135,7 @@ class Baseline:
 def standardized(importance: Floats) -> Floats | None:
     """Return importances in standard deviations of all tables; None where none differs.
 
-    Parameters
-    ----------
-    importance
-        Shape (tables, groups): the table as it is, then the permuted ones.
+    Their shape is (tables, groups): the table as it is, then the permuted ones.
     """
     deviation = importance.std(axis=0)
     # a group that almost no table uses must not get an enormous score from its one use

@@ -30,10 +30,7 @@ class Drawn:
 def resampled(problem: Problem, pieces: Ints, seeds: range) -> Iterator[Drawn]:
     """Draw one resample a seed, of whole pieces of evidence (see `distinct_layers`).
 
-    Raises
-    ------
-    PerfmlError
-        If no draw holds out anything while keeping every class.
+    Raises `PerfmlError` if no draw holds out anything while keeping every class.
     """
     members = [np.flatnonzero(pieces == code) for code in range(int(pieces.max()) + 1)]
     for seed in seeds:

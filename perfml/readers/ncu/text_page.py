@@ -64,10 +64,7 @@ def recognises(source: Source) -> bool:
 def read(source: Source, options: ReadOptions | None = None) -> Kernels:
     """Read printed sections.
 
-    Raises
-    ------
-    InputError
-        If there is no kernel with a value, or a needed value is no number.
+    Raises `InputError` if there is no kernel with a value, or a needed value is no number.
     """
     options = options or ReadOptions()
     text = source.text()

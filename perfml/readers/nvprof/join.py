@@ -41,25 +41,9 @@ def join(metrics: Kernels, times: Kernels) -> Kernels:
     - otherwise: the rows of `metrics`, each with its kernel's time averaged over launches.
 
     Names are compared in one spelling, without their blanks. A name cut short by a text table
-    matches the one longer name that it begins, if there is only one.
-
-    Parameters
-    ----------
-    metrics
-        Rows with metrics; their own times, if any, are replaced.
-    times
-        Rows with ``time_us``.
-
-    Returns
-    -------
-    Kernels
-        Warnings name kernels that only one side has, kernels whose numbers of invocations
-        differ, and kernels whose metrics are averages over several layers.
-
-    Raises
-    ------
-    InputError
-        If `metrics` has no metrics, `times` no times, or no kernel is in both.
+    matches the one longer name that it begins, if there is only one. Warnings name kernels of one
+    side alone, other numbers of invocations, and averages over several layers. Raises `InputError`
+    if `metrics` has no metrics, `times` no times, or no kernel is in both.
     """
     _check(metrics, times)
     left = metrics.frame.copy()

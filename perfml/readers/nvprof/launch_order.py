@@ -15,23 +15,13 @@ _SIZES = ("grid", "block")
 def launch_places(
     metrics: pd.DataFrame, times: pd.DataFrame, launches: pd.Series
 ) -> tuple[pd.Series, pd.Series]:
-    """Return the place of each row among its kernel's launches, where order tells it.
+    """Return the place of each row of both sides among its kernel's launches, where order tells it.
 
-    Parameters
-    ----------
-    metrics, times
-        Rows in launch order, with the kernel under one spelling in ``_key``; `times` has
-        ``iteration``.
-    launches
-        How many launches each row of `metrics` stands for.
-
-    Returns
-    -------
-    pandas.Series, pandas.Series
-        Of `metrics` and of `times`: rows of one ``_key`` and one place are the same launch of the
-        program, maybe in several iterations. Missing for kernels whose order does not tell: those
-        of a row for several launches, of launch counts that do not fit, or of grids or blocks that
-        differ at one place.
+    Rows are in launch order, with the kernel under one spelling in ``_key``; a row of `metrics`
+    stands for so many `launches`. Rows of one ``_key`` and one place are the same launch of the
+    program, maybe in several iterations. Missing for kernels whose order does not tell: those of a
+    row for several launches, of launch counts that do not fit, or of grids or blocks that differ at
+    one place.
     """
     counted = metrics.groupby("_key", sort=False).indices
     timed = times.groupby("_key", sort=False).indices
