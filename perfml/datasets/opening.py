@@ -44,15 +44,7 @@ Where = str | Sequence[str] | Mapping[str, object]
 
 @dataclass(frozen=True)
 class Inputs:
-    """What a selection gave.
-
-    Attributes
-    ----------
-    selection
-        What was asked for.
-    tables
-        What each name gave, in order.
-    """
+    """What a selection gave: a table for each of its names, in order."""
 
     selection: Selection
     tables: tuple[Input, ...]

@@ -108,14 +108,8 @@ _HOST_COLUMNS = ("Host Name", "Process Name")
 class Redactor:
     """Strikes names and paths out of texts.
 
-    Parameters
-    ----------
-    names
-        What has to go, and what comes in its place.
-    safe
-        Words, in lower case, that are never struck out: they tell nothing about anybody.
-    dropped
-        Keys and columns that were left out so far.
+    `names` have to go, each for what comes in its place; words in lower case that are `safe` tell
+    nothing about anybody; `dropped` are keys and columns that were left out so far.
     """
 
     names: dict[str, str] = field(default_factory=dict)

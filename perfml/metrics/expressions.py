@@ -29,32 +29,14 @@ Lookup = Callable[[str], Array]
 
 @dataclass(frozen=True)
 class Expression:
-    """A parsed formula over metric names.
-
-    Attributes
-    ----------
-    text
-        The formula as written.
-    names
-        The metrics it reads, in order of appearance, each once.
-    """
+    """A parsed formula over metric names; `names` are the metrics it reads, each once."""
 
     text: str
     names: tuple[str, ...]
     _program: tuple[tuple[str, str | float], ...]
 
     def __call__(self, lookup: Lookup) -> Array:
-        """Evaluate over columns; a division by zero gives NaN, never infinity.
-
-        Parameters
-        ----------
-        lookup
-            Gives the column of a name, shape (n,).
-
-        Returns
-        -------
-        ndarray of shape (n,)
-        """
+        """Evaluate over columns (n,) by name; a division by zero gives NaN, never infinity."""
         stack: list[Array] = []
         for kind, value in self._program:
             if kind == "number":

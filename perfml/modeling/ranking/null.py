@@ -101,13 +101,7 @@ class Null:
 
 @dataclass(frozen=True)
 class Baseline:
-    """Importance of each group by chance, of one model and method.
-
-    Attributes
-    ----------
-    mean, deviation
-        One number a group: mean and standard deviation over the null's resamples.
-    """
+    """Importance of each group by chance, of one model and method, over the null's resamples."""
 
     mean: Floats
     deviation: Floats

@@ -22,14 +22,8 @@ from perfml.util.typing import Floats
 class Judged:
     """Losses of rows that took no part in a choice, summed by unit (a layer or shape, else a row).
 
-    Attributes
-    ----------
-    counts
-        How often each unit was judged, in rows. Shape (units,).
-    budgets
-        Budget to summed loss, shape (units,).
-    everything, baseline
-        The same for all metrics and for the baseline.
+    `counts` is how often each unit was judged, in rows. All have shape (units,), one for each
+    budget, for all metrics and for the baseline.
     """
 
     counts: Floats

@@ -88,16 +88,9 @@ class Step:
 
 @dataclass(frozen=True)
 class Found:
-    """What a search found.
+    """What a search found: the steps within each budget, and the scores of two sets.
 
-    Attributes
-    ----------
-    paths
-        The steps within each budget.
-    nothing
-        The score of the features that are always used; NaN where there are none.
-    everything
-        The score of all features.
+    `nothing` has the features that are always used (NaN where there are none), `everything` all.
     """
 
     paths: dict[int | None, tuple[Step, ...]]

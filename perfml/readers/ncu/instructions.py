@@ -38,14 +38,9 @@ _TARGET = re.compile(r"0x[0-9a-f]{6,16}")
 
 @dataclass(frozen=True)
 class Wanted:
-    """Kernels whose instructions are asked for.
+    """Kernels whose instructions are asked for, by name as in a Kernels table.
 
-    Attributes
-    ----------
-    kernels
-        Names, as in a Kernels table.
-    launches
-        Places in the report, from 0, of the launches that count; None for all.
+    `launches` are places in the report, from 0, of the launches that count; None for all.
     """
 
     kernels: Collection[str]

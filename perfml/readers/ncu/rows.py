@@ -19,14 +19,8 @@ _BARE_ROW = re.compile(rb'"?\d+"?,"?\d+"?,')
 class Rows:
     """Tell rows from other lines, and whole rows from damaged ones.
 
-    Parameters
-    ----------
-    source
-        The export, for the messages.
-    page
-        The page to fill; its header says how many cells a row has.
-    quoted
-        Whether all cells are quoted, as ncu writes them; a spreadsheet may have unquoted them.
+    `page` is filled; its header says how many cells a row has. With `quoted` all cells are quoted,
+    as ncu writes them; a spreadsheet may have unquoted them.
     """
 
     def __init__(self, source: Source, page: Page, quoted: bool) -> None:

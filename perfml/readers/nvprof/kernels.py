@@ -50,20 +50,8 @@ class Row:
 class Tables:
     """The tables found in one log, filled row by row.
 
-    Attributes
-    ----------
-    log
-        The lines around the tables.
-    averages, summary, trace
-        Rows of metrics tables, of summaries, and of traces.
-    titles
-        Kinds of table met, for messages.
-    memory
-        Memory operations that are no kernels: name to how often.
-    events
-        Event names, which are no metrics.
-    notes
-        Further sentences for the user.
+    Rows of metrics tables are `averages`; `titles` are the kinds of tables met, for messages;
+    `memory` are operations that are no kernels, and how often; `events` are no metrics.
     """
 
     log: Log
