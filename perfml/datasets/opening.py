@@ -101,8 +101,8 @@ class Inputs:
         `in_layers`: an input without ranges is looked at kernel by kernel; `all_of_them`: many
         notes of one input, too.
         """
-        from perfml.ingest.substitutes import substitutes_note
         from perfml.metrics import StudyNote
+        from perfml.metrics.sets import substitutes_note
 
         notes: list[str] = []
         for each in self.tables:

@@ -76,7 +76,7 @@ class IngestResult:
     failed
         Sources that could not be read, with the error of each.
     substituted
-        What stands in for metrics that were not collected, as `perfml.ingest.substitutes` takes
+        What stands in for metrics that were not collected, as `perfml.metrics.sets` takes
         it: an entry a set of formulas.
     """
 

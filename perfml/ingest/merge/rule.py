@@ -5,7 +5,7 @@ kernels k that have the metric, so 1 ms of im2col and 4 ms of sgemm weigh 0.2 an
 or not. Counts and bytes add up; the catalogue says which rule a metric follows. A row that stands
 for many launches (``launches``: the averages of a summary) counts and weighs as many. What was not
 measured is not passed over in silence (`coverage`). The time of a layer is how long
-its device was busy with it (`clock`).
+its device was busy with it (`times`).
 
 Here to change: the rule itself. Tables larger than memory go through the same `LaunchGroups`, a
 batch of whole layers at a time (`batches`).
@@ -26,10 +26,9 @@ from perfml.account.device_time import on_busiest_device
 from perfml.account.time_sources import joined_sources
 from perfml.errors import PerfmlError, TableError
 from perfml.ingest.merge.by_kernel import kernel_layers, kernels_as_layers
-from perfml.ingest.merge.clock import LAUNCH_CLOCK, layer_clock
 from perfml.ingest.merge.coverage import LEAST_SHARE, Coverage, coverage_of
-from perfml.ingest.merge.mean_times import launch_weights, mean_times
 from perfml.ingest.merge.numbering import Codes, combined, launch_numbers, numbered
+from perfml.ingest.merge.times import LAUNCH_CLOCK, launch_weights, layer_clock, mean_times
 from perfml.metrics import load_catalogue
 from perfml.tables import (
     BY_KERNEL,

@@ -16,8 +16,7 @@ from perfml.errors import PerfmlError
 from perfml.modeling.linear_model_tree import show
 from perfml.modeling.linear_model_tree.fitted import FittedTree, Scale, bare, importances
 from perfml.modeling.linear_model_tree.gram import Array, Design, Ints, make_design
-from perfml.modeling.linear_model_tree.grow import Grower, GrowthRules, Node
-from perfml.modeling.linear_model_tree.prune import Prune, prune_by_bic
+from perfml.modeling.linear_model_tree.grow import Grower, GrowthRules, Node, Prune, prune_by_bic
 from perfml.modeling.linear_model_tree.smooth import Smoothing, smooth
 
 if TYPE_CHECKING:

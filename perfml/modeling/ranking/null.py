@@ -1,9 +1,9 @@
 """Whether a ranking shows more than chance: a permutation test on the importances themselves.
 
-The importances of the table and of tables with permuted times (`permutations.py`) are measured
+The importances of the table and of tables with permuted times (`draws.py`) are measured
 alike: the same resamples, seeds and models. Each group's importance is put in standard deviations
 of all those tables and averaged over models and methods, and so is its rank correlation with the
-target (`association.py`). The mean of both is the group's score, and is compared with the *largest*
+target (`groups.py`). The mean of both is the group's score, and is compared with the *largest*
 score of any group in each permuted table (maxT, Westfall and Young 1993, Resampling-Based Multiple
 Testing). As all tables are treated alike, the p-value is exact where layers are exchangeable,
 whatever the models do (Phipson and Smyth 2010, Permutation p-values should never be zero,

@@ -82,7 +82,7 @@ def find_page(source: Source, *, thorough: bool = False) -> Page:
     page = Page(header, units, b"", 0, 0, False, notices, 0, [(0, line)])
     if quoted and not thorough and _clean_rows(data, body, page):
         return page
-    from perfml.readers.ncu.rows import Rows
+    from perfml.readers.ncu.page import Rows
 
     return Rows(source, page, quoted).fill(bytes(data), body, line)
 

@@ -1,14 +1,20 @@
-"""The time of a layer: how long its device was busy with it, where starts of launches are known.
+"""The time of a layer, and the mean times of launches that repeat.
+
+A layer takes as long as its device was busy with it, where starts of launches are known. Means over
+repeats are the weights of ``--weights layer-mean``. Repeats are launches of the same condition,
+layer, kernel and place in the layer, whichever run and iteration they are in. Parts of a table give
+their sums, so that no part needs to know the others.
 
 Here to change: what becomes of launches side by side, and of a layer on several devices.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from perfml.account.intervals import group_times
 from perfml.ingest.merge.numbering import combined
@@ -71,3 +77,27 @@ def layer_clock(
 
 def _numbered(values: Floats) -> npt.NDArray[np.int64]:
     return np.unique(values, return_inverse=True)[1].astype(np.int64)
+
+
+_SUMS = ["time_us", "launches"]
+
+
+def mean_times(parts: Iterable[pd.DataFrame]) -> pd.DataFrame:
+    """Return the mean time of every repeated launch.
+
+    Parts have the columns that tell launches apart, and ``time_us`` and ``launches``: the
+    microseconds and the number of the repeats. Returned are the former columns, and ``mean_us``.
+    """
+    whole = pd.concat(parts, ignore_index=True)
+    keys = [name for name in whole.columns if name not in _SUMS]
+    sums = whole.groupby(keys, dropna=False, sort=False)[_SUMS].sum().reset_index()
+    means = sums["time_us"] / sums["launches"]
+    # a column without any value would come out as numbers, and no longer match
+    return sums[keys].astype(object).assign(mean_us=means)
+
+
+def launch_weights(repeats: pd.DataFrame, means: pd.DataFrame) -> npt.NDArray[np.float64]:
+    """Return the mean time of each row of `repeats`, in microseconds; `means` has them all."""
+    keys = [name for name in means.columns if name != "mean_us"]
+    weights = repeats[keys].astype(object).merge(means, on=keys, how="left")["mean_us"]
+    return weights.to_numpy(dtype=float)
