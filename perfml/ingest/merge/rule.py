@@ -154,16 +154,6 @@ def unattributed_time(kernels: pd.DataFrame) -> pd.DataFrame:
     DataFrame
         One `Outside` a run; NaN where the run has no times.
     """
-    outside = outside_times(kernels)
-    outside["share"] = outside["time_us"] / outside["total_us"]
-    return outside[list(Outside.__annotations__)]
-
-
-def outside_times(kernels: pd.DataFrame) -> pd.DataFrame:
-    """Return one row a run: ``launches`` and ``time_us`` outside layers, and ``total_us`` of all.
-
-    Times add up over parts of a table; they are NaN where no launch has one.
-    """
     outside = kernels["layer"].isna()
     launches = launch_numbers(kernels)
     time = kernels["time_us"] * launches
@@ -176,7 +166,9 @@ def outside_times(kernels: pd.DataFrame) -> pd.DataFrame:
         }
     )
     groups = by_run.groupby("run_id", dropna=False, sort=False, observed=True)
-    return groups.sum(min_count=1).reset_index()
+    sums = groups.sum(min_count=1).reset_index()
+    sums["share"] = sums["time_us"] / sums["total_us"]
+    return sums[list(Outside.__annotations__)]
 
 
 def layers_of_kernels(kernels: pd.DataFrame) -> pd.DataFrame:
