@@ -26,6 +26,9 @@ SPEED_OF_LIGHT = {
 }
 """The two bars of ncu's section "GPU Speed Of Light Throughput", which every set of it holds."""
 
+PRINTED_KINDS = {"OPT": "optimization", "WRN": "warning", "INF": "ok", "OK": "ok", "ERR": "error"}
+"""What ncu prints before a rule's message, and the kind of the rule."""
+
 _NUMBER = re.compile(r"\d[\d.,]*")
 _ASKING = frozenset({"optimization", "warning", "error"})
 
