@@ -45,7 +45,17 @@ class Finding:
 
 @dataclass(frozen=True)
 class Examination:
-    """A finding, and what the longest launch of its layer says; None where there is none."""
+    """A finding, and what the longest launch of its layer says of it.
+
+    Attributes
+    ----------
+    finding
+        Of the explanation.
+    responses
+        Of that launch; None where none in the layer was examined.
+    verdict
+        Of the cause; None likewise.
+    """
 
     finding: Finding
     responses: Responses | None

@@ -111,15 +111,16 @@ class Tally:
     def add_launches(self, launches: pd.DataFrame) -> None:
         """Count launches in and outside layers."""
         self.kernels += len(launches)
-        self._outside += _plain(unattributed_time(launches)).to_dict("records")
+        outside: Any = _plain(unattributed_time(launches)).to_dict("records")
+        self._outside += outside
 
     def add_layers(self, layers: pd.DataFrame, coverage: list[Coverage]) -> None:
         """Count finished layers."""
         self._coverage += coverage
         if "time_source" in layers.columns:
-            counts = layers["time_source"].value_counts()
+            of_source = layers["time_source"].value_counts()
             self._sources.update(
-                {str(source): int(rows) for source, rows in counts.items() if rows}
+                {str(source): int(rows) for source, rows in of_source.items() if rows}
             )
         by_run = layers.groupby("run_id", sort=False, observed=True, dropna=False)
         counts = by_run.agg(
@@ -131,8 +132,8 @@ class Tally:
         identity = _plain(layers[list(RUN_COLUMNS)].drop_duplicates("run_id"))
         for run, row in zip(identity.to_dict("records"), counts.to_dict("records"), strict=True):
             each = row.pop("time_us") / max(row["iterations"], 1)
-            facts = {name: run[name] for name in Run.__annotations__ if name in run}
-            self._runs.append({**facts, **row, "us_per_iteration": round(each, 2)})
+            found: Any = {name: run[name] for name in Run.__annotations__ if name in run}
+            self._runs.append(found | row | {"us_per_iteration": round(each, 2)})
         self._names.update(layers["layer"].unique())
 
     def summary(self) -> MergeResult:
