@@ -150,10 +150,7 @@ class Kernels:
         return _screen(self.frame, "launches", self.warnings)
 
     def _repr_html_(self) -> str:
-        from perfml.util.html import runs, section
-
-        title = _sizes(self.frame, "launches")
-        return section(title, self.warnings, runs(self.frame, "launches"))
+        return _html(self.frame, "launches", self.warnings)
 
 
 @dataclass(frozen=True, repr=False)
@@ -169,11 +166,8 @@ class Table:
         return _screen(self.frame, rows, self.provenance.get("warnings", ()))
 
     def _repr_html_(self) -> str:
-        from perfml.util.html import runs, section
-
         rows = "launches" if self.kind == "kernels" else "rows"
-        title = _sizes(self.frame, rows)
-        return section(title, self.provenance.get("warnings", ()), runs(self.frame, rows))
+        return _html(self.frame, rows, self.provenance.get("warnings", ()))
 
 
 def _sizes(frame: pd.DataFrame, rows: str) -> str:
@@ -192,6 +186,12 @@ def _screen(frame: pd.DataFrame, rows: str, warnings: Iterable[str]) -> str:
     order = ["workload", "backend", "precision", "batch", *told]
     title = _sizes(frame, rows)
     return screen(title, warnings, found[order], rest=".frame")
+
+
+def _html(frame: pd.DataFrame, rows: str, warnings: Iterable[str]) -> str:
+    from perfml.util.html import runs, section
+
+    return section(_sizes(frame, rows), warnings, runs(frame, rows))
 
 
 def metric_columns(frame: pd.DataFrame) -> list[str]:

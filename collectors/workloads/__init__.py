@@ -18,7 +18,7 @@ from typing import cast
 from collectors.workloads.base import CheckRow, Options, Session, Workload, parse_settings
 from collectors.workloads.torch_models import PREFIX, TorchModel
 from perfml.errors import InputError
-from perfml.util import checkout
+from perfml.util import installed
 
 __all__ = [
     "CheckRow",
@@ -43,7 +43,7 @@ def workloads() -> tuple[str, ...]:
 
     Those of the studies are among them in a checkout only.
     """
-    return (*_MODULES, *(_OF_STUDIES if checkout.studies() else ()))
+    return (*_MODULES, *(_OF_STUDIES if installed.studies() else ()))
 
 
 def is_workload(name: str) -> bool:
@@ -65,7 +65,10 @@ def workload(name: str) -> Workload:
         what = "there is no built-in workload of this name"
         cure = f"Choose one of: {', '.join(workloads())}; or profile any program with -- CMD."
         if name in _OF_STUDIES:
-            what, cure = "this workload does not come with an installed perfml", checkout.CURE
+            what, cure = (
+                "this workload does not come with an installed perfml",
+                installed.NEEDS_CHECKOUT,
+            )
         raise InputError(what, where="WORKLOAD", found=name, cure=cure)
     module = importlib.import_module(_MODULES.get(name, f"studies.workloads.{name}"))
     return cast("Workload", module.WORKLOAD)

@@ -116,11 +116,8 @@ class Chip:
     def with_facts(self, facts: Mapping[str, Any]) -> Chip:
         """Return the same chip with what a profile says of it in place of the table's numbers.
 
-        Parameters
-        ----------
-        facts
-            Those of `FACTS`, ``clock_khz``, ``memory_clock_khz`` and ``memory_bus_bits`` that are
-            known. A memory moves two values a cycle (CUDA Runtime API, ``cudaDeviceProp``).
+        Known are `FACTS`, ``clock_khz``, ``memory_clock_khz`` and ``memory_bus_bits``. A memory
+        moves two values a cycle (CUDA Runtime API, ``cudaDeviceProp``).
         """
         found = {
             number: value
@@ -146,13 +143,9 @@ class Chip:
     def peak_flops_per_us(self, precision: str, clock_mhz: float = _NAN) -> float:
         """Return the floating-point operations of a microsecond; a multiply-add is two.
 
-        Parameters
-        ----------
-        precision
-            ``fp32`` and ``fp64`` on CUDA cores; on tensor cores ``fp16``, ``bf16``, ``tf32``,
-            ``fp8``, ``int8`` and ``tensor_fp64``, sums in FP32.
-        clock_mhz
-            Of the multiprocessors; by default the one of the data sheet's number.
+        `precision` is ``fp32`` or ``fp64`` on CUDA cores; on tensor cores, with sums in FP32,
+        ``fp16``, ``bf16``, ``tf32``, ``fp8``, ``int8`` or ``tensor_fp64``. The clock is by default
+        the one of the data sheet's number.
 
         Examples
         --------

@@ -43,23 +43,12 @@ def chip(
     capability: str | None = None,
     facts: Mapping[str, Any] | None = None,
 ) -> Chip:
-    """Return what is known of a GPU.
+    """Return what is known of a GPU; NaN for what nobody knows.
 
-    Parameters
-    ----------
-    name
-        Its name as profilers write it, or the product's alone (``NVIDIA A100-SXM4-80GB``,
-        ``T4``). Of a name that several products share (``H100``) what they agree in is returned.
-        A name that is not tabulated leaves what its capability says.
-    capability
-        Its compute capability (``8.9``); that of the product where it is not given.
-    facts
-        What its profile says of it, see `Chip.with_facts`; goes before the tables.
-
-    Returns
-    -------
-    Chip
-        NaN for what nobody knows; all of it for a device that is no NVIDIA GPU.
+    Its name is as profilers write it, or the product's alone (``NVIDIA A100-SXM4-80GB``, ``T4``).
+    Of a name that several products share (``H100``) what they agree in is returned. A name that is
+    not tabulated leaves what its capability (``8.9``) says; a device that is no NVIDIA GPU,
+    nothing. `facts` of its profile go before the tables, see `Chip.with_facts`.
 
     Examples
     --------

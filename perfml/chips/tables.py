@@ -20,19 +20,10 @@ _TEXTS = ("name", "capability", "source")
 
 @dataclass(frozen=True)
 class Reached:
-    """What a device reaches beyond what follows from its numbers.
+    """What a device reaches beyond what follows from its numbers: FLOP/s, and byte/s by level.
 
-    Attributes
-    ----------
-    name
-        Its name.
-    kind
-        ``measured``, ``data sheet`` (as printed), or ``counter peak`` (what the profiler divides
-        by).
-    source
-        How that is known.
-    values
-        FLOP/s by precision and byte/s by level of the memory.
+    `kind` is ``measured``, ``data sheet`` (as printed), or ``counter peak`` (what the profiler
+    divides by).
     """
 
     name: str

@@ -51,14 +51,8 @@ _CHOICES = re.compile(r"'([^']*)' is not one of (.+)")
 class Output:
     """What a command prints through.
 
-    Parameters
-    ----------
-    as_json
-        Print one JSON document instead of text.
-    quiet
-        Leave out notes, warnings and progress.
-    verbose
-        1 or more prints further notes; 2 or more lets tracebacks through.
+    `quiet` leaves out notes, warnings and progress; `verbose` prints further notes from 1, and lets
+    tracebacks through from 2.
     """
 
     current: Output | None = None

@@ -77,7 +77,7 @@ def ingest(
     """Read profiles into a folder of tables, and say what came of it."""
     from perfml.errors import PerfmlError
     from perfml.ingest.folder import ingest_folder
-    from perfml.ingest.substitutes import formulas, substitutes_note
+    from perfml.metrics.sets import formulas, substitutes_note
 
     with output.progress("reading") as progress:
         landed = ingest_folder(files, folder, settings=settings, n_jobs=jobs, progress=progress)

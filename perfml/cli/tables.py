@@ -76,7 +76,7 @@ def ingest(
     from perfml.ingest.profiles import IngestSettings
     from perfml.ingest.profiles import ingest as read_all
     from perfml.ingest.run_labels import Identity
-    from perfml.ingest.substitutes import formulas, substitutes_note
+    from perfml.metrics.sets import formulas, substitutes_note
     from perfml.readers import ReadOptions
     from perfml.tables import metric_columns, write_table
     from perfml.util.files import require_other_file, require_parquet_name

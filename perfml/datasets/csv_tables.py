@@ -41,7 +41,7 @@ def read_csv_table(source: Source) -> Table | None:
         return None
     where = str(source.path)
     text = source.text().removeprefix("\ufeff")
-    _require_whole(text, separator, where)
+    whole_rows(text, separator, where)
     try:
         frame = pd.read_csv(
             io.StringIO(text),
@@ -59,18 +59,23 @@ def read_csv_table(source: Source) -> Table | None:
     return Table(whole(frame, where=where), kind, {"source": source.path.name})
 
 
-def _require_whole(text: str, separator: str, where: str) -> None:
-    """Raise if a row is shorter or longer than the header: pandas would fill or shift it."""
+def whole_rows(text: str, separator: str, where: str) -> list[list[str]]:
+    """Return the rows that hold anything, the header first.
+
+    Raises `InputError` if one is shorter or longer than the header: pandas would fill or shift it.
+    """
     rows = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
+    found: list[list[str]] = []
     try:
-        width = len(next(rows))
-        for row in rows:
-            if row and len(row) != width:
+        for row in filter(None, rows):
+            found.append(row)
+            if len(row) != len(found[0]):
                 place = f"{where}:{rows.line_num}"
-                raise _damaged(place, found=f"{len(row)} of {width} cells")
+                raise _damaged(place, found=f"{len(row)} of {len(found[0])} cells")
     except csv.Error as error:
         place = f"{where}:{rows.line_num}"
         raise _damaged(place, found=str(error)[:120]) from error
+    return found
 
 
 def _damaged(where: str, *, found: str) -> InputError:

@@ -1,4 +1,4 @@
-"""Loaders in the manner of scikit-learn: ``load_*()`` returns a `Bunch`.
+"""Loaders in the manner of scikit-learn: ``load_*()`` returns a `sklearn.utils.Bunch`.
 
 Parameters, result and errors of all are those of `load_h200_yolov4_tiny`.
 """
@@ -14,22 +14,6 @@ from perfml.datasets.opening import load
 from perfml.datasets.parts import part_files, read_parts
 from perfml.datasets.registry import find, get
 from perfml.metrics import PUBLISHED
-
-
-class Bunch(dict[str, Any]):
-    """A dict whose keys are attributes too, as scikit-learn's, which takes a second to import."""
-
-    def __getattr__(self, name: str) -> Any:
-        try:
-            return self[name]
-        except KeyError as error:
-            raise AttributeError(name) from error
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        self[name] = value
-
-    def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__(), *map(str, self)})
 
 
 def load_h200_yolov4_tiny(*, as_frame: bool = False, return_X_y: bool = False) -> Any:
@@ -88,6 +72,8 @@ def load_bunch(name: str, *, as_frame: bool = False, return_X_y: bool = False) -
     target = time if as_frame else time.to_numpy(dtype=float)
     if return_X_y:
         return data, target
+    from sklearn.utils import Bunch  # takes a second to import
+
     return Bunch(
         data=data,
         target=target,

@@ -44,15 +44,7 @@ Where = str | Sequence[str] | Mapping[str, object]
 
 @dataclass(frozen=True)
 class Inputs:
-    """What a selection gave.
-
-    Attributes
-    ----------
-    selection
-        What was asked for.
-    tables
-        What each name gave, in order.
-    """
+    """What a selection gave: a table for each of its names, in order."""
 
     selection: Selection
     tables: tuple[Input, ...]
@@ -109,8 +101,8 @@ class Inputs:
         `in_layers`: an input without ranges is looked at kernel by kernel; `all_of_them`: many
         notes of one input, too.
         """
-        from perfml.ingest.substitutes import substitutes_note
         from perfml.metrics import StudyNote
+        from perfml.metrics.sets import substitutes_note
 
         notes: list[str] = []
         for each in self.tables:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import warnings
 from pathlib import Path
 
@@ -11,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from perfml.datasets.csv_tables import whole_rows
 from perfml.errors import InputError, TableError
 from perfml.metrics import PUBLISHED
 from perfml.tables import RUN_COLUMNS, require_file, validate_layers
@@ -119,34 +118,12 @@ def _rows(content: bytes, path: Path) -> tuple[list[str], list[list[str]]]:
         raise InputError(
             msg, where=str(path), found=f"byte {error.start}", cure="Save it as UTF-8."
         ) from error
-    reader = csv.reader(io.StringIO(text, newline=""))
-    try:
-        rows = list(reader)
-    except csv.Error as error:
-        msg = "not a CSV file"
-        raise InputError(
-            msg,
-            where=f"{path}:{reader.line_num}",
-            found=str(error),
-            cure="Export the table as comma-separated text.",
-        ) from error
-    header = [name.strip() for name in rows[0]] if rows else []
+    first, *body = whole_rows(text, ",", str(path)) or [[]]
+    header = [name.strip() for name in first]
     _check_header(header, path)
-    body = rows[1:]
-    while body and not body[-1]:
-        body.pop()
     if not body:
         msg = "the file has a header and no rows"
         raise InputError(msg, where=str(path), cure="Give a file with at least one row.")
-    for index, row in enumerate(body):
-        if len(row) != len(header):
-            msg = f"a row needs {len(header)} cells"
-            raise InputError(
-                msg,
-                where=f"{path}:{index + 2}",
-                found=f"{len(row)} cells",
-                cure="The file may be cut off; fetch or write it again.",
-            )
     return header, body
 
 

@@ -108,14 +108,8 @@ _HOST_COLUMNS = ("Host Name", "Process Name")
 class Redactor:
     """Strikes names and paths out of texts.
 
-    Parameters
-    ----------
-    names
-        What has to go, and what comes in its place.
-    safe
-        Words, in lower case, that are never struck out: they tell nothing about anybody.
-    dropped
-        Keys and columns that were left out so far.
+    `names` have to go, each for what comes in its place; words in lower case that are `safe` tell
+    nothing about anybody; `dropped` are keys and columns that were left out so far.
     """
 
     names: dict[str, str] = field(default_factory=dict)
@@ -242,21 +236,10 @@ def redactor(
 def redact_table(table: Table, *, hide: Iterable[str] = ()) -> tuple[Table, tuple[str, ...]]:
     """Return a table that can be shared, and the keys of its provenance that were left out.
 
-    Removed are host names, user names, folders of paths, network addresses, environments and
-    command lines: from the provenance, and from every text of the table (run ids, layers,
-    kernels). Texts that differed still differ.
-
-    Parameters
-    ----------
-    table
-        A Kernels or Layers table.
-    hide
-        Further words to strike out, such as the name of a project.
-
-    Raises
-    ------
-    PerfmlError
-        If a word to hide is too short.
+    Removed are host names, user names, folders of paths, network addresses, environments, command
+    lines, and the words to `hide`: from the provenance, and from every text of the table (run ids,
+    layers, kernels). Texts that differed still differ. Raises `PerfmlError` if a word to hide is
+    too short.
     """
     frame = table.frame.copy()
     devices = frame["device"].dropna().unique() if "device" in frame.columns else ()
@@ -287,26 +270,9 @@ def redact_run(
     """Copy what can be shared of a run's folder: its run.json and its CSV tables.
 
     Logs and binary reports hold names that nobody can be sure to find, so they stay behind, and so
-    do links; the tables hold all that perfml reads.
-
-    Parameters
-    ----------
-    folder
-        A folder with a ``run.json``.
-    out
-        Where the copy goes; made if it is not there.
-    hide
-        Further words to strike out.
-
-    Returns
-    -------
-    written, left
-        Files of the copy, and names of the files that stayed behind.
-
-    Raises
-    ------
-    InputError
-        If there is no ``run.json``, it is a link, or a table cannot be parsed.
+    do links; the tables hold all that perfml reads. Returns the files of the copy, and the names of
+    the files that stayed behind. Raises `InputError` if there is no ``run.json``, it is a link, or
+    a table cannot be parsed.
     """
     from perfml.ingest.run_labels import MANIFEST, read_manifest
 

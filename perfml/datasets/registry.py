@@ -13,7 +13,7 @@ from importlib import resources
 from pathlib import Path
 
 from perfml.errors import PerfmlError, did_you_mean
-from perfml.util import checkout
+from perfml.util import installed
 from perfml.util.digest import sha256_of_file
 
 
@@ -96,8 +96,8 @@ def get(name: str) -> Dataset:
 def proposal(name: str) -> str:
     """Return what to do about a name that is no dataset's: which there are, and where others."""
     known = f"Datasets are: {', '.join(DATASETS)}."
-    recorded = _RECORDED.match(name) and checkout.studies() is None
-    return f"{known} {checkout.CURE}" if recorded else known
+    recorded = _RECORDED.match(name) and installed.studies() is None
+    return f"{known} {installed.NEEDS_CHECKOUT}" if recorded else known
 
 
 def layers_meant(name: str) -> str | None:
@@ -182,7 +182,7 @@ def _shipped(name: str) -> list[Path]:
 
 def _of_studies(name: str) -> Path | None:
     """Return the folder of a study's recording in this checkout; None where there is none."""
-    studies = checkout.studies()
+    studies = installed.studies()
     if studies is None or not _RECORDED.match(name) or Path(name).name != name:
         return None
     folder = studies / "data" / name

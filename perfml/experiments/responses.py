@@ -67,18 +67,10 @@ class Response:
 
 @dataclass(frozen=True)
 class Responses:
-    """All responses of one launch.
+    """All responses of one launch, by the name of the condition.
 
-    Attributes
-    ----------
-    launch
-        The launch.
-    time_us
-        As the program launches it, in a batch: the median.
-    empty_us
-        What an empty kernel takes so.
-    by_condition
-        Name of a condition to its response.
+    `time_us` is the median as the program launches it, in a batch; `empty_us` what an empty kernel
+    takes so.
     """
 
     launch: Examined

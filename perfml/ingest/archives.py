@@ -28,12 +28,8 @@ _BESIDE = (MANIFEST, SHAPES)
 class Unpacked:
     """Paths to read, and what those of them are called that were unpacked.
 
-    Attributes
-    ----------
-    paths
-        What the user named; in place of an archive, its run folders and its loose profiles.
-    names
-        For each file and folder that was unpacked, the archive and its name in it.
+    In place of an archive stand its run folders and its loose profiles; `names` has, for each file
+    and folder that was unpacked, the archive and its name in it.
     """
 
     paths: list[Path] = field(default_factory=list)

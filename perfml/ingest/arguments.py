@@ -16,16 +16,9 @@ SHOWN = 60
 
 @dataclass(frozen=True)
 class Started:
-    """How one run was started.
+    """How one run was started: its program and arguments, empty where the profile does not tell.
 
-    Attributes
-    ----------
-    run_id
-        The run.
-    condition
-        Workload, backend, precision and batch: runs that share them count as repeats.
-    command
-        The program and its arguments; empty where the profile does not tell.
+    Runs that share a `condition` (workload, backend, precision, batch) count as repeats.
     """
 
     run_id: str
@@ -54,15 +47,10 @@ CONDITION = ("workload", "backend", "precision", "batch")
 
 @dataclass(frozen=True)
 class ToldApart:
-    """Runs of one program that are other work.
+    """Runs of one program that are other work, and a sentence a workload on what was done.
 
-    Attributes
-    ----------
-    names
-        The workload of each run whose arguments differ, by its place; none where the user has
-        named them all.
-    warnings
-        What was done, a sentence a workload.
+    `names` has the workload of each run whose arguments differ, by its place; none where the user
+    has named them all.
     """
 
     names: dict[int, str]

@@ -76,7 +76,7 @@ class IngestResult:
     failed
         Sources that could not be read, with the error of each.
     substituted
-        What stands in for metrics that were not collected, as `perfml.ingest.substitutes` takes
+        What stands in for metrics that were not collected, as `perfml.metrics.sets` takes
         it: an entry a set of formulas.
     """
 
@@ -142,26 +142,10 @@ def ingest_folder(
     """Read profiles on several cores into a folder of Parquet files, one a run.
 
     A run that lies in the folder already is left alone, whatever its files are called elsewhere; a
-    run that cannot be read is reported and does not stop the others.
-
-    Parameters
-    ----------
-    paths
-        Exports, run folders, or folders of either.
-    folder
-        Where the tables go; made if missing.
-    settings
-        What holds for all profiles.
-    n_jobs
-        Processes. Without, one a core where the first runs show that it pays; an engine that
-        `joblib.parallel_config` chose is taken as it is.
-    progress
-        Called as ``progress(done, total, name)``.
-
-    Raises
-    ------
-    InputError
-        If there is no profile, or the folder cannot be written.
+    run that cannot be read is reported and does not stop the others. Without `n_jobs` there is one
+    process a core where the first runs show that it pays; an engine that `joblib.parallel_config`
+    chose is taken as it is. Raises `InputError` if there is no profile, or the folder cannot be
+    written.
     """
     notes: list[str] = []
     with unpacked(paths) as found:

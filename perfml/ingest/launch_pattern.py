@@ -29,14 +29,9 @@ class Match:
 
 
 class Pattern:
-    """Groups of items, in order.
+    """Groups of items, in order; symbols to `pause` at may follow any item, any number of times.
 
-    Parameters
-    ----------
-    groups
-        Each group's items. Some item must be there for certain.
-    pause
-        Symbols that may follow any item, any number of times.
+    Some item of a group must be there for certain.
     """
 
     def __init__(self, groups: Sequence[Sequence[Item]], pause: Collection[int] = ()) -> None:

@@ -19,10 +19,8 @@ from perfml.errors import InputError, PerfmlError
 from perfml.experiments.record import FILE as EXPERIMENTS
 from perfml.ingest.archives import unpacked
 from perfml.ingest.arguments import CONDITION, Started, command_of, told_apart
-from perfml.ingest.experiments import with_experiments
 from perfml.ingest.layer_map import LayerMap, apply_layer_map
-from perfml.ingest.processes import joined_processes, with_processes
-from perfml.ingest.products import with_products
+from perfml.ingest.run_columns import with_experiments, with_products
 from perfml.ingest.run_labels import (
     MANIFEST,
     SHAPES,
@@ -32,7 +30,7 @@ from perfml.ingest.run_labels import (
     pair_key,
     read_manifest,
 )
-from perfml.ingest.timing import join_timing, with_gaps
+from perfml.ingest.timing import join_timing, joined_processes, with_gaps, with_processes
 from perfml.ingest.trace_times import TRACES, named_layers, with_trace
 from perfml.readers import ENDINGS, ReadOptions, Source, read, recognise
 from perfml.tables import CLOCK, Kernels, validate_kernels

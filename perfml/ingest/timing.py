@@ -1,4 +1,4 @@
-"""Give profiled launches the times of a pass without counters.
+"""Give profiled launches the times of a pass without counters, which may be several processes.
 
 A profiler serialises kernels and flushes caches, so its durations are not the workload's. The
 timing pass has the right ones, but runs in another process: more iterations, and now and then
@@ -7,6 +7,9 @@ another choice of algorithm. Launches are matched by layer and place, never by n
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +18,7 @@ import pandas as pd
 from perfml.errors import InputError
 from perfml.kernel_names import function_name
 from perfml.readers.timeline import Spans, idle_before
-from perfml.tables import MOVED_COLUMNS, RUN_COLUMNS, validate_kernels
+from perfml.tables import MOVED_COLUMNS, RUN_COLUMNS, Kernels, validate_kernels
 from perfml.util.words import count, micros
 
 _OUTSIDE = "\0outside"
@@ -28,29 +31,13 @@ def join_timing(
     """Return one row a timed launch, with the metrics of the profiled launch it matches.
 
     Timed iteration ``t`` takes the counters of profiled iteration ``t mod p``, so every profiled
-    iteration is used and none is averaged away. Where a layer runs as many kernels in both
-    passes they are matched in launch order. Where it does not, the profiled kernels stand, and
-    the layer's timed total is shared among them by their profiled durations.
+    iteration is used and none is averaged away. Where a layer runs as many kernels in both passes
+    they are matched in launch order. Where it does not, the profiled kernels stand, and the layer's
+    timed total is shared among them by their profiled durations.
 
-    Parameters
-    ----------
-    metrics, timing
-        Kernels tables of one run.
-    where
-        Names the run in messages.
-
-    Returns
-    -------
-    frame
-        A Kernels table; ``time_source`` is ``timing`` or ``apportioned``, ``metrics_iteration``
-        the profiled iteration.
-    warnings
-        Which layers could not be matched launch by launch, and which match by place only.
-
-    Raises
-    ------
-    InputError
-        If a profiled layer was never timed.
+    ``time_source`` is ``timing`` or ``apportioned``, ``metrics_iteration`` the profiled iteration.
+    Warnings say which layers could not be matched launch by launch, and which match by place only.
+    Raises `InputError` if a profiled layer was never timed; `where` names the run in messages.
     """
     profiled, timed = _placed(metrics), _placed(timing)
     missing = sorted(set(profiled["slot"]) - set(timed["slot"]) - {_OUTSIDE})
@@ -257,3 +244,34 @@ def _warnings(
 def _listed(slots: pd.Series[str]) -> str:
     names = [name if name != _OUTSIDE else "(outside)" for name in dict.fromkeys(slots)]
     return ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
+
+
+_NAME = re.compile(r"timing(?:_([0-9]+))?\.csv(?:\..+)?")
+
+
+def joined_processes(timings: Sequence[Kernels]) -> list[Kernels]:
+    """Return the timing passes of a collected run as one.
+
+    They were read from ``timing.csv``, ``timing_2.csv``, ...: the number is the process's. One
+    table has a column ``process``, and iterations that are numbered on from process to process;
+    `timings` stay as they are where there is one, or files that are named otherwise.
+    """
+    names = [_NAME.fullmatch(str(each.provenance.get("path"))) for each in timings]
+    numbers = [int(name[1] or 1) for name in names if name is not None]
+    if len(timings) < 2 or len(numbers) < len(timings) or len(set(numbers)) < len(numbers):
+        return list(timings)
+    parts = []
+    following = 0
+    for number, each in sorted(zip(numbers, timings, strict=True), key=lambda pair: pair[0]):
+        iteration = each.frame["iteration"] - each.frame["iteration"].min() + following
+        parts.append(each.frame.assign(iteration=iteration, process=number))
+        following = int(iteration.max()) + 1
+    return [replace(timings[0], frame=pd.concat(parts, ignore_index=True))]
+
+
+def with_processes(joined: pd.DataFrame, timing: pd.DataFrame) -> pd.DataFrame:
+    """Return a joined table with the process of each iteration, where its timing pass has it."""
+    if "process" not in timing.columns:
+        return joined
+    of_iteration = timing.drop_duplicates("iteration").set_index("iteration")["process"]
+    return joined.assign(process=joined["iteration"].map(of_iteration).astype("int64"))

@@ -1,7 +1,7 @@
 """The metric catalogue: what each metric means, how Nsight Compute spells it, how it merges.
 
 Here to change: a metric is one row of ``catalogue.csv``; what its columns may hold, in
-``catalogue.py``; which sets name it, in ``sets.py``; what asking for it costs, in ``passes.csv``,
+``catalogue.py``; which sets name it, in ``sets.toml``; what asking for it costs, in ``passes.csv``,
 which a GPU run writes.
 """
 

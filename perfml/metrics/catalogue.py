@@ -18,8 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfml.errors import PerfmlError, did_you_mean
-from perfml.metrics.expressions import Array, Expression, parse
-from perfml.metrics.raw_counters import RawCounters
+from perfml.metrics.expressions import Array, Expression, RawCounters, parse
 from perfml.metrics.sets import DEFAULT, DURATION, EVERY, GROUPS, SETS
 
 if TYPE_CHECKING:

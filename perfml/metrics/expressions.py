@@ -1,16 +1,18 @@
-"""Arithmetic over metric columns: parsed by hand, because the text may come from a user's file.
+"""Arithmetic over metric columns, which Python parses and never runs: a user may have written it.
 
-Grammar: ``sum := product (("+" | "-") product)*``, ``product := atom (("*" | "/") atom)*``,
-``atom := number | metric | "(" sum ")" | "-" atom``. A metric name may hold letters, digits,
-``_``, ``.`` and ``:`` as Nsight Compute's do.
+Allowed are numbers, names of metrics, ``+ - * /`` and parentheses. A metric name may hold letters,
+digits, ``_``, ``.`` and ``:`` as Nsight Compute's do.
 """
 
 from __future__ import annotations
 
+import ast
 import math
+import operator
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,149 +22,115 @@ from perfml.errors import PerfmlError
 _TOKEN = re.compile(
     r"\s*(?:(?P<number>\d+(?:\.\d*)?(?:[eE][+-]?\d+)?)|(?P<name>[A-Za-z_][\w.:]*)|(?P<op>[-+*/()]))"
 )
-_DEEPEST = 50
-"""Nested parentheses allowed: more is no formula, and would exhaust Python's stack."""
+_OPERATORS: dict[type[ast.operator], str] = {
+    ast.Add: "+",
+    ast.Sub: "-",
+    ast.Mult: "*",
+    ast.Div: "/",
+}
+_ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+}
 
 Array = npt.NDArray[np.float64]
 Lookup = Callable[[str], Array]
+Step = tuple[str, str | float]
+"""What to do with a stack: push a ``number`` or what a ``name`` stands for, ``negate``, combine."""
 
 
 @dataclass(frozen=True)
 class Expression:
-    """A parsed formula over metric names.
-
-    Attributes
-    ----------
-    text
-        The formula as written.
-    names
-        The metrics it reads, in order of appearance, each once.
-    """
+    """A parsed formula over metric names; `names` are the metrics it reads, each once."""
 
     text: str
     names: tuple[str, ...]
-    _program: tuple[tuple[str, str | float], ...]
+    _program: tuple[Step, ...]
 
     def __call__(self, lookup: Lookup) -> Array:
-        """Evaluate over columns; a division by zero gives NaN, never infinity.
+        """Evaluate over columns (n,) by name; a division by zero gives NaN, never infinity."""
 
-        Parameters
-        ----------
-        lookup
-            Gives the column of a name, shape (n,).
+        def column(value: Any) -> Array:
+            return np.asarray(value, dtype=float)
 
-        Returns
-        -------
-        ndarray of shape (n,)
-        """
-        stack: list[Array] = []
-        for kind, value in self._program:
-            if kind == "number":
-                stack.append(np.asarray(value, dtype=float))
-            elif kind == "name":
-                stack.append(np.asarray(lookup(str(value)), dtype=float))
-            elif kind == "negate":
-                stack.append(-stack.pop())
-            else:
-                right, left = stack.pop(), stack.pop()
-                stack.append(_apply(kind, left, right))
-        return stack[0]
+        return column(self._evaluated(lambda name: column(lookup(name)), column, _divided))
 
     def number(self, lookup: Callable[[str], float]) -> float:
         """Evaluate for single numbers, without arrays; a division by zero gives NaN."""
-        stack: list[float] = []
+
+        def divided(left: float, right: float) -> float:
+            return left / right if right != 0 else math.nan
+
+        return float(self._evaluated(lookup, float, divided))
+
+    def _evaluated(
+        self,
+        lookup: Callable[[str], Any],
+        made: Callable[[Any], Any],
+        divided: Callable[[Any, Any], Any],
+    ) -> Any:
+        """Run the program; `made` turns its numbers into what `lookup` gives."""
+        stack: list[Any] = []
         for kind, value in self._program:
             if kind == "number":
-                stack.append(float(value))
+                stack.append(made(value))
             elif kind == "name":
                 stack.append(lookup(str(value)))
             elif kind == "negate":
                 stack.append(-stack.pop())
             else:
                 right, left = stack.pop(), stack.pop()
-                if kind == "+":
-                    stack.append(left + right)
-                elif kind == "-":
-                    stack.append(left - right)
-                elif kind == "*":
-                    stack.append(left * right)
-                else:
-                    stack.append(left / right if right != 0 else math.nan)
+                stack.append(_ARITHMETIC.get(kind, divided)(left, right))
         return stack[0]
 
 
 def parse(text: str) -> Expression:
     """Parse a formula.
 
-    Raises `PerfmlError` if `text` is not a formula of the grammar above; the message holds the
-    position.
+    Raises `PerfmlError` if `text` is not a formula; the message holds the position.
     """
-    tokens = _tokens(text)
-    program: list[tuple[str, str | float]] = []
-    position = 0
-
-    def peek() -> str | None:
-        return tokens[position][1] if position < len(tokens) else None
-
-    def advance() -> tuple[str, str]:
-        nonlocal position
-        if position >= len(tokens):
-            raise _syntax(text, len(text), "the end")
-        position += 1
-        kind, value, _ = tokens[position - 1]
-        return kind, value
-
-    def total(depth: int) -> None:
-        product(depth)
-        while peek() in {"+", "-"}:
-            _, operator = advance()
-            product(depth)
-            program.append((operator, ""))
-
-    def product(depth: int) -> None:
-        atom(depth)
-        while peek() in {"*", "/"}:
-            _, operator = advance()
-            atom(depth)
-            program.append((operator, ""))
-
-    def atom(depth: int) -> None:
-        if depth > _DEEPEST:
-            raise _syntax(text, tokens[position - 1][2], f"more than {_DEEPEST} nested parentheses")
-        kind, value = advance()
-        if kind == "number":
-            program.append(("number", float(value)))
-        elif kind == "name":
-            program.append(("name", value))
-        elif value == "-":
-            atom(depth + 1)
-            program.append(("negate", ""))
-        elif value == "(":
-            total(depth + 1)
-            if peek() != ")":
-                at = tokens[position][2] if position < len(tokens) else len(text)
-                raise _syntax(text, at, peek() or "the end")
-            advance()
-        else:
-            raise _syntax(text, tokens[position - 1][2], value)
-
-    total(0)
-    if position < len(tokens):
-        raise _syntax(text, tokens[position][2], tokens[position][1])
+    text = text.strip()
+    code = _plain(text)
+    try:
+        program = tuple(_steps(ast.parse(code, mode="eval").body, text))
+    except SyntaxError as error:
+        place = min(max((error.offset or 1) - 1, 0), len(text))
+        raise _syntax(text, place, text[place : place + 10] or "the end") from error
+    except (RecursionError, MemoryError) as error:
+        raise _syntax(text, 0, "too many nested parentheses") from error
     names = tuple(dict.fromkeys(str(value) for kind, value in program if kind == "name"))
-    return Expression(text, names, tuple(program))
+    return Expression(text, names, program)
 
 
-def _tokens(text: str) -> list[tuple[str, str, int]]:
-    found: list[tuple[str, str, int]] = []
-    position = 0
-    while position < len(text.rstrip()):
-        match = _TOKEN.match(text, position)
+def _plain(text: str) -> str:
+    """Return a formula with an identifier of the same length in place of each name."""
+    code = ""
+    while len(code) < len(text.rstrip()):
+        match = _TOKEN.match(text, len(code))
         if match is None or match.lastgroup is None:
-            raise _syntax(text, position, text[position : position + 10])
-        found.append((match.lastgroup, match.group(match.lastgroup), match.start(match.lastgroup)))
-        position = match.end()
-    return found
+            raise _syntax(text, len(code), text[len(code) : len(code) + 10])
+        token = match.group(match.lastgroup)
+        shown = "_" * len(token) if match.lastgroup == "name" else token
+        code += shown.rjust(len(match.group()))
+    return code
+
+
+def _steps(node: ast.expr, text: str) -> Iterator[Step]:
+    """Yield the steps of a formula, operands before what combines them."""
+    if isinstance(node, ast.Constant) and type(node.value) in (int, float):
+        yield "number", float(node.value)
+    elif isinstance(node, ast.Name):
+        yield "name", text[node.col_offset : node.end_col_offset]
+    elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        yield from _steps(node.operand, text)
+        yield "negate", ""
+    elif isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
+        yield from _steps(node.left, text)
+        yield from _steps(node.right, text)
+        yield _OPERATORS[type(node.op)], ""
+    else:
+        raise _syntax(text, node.col_offset, ast.unparse(node)[:10])
 
 
 def _syntax(text: str, position: int, found: str) -> PerfmlError:
@@ -174,12 +142,52 @@ def _syntax(text: str, position: int, found: str) -> PerfmlError:
     )
 
 
-def _apply(operator: str, left: Array, right: Array) -> Array:
-    if operator == "+":
-        return left + right
-    if operator == "-":
-        return left - right
-    if operator == "*":
-        return left * right
+def _divided(left: Array, right: Array) -> Array:
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(right == 0, np.nan, np.divide(left, right))
+
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class RawCounters:
+    """Counters by name, each taken out of its table once, however many formulas read it."""
+
+    def __init__(self, raw: pd.DataFrame | Mapping[str, Array]) -> None:
+        import pandas as pd  # not above: a sweep's workers read names only
+
+        self._raw = raw
+        self._names = frozenset(map(str, raw.keys()))
+        self._taken: dict[str, Array] = {}
+        if isinstance(raw, pd.DataFrame):
+            self.index = raw.index
+        else:
+            self.index = pd.RangeIndex(len(next(iter(raw.values()), ())))
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    def __call__(self, name: str) -> Array:
+        """Return a counter, or a ``.pct`` from older reports' ``.ratio`` and ``.max_rate``."""
+        found = self._taken.get(name)
+        if found is None:
+            if name in self._names:
+                found = np.asarray(self._raw[name], dtype=float)
+            else:
+                base = name.removesuffix(".pct")
+                with np.errstate(divide="ignore", invalid="ignore"):
+                    found = 100.0 * self(f"{base}.ratio") / self(f"{base}.max_rate")
+            self._taken[name] = found
+        return found
+
+    def held(self, name: str) -> bool:
+        """Tell whether there is such a counter, or what it can be computed from."""
+        if name in self._names:
+            return True
+        base = name.removesuffix(".pct")
+        return base != name and {f"{base}.ratio", f"{base}.max_rate"} <= self._names
+
+    def cover(self, expression: Expression) -> bool:
+        """Tell whether every counter of a formula is there."""
+        return all(map(self.held, expression.names))

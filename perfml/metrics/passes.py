@@ -60,17 +60,10 @@ _MARGIN = 0.1
 
 @dataclass(frozen=True)
 class PassEstimate:
-    """Passes of one set.
+    """Passes of one set: the best estimate, and `low` to `high`, where the number lies.
 
-    Attributes
-    ----------
-    passes
-        Best estimate.
-    low, high
-        The measured number, or one beside the estimate, narrowed by measured sets that the set
-        holds or is held by.
-    measured
-        Whether Nsight Compute was asked for this very set.
+    These are the measured number, or one beside the estimate, narrowed by measured sets that the
+    set holds or is held by. `measured` says whether Nsight Compute was asked for this very set.
     """
 
     passes: int
@@ -80,13 +73,7 @@ class PassEstimate:
 
 
 class PassCounts:
-    """Measured sets and the additive model of the others.
-
-    Parameters
-    ----------
-    measured
-        Set of metrics to passes.
-    """
+    """Measured sets of metrics with their passes, and the additive model of the others."""
 
     def __init__(self, measured: Iterable[tuple[frozenset[str], int]]) -> None:
         self.measured: dict[frozenset[str], int] = dict(measured)
@@ -100,17 +87,9 @@ class PassCounts:
         return name in self._place or is_free(name)
 
     def estimate(self, names: Iterable[str]) -> PassEstimate:
-        """Return the passes of a set.
+        """Return the passes of a set; metrics that need no counter count for nothing.
 
-        Parameters
-        ----------
-        names
-            Metrics of the catalogue; those that need no counter count for nothing.
-
-        Raises
-        ------
-        KeyError
-            If a metric is not `known`.
+        Raises `KeyError` if a metric is not `known`.
         """
         asked = frozenset(name for name in names if not is_free(name))
         if asked in self.measured:

@@ -25,9 +25,10 @@ SAME_TIME = 0.05
 
 
 def distinct_layers(layers: pd.DataFrame) -> Ints:
-    """Number the distinct layers of a table from 0, in order of appearance.
+    """Number the distinct layers of a table from 0, in order of appearance; a number a row.
 
-    Two layers are copies of each other, and get one number, if
+    `layers` has one row a condition, as `average_repeats` returns it. Two layers are copies of each
+    other, and get one number, if
 
     - they compute the same: the same operations and the same bytes of weights, input and output
       at the same batch and precision (where the table says so, see `with_shapes`); or
@@ -36,16 +37,6 @@ def distinct_layers(layers: pd.DataFrame) -> Ints:
       `SAME_METRIC` of its range and the time within `SAME_TIME`.
 
     What is a copy of a copy is a copy.
-
-    Parameters
-    ----------
-    layers
-        A Layers table with one row a condition, as `average_repeats` returns it.
-
-    Returns
-    -------
-    ndarray of shape (rows,)
-        The number of each row's layer.
     """
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components

@@ -38,28 +38,12 @@ _KEYS = ("run_id", "workload", "precision", "batch", "layer")
 def with_shapes(
     layers: pd.DataFrame, shapes: pd.DataFrame | Iterable[Mapping[str, Any]]
 ) -> pd.DataFrame:
-    """Add the amounts of work to a Layers table.
+    """Add `AMOUNTS`, and ``arithmetic_intensity`` (operations a byte moved), to a Layers table.
 
-    Parameters
-    ----------
-    layers
-        A Layers table.
-    shapes
-        One row a layer (named ``layer`` or ``name``) with `AMOUNTS`; where amounts differ by run,
-        workload, precision or batch, with those columns too. `shapes_of_runs` gives such rows.
-
-    Returns
-    -------
-    DataFrame
-        The table with `AMOUNTS` and ``arithmetic_intensity`` (operations per byte of input,
-        weights and output). A layer without a shape has NaN.
-
-    Raises
-    ------
-    TableError
-        If `shapes` lacks a column, has two rows for one layer, or an amount is negative.
-    PerfmlError
-        If no layer has a shape.
+    `shapes` has one row a layer (named ``layer`` or ``name``) with `AMOUNTS`; where amounts differ
+    by run, workload, precision or batch, with those columns too, as `shapes_of_runs` gives them. A
+    layer without a shape has NaN. Raises `TableError` if a column is missing, a layer has two rows
+    or an amount is negative; `PerfmlError` if no layer has a shape.
     """
     table = pd.DataFrame(shapes if isinstance(shapes, pd.DataFrame) else list(shapes))
     if "layer" not in table.columns and "name" in table.columns:
@@ -195,13 +179,8 @@ def average_repeats(layers: pd.DataFrame) -> pd.DataFrame:
 
     Repeats of a condition differ by the noise of the clock and by metrics that were weighted with
     that same clock. Their means keep what distinguishes conditions, and cross-validation inside a
-    model (such as the choice of a ridge penalty) no longer tests on copies.
-
-    Returns
-    -------
-    DataFrame
-        Columns as in `layers`, in order of first appearance; ``iteration`` is the first repeat's,
-        numbers are means (undefined cells left out), text is the first repeat's.
+    model (such as the choice of a ridge penalty) no longer tests on copies. Undefined cells are
+    left out of means; text and ``iteration`` are the first repeat's.
     """
     return _means(layers, group_codes(layers, CONDITION_COLUMNS))
 

@@ -35,30 +35,13 @@ def own_problem(
     task: str | None = None,
     features: str | Sequence[str] | None = None,
 ) -> Problem:
-    """Turn features and a target into the arrays that models use.
+    """Turn features and a target into the arrays that models use; see `evaluate` for arguments.
 
-    Parameters
-    ----------
-    X
-        A DataFrame or an array, shape (rows, features).
-    y
-        The target, one a row, or the name of a column of `X`: positive numbers for regression, in
-        any unit, or labels.
-    groups
-        What must not be on both sides of a split, one label a row, or the name of a column of
-        `X`. Without, launches of one kernel, or rows with equal features.
-    task
-        ``regression`` or ``classification``; by default what `y` looks like.
-    features
-        Columns of `X`; by default all that hold numbers, but for times, names and row numbers, and
-        the target in disguise (`perfml.modeling.disguise`). Of an array, the names of its columns.
-
-    Raises
-    ------
-    PerfmlError
-        If lengths differ, a name is unknown, or there are too few rows or classes.
-    TableError
-        If a target or a group is missing or not usable, or a feature holds text.
+    Without `groups`, launches of one kernel, or rows with equal features, are kept together.
+    `features` are by default all columns that hold numbers, but for times, names and row numbers,
+    and the target in disguise (`perfml.modeling.disguise`). Raises `PerfmlError` if lengths differ,
+    a name is unknown, or there are too few rows or classes; `TableError` if a target or a group is
+    missing or not usable, or a feature holds text.
     """
     frame, named = _frame(X, features)
     by_kernel = groups is None and {"run_id", "kernel"} <= set(frame.columns)

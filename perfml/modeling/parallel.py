@@ -33,19 +33,9 @@ def run_all(
 ) -> list[Result]:
     """Return ``[function(unit) for unit in units]``, on several cores where that is faster.
 
-    Parameters
-    ----------
-    function, units
-        The work; both must be picklable for more than one job.
-    n_jobs
-        Processes; None decides from `seconds`, or takes the engine that
-        `joblib.parallel_config` chose; -1 is one a core.
-    seconds
-        Estimate of the whole work on one core.
-    progress
-        Called as ``progress(done, total, what)`` after each unit.
-    notes
-        Gets what the fits noted (`perfml.modeling.models.convergence`), and how often.
+    `n_jobs` processes: None decides from `seconds`, the estimate of the whole work on one core, or
+    takes the engine that `joblib.parallel_config` chose; -1 is one a core. `notes` gets what the
+    fits noted (`perfml.modeling.models.convergence`).
     """
     results: list[Result] = []
     for result, noted in _results(function, units, _jobs(n_jobs, seconds, len(units))):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, ClassVar, TypedDict
+from typing import Annotated, ClassVar, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -18,9 +18,6 @@ from perfml.util.lazy import drawn_by
 from perfml.util.text import screen
 from perfml.util.typing import Floats
 from perfml.util.words import Readable, count, listed, number, percentage
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 
 class Score(TypedDict):
@@ -226,6 +223,7 @@ class Ranking:
         *("groups", "table", "agreement", "dropped", "warnings"),
     )
     to_dict = json_object
+    plot = drawn_by("perfml.report.figures.models", "ranks")
 
     @property
     def feature_names_in_(self) -> npt.NDArray[np.object_]:
@@ -293,25 +291,6 @@ class Ranking:
     def to_frame(self) -> pd.DataFrame:
         """Return the groups of metrics, best first, as ``summary`` has them."""
         return self.summary.copy()
-
-    def plot(self, *, top: int = 12, ax: Axes | None = None) -> Axes:
-        """Draw the scores of the first groups, beside what a leading group gets by chance.
-
-        Parameters
-        ----------
-        top
-            Groups drawn, best mean rank first.
-        ax
-            Where to draw; a new figure without.
-
-        Returns
-        -------
-        matplotlib.axes.Axes
-        """
-        from perfml.modeling.ranking.display import draw_scores
-
-        what = f"{self.task}: {self.words.target}" if self.words.own else self.task
-        return draw_scores(self.summary.head(top), self.null, what, ax)
 
     def __repr__(self) -> str:
         after = [said for said in (self.chance, self.tie) if said]

@@ -40,15 +40,7 @@ def section(title: str, warnings: Iterable[str], frame: pd.DataFrame, *, after: 
 
 
 def runs(frame: pd.DataFrame, rows: str) -> pd.DataFrame:
-    """Return what a Kernels or Layers table holds, a row a run.
-
-    Parameters
-    ----------
-    frame
-        The table.
-    rows
-        What its rows are called: ``launches``, or ``rows`` of a Layers table.
-    """
+    """Return what a Kernels or Layers table holds, a row a run; `rows` is what its rows are."""
     identity = ["workload", "backend", "precision", "batch", "device"]
     grouped = frame.groupby("run_id", sort=False, dropna=False)
     found = grouped[identity].first()

@@ -1,4 +1,4 @@
-"""What is installed, and how perfml was, so that the advice to install more of it works."""
+"""What is installed and how, so that advice to install more of it works; what lies beside it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,16 @@ from importlib import metadata
 from pathlib import Path
 
 _CHECKOUT = Path(__file__).resolve().parents[2]
+
+NEEDS_CHECKOUT = "Recordings and workloads of the studies need a checkout of perfml's repository."
+"""What helps where an installed perfml is asked for something of the studies."""
+
+
+def studies() -> Path | None:
+    """Return the ``studies`` folder of the checkout that runs; None in an installed perfml."""
+    folder = _CHECKOUT / "studies"
+    # a site-packages folder may hold another package of this name, but no project file
+    return folder if (_CHECKOUT / "pyproject.toml").is_file() and folder.is_dir() else None
 
 
 def version_of(package: str) -> str | None:

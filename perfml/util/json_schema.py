@@ -57,21 +57,10 @@ class Extended:
 
 
 def json_schema(kinds: Sequence[Any], *, title: str, strict: bool = False) -> dict[str, Any]:
-    """Return the schema of a document.
+    """Return the schema of a document that may be one of some dataclasses and typed dictionaries.
 
-    Parameters
-    ----------
-    kinds
-        The dataclasses and typed dictionaries that it may be.
-    title
-        What it is called.
-    strict
-        Whether further keys are errors; readers of documents should pass them over.
-
-    Raises
-    ------
-    TypeError
-        If a type has no counterpart in JSON.
+    With `strict` further keys are errors; readers of documents should pass them over. Raises
+    `TypeError` if a type has no counterpart in JSON.
     """
     found: dict[str, Any] = {}
     tops = [_schema(kind, found, strict) for kind in kinds]

@@ -14,14 +14,8 @@ def lazily(
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return ``__getattr__`` and ``__dir__`` of a package whose names are imported on first use.
 
-    Parameters
-    ----------
-    package
-        The package's name.
-    names
-        The package's ``globals()``, which keep what was found.
-    homes
-        Public name to the module, within the package, that defines it.
+    `names` are the package's ``globals()``, which keep what was found; `homes` says which of its
+    modules defines a name.
     """
 
     def found(name: str) -> Any:
@@ -37,12 +31,7 @@ def lazily(
 def callable_package(package: str, home: str, name: str) -> None:
     """Make a package callable: ``perfml.gate(a, b)`` is ``perfml.gate.asked.gate(a, b)``.
 
-    Parameters
-    ----------
-    package
-        The package's name; it is being imported.
-    home, name
-        The module, within the package, that defines the function, and the function's name.
+    `home` is the module, within the package, that defines the function `name`.
     """
 
     def function() -> Any:

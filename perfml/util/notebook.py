@@ -13,12 +13,8 @@ from typing import Any
 def progress() -> Callable[[int, int, str], None]:
     """Return a ``progress`` argument that draws a bar below the cell.
 
-    Returns
-    -------
-    callable
-        ``progress(done, total, what)``, as `perfml.ingest.ingest`, `perfml.modeling.evaluate`,
-        `perfml.modeling.rank` and `perfml.reproduce.reproduce` call it. One bar, which shows the
-        last call.
+    `perfml.ingest.ingest`, `perfml.modeling.evaluate`, `perfml.modeling.rank` and
+    `perfml.reproduce.reproduce` take it. One bar shows the last call.
     """
     handle = _handle()
 

@@ -49,25 +49,10 @@ def screen(
     most: int = 12,
     width: int = WIDTH,
 ) -> str:
-    """Return a few lines of text.
+    """Return a few lines of text: the title, the warnings, the table, sentences `after` it.
 
-    Parameters
-    ----------
-    title
-        What it is.
-    warnings
-        Sentences that the reader has to see before the table.
-    frame
-        The table; its row labels are not shown, missing cells are empty. The columns come by
-        importance: the last ones are left out first.
-    after
-        Sentences below the table.
-    rest
-        Where all rows and columns are, such as ``.summary``.
-    most
-        Rows shown.
-    width
-        Characters of a line.
+    Columns come by importance: the last ones are left out first, and so are rows beyond `most`;
+    `rest` says where all of them are, such as ``.summary``. Missing cells are empty.
     """
     lines = folded(title, width)
     told = [f"Warning: {each}" for each in warnings]
@@ -92,19 +77,11 @@ def _sentences(sentences: Iterable[str], width: int) -> list[str]:
 
 
 def folded(text: str, width: int, first: str = "", further: str = "") -> list[str]:
-    """Return a text in lines of a width; a longer word has a line for itself, whole.
+    """Return a paragraph in lines of a width; a longer word has a line for itself, whole.
 
     A number and its unit stay on one line. The name of a kernel that is longer than a line loses
-    its middle; a path or a command, which one copies, does not.
-
-    Parameters
-    ----------
-    text
-        One paragraph.
-    width
-        Characters of a line.
-    first, further
-        What the first line and the others begin with.
+    its middle; a path or a command, which one copies, does not. `first` and `further` begin the
+    first line and the others.
     """
     room = width - max(len(first), len(further))
     words = (_without_middle(word, room) for word in text.split(" "))

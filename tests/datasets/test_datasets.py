@@ -93,7 +93,7 @@ def test_only_what_ships_is_listed_and_the_studies_recordings_are_found_in_a_che
     assert is_dataset("h200-sweep")
     assert not is_dataset("h200-nothing")
     assert not is_dataset("h200-sweep/../h200-sweep")
-    monkeypatch.setattr("perfml.util.checkout.studies", lambda: None)
+    monkeypatch.setattr("perfml.util.installed.studies", lambda: None)
     with pytest.raises(PerfmlError, match=r"Datasets are: .* need a checkout"):
         find("h200-sweep")
     with pytest.raises(PerfmlError, match="no such file or dataset") as failed:

@@ -8,7 +8,6 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from matplotlib import pyplot as plt
 from sklearn.base import clone
 from sklearn.datasets import load_diabetes, make_friedman1, make_friedman2, make_friedman3
 from sklearn.linear_model import LinearRegression
@@ -343,31 +342,6 @@ def test_importances_on_a_linear_law_are_the_shares_of_its_variance():
 # Explanations --------------------------------------------------------------------------------
 
 
-def test_the_terms_of_a_prediction_add_up_to_it():
-    x, y = regimes(noise=3.0)
-    frame = pd.DataFrame(x, columns=list("abcde"), index=np.arange(len(x)) + 10)
-    model = LinearModelTreeRegressor().fit(frame, y)
-    far = frame.copy()
-    far.iloc[:5, 0] = 1e4
-    found = model.decompose(far)
-    np.testing.assert_allclose(found.sum(axis=1), model.predict(far), rtol=1e-9)
-    assert list(found.index) == list(far.index)
-    assert {"base", "split:b", "slope:a", "clip"} <= set(found.columns)
-    assert (found["clip"].iloc[:5] != 0).all()
-    np.testing.assert_allclose(found["base"], y.mean(), rtol=1e-12)
-
-
-def test_slopes_and_splits_are_told_apart():
-    x, y = regimes(noise=0.0)
-    model = LinearModelTreeRegressor(max_depth=1, alpha=0.0).fit(x, y)
-    found = model.decompose(x)
-    low = x[:, 1] <= 0.4
-    np.testing.assert_allclose(found["split:x1"][low], y[low].mean() - y.mean(), rtol=1e-9)
-    np.testing.assert_allclose(
-        found["slope:x0"][low], 40 * (x[low, 0] - x[low, 0].mean()), rtol=1e-4, atol=1e-6
-    )
-
-
 def test_the_text_shows_names_thresholds_sizes_and_equations():
     x, y = regimes(n=2000, noise=0.0)
     frame = pd.DataFrame(x, columns=["gld", "occupancy", "dram", "l2", "tex"])
@@ -381,19 +355,6 @@ def test_the_text_shows_names_thresholds_sizes_and_equations():
     low = np.sum(x[:, 1] <= 0.4)
     assert lines[1].startswith(f"|   |--- leaf 1, {low} rows: time_us = 100 + 40 gld ... and ")
     assert lines[3].endswith("rows: time_us = 300 - 80 gld ... and 4 smaller terms")
-
-
-def test_the_plot_is_drawn_on_the_axes_given():
-    x, y = regimes()
-    model = LinearModelTreeRegressor().fit(x, y)
-    _, ax = plt.subplots()
-    assert model.plot(ax=ax, feature_names=["gld", "occ", "dram", "l2", "tex"]) is ax
-    written = [text.get_text() for text in ax.texts]
-    assert sum(text.startswith("occ\n<=") for text in written) == 1
-    assert sum("rows\ny = " in text for text in written) == model.get_n_leaves()
-    own = model.plot()
-    assert own is not ax
-    plt.close("all")
 
 
 # In scikit-learn's company -------------------------------------------------------------------

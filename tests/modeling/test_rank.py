@@ -26,9 +26,10 @@ from perfml.ingest.merge.remerged import remerged
 from perfml.ingest.merge.rule import merge
 from perfml.modeling import build_problem, rank, rank_both_weights
 from perfml.modeling.distinct_layers import distinct_layers
+from perfml.modeling.ranking.draws import resampled
 from perfml.modeling.ranking.groups import spearman_groups
 from perfml.modeling.ranking.importance import permutation_importance, shapley_importance
-from perfml.modeling.ranking.resamples import ranks, resampled, top_share
+from perfml.modeling.ranking.summary import ranks, top_share
 from perfml.modeling.ranking.tree_shapley import tree_shapley
 from perfml.tables import write_table
 from tests.support.modeling_data import linear_layers, six_conditions

@@ -13,9 +13,9 @@ from perfml.datasets import load
 from perfml.metrics import PUBLISHED
 from perfml.modeling import average_repeats, build_problem, rank
 from perfml.modeling.distinct_layers import distinct_layers
+from perfml.modeling.ranking.draws import arrangements, permuted_problems
 from perfml.modeling.ranking.measure import Measured
 from perfml.modeling.ranking.null import LEVEL, Baseline, Null
-from perfml.modeling.ranking.permutations import arrangements, permuted_problems
 from perfml.modeling.ranking.summary import tied_first
 from perfml.modeling.scoring.targets import make_target
 from perfml.report.verbs import rank_document

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from perfml.readers.ncu.opcodes import THREADS, counted_by_opcode
+from perfml.readers.ncu.report import THREADS, counted_by_opcode
 
 INTEGERS = "smsp__sass_thread_inst_executed_op_integer_pred_on.sum"
 SHUFFLES = "smsp__sass_thread_inst_executed_op_inter_thread_communication_pred_on.sum"

@@ -1,33 +1,30 @@
 """Merge kernels on disk into layers on disk, in memory that does not grow with the table.
 
-The rule is that of `rule`: launches are read a batch at a time, and every batch of whole
-layers is grouped and merged as a table in memory is. A profile lists the launches of a layer one
-after another, so only the last layer of a batch may go on, and is carried into the next. A run
-that fills more than one batch is looked through first; if a layer of it lies in pieces, its
-launches are grouped all at once, and its metrics are read one column at a time.
+The rule is that of `rule`: launches are read a batch at a time, and every batch of whole runs is
+grouped and merged as a table in memory is. Launches of a run that may go on are carried into the
+next batch, so at least one run has to fit into memory, as it did when it was ingested.
 
-Here to change: what a batch is, and how pieces of a layer come together.
+Here to change: what a batch is.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from perfml.errors import PerfmlError
 from perfml.ingest.merge.files import IDENTITY, OPTIONAL, KernelFiles, kernel_files
-from perfml.ingest.merge.mean_times import mean_times
-from perfml.ingest.merge.numbering import numbered
-from perfml.ingest.merge.rule import KEY, LaunchGroups, Weights, merged_layers, no_layer, stretches
+from perfml.ingest.merge.rule import LaunchGroups, Weights, merged_layers, no_layer
+from perfml.ingest.merge.times import mean_times
 from perfml.ingest.merge.write import MergeResult, Tally, Writer
 from perfml.tables import replacing
 from perfml.util.typing import Floats, Progress
@@ -73,7 +70,7 @@ def merge_files(
     """
     files = kernel_files(source)
     choice = LayerChoice(layers)
-    reader = WholeLayers(files)
+    reader = WholeRuns(files)
     means = _mean_times(reader, choice) if weights == "layer-mean" else None
     tally = Tally()
     with replacing(out) as temporary, Writer(temporary, files) as writer:
@@ -96,7 +93,7 @@ def merge_files(
     return summary
 
 
-def _mean_times(reader: WholeLayers, choice: LayerChoice) -> pd.DataFrame:
+def _mean_times(reader: WholeRuns, choice: LayerChoice) -> pd.DataFrame:
     """Read identity and times once, for the mean time of each launch over its repeats."""
     batches = (batch.launches for batch in reader.batches(()))
     chosen = ((launches, choice.rows(launches)) for launches in batches)
@@ -136,142 +133,57 @@ class LayerChoice:
         return PerfmlError(msg, where="--layer", found=found, cure="Patterns match whole names.")
 
 
-@dataclass(frozen=True)
-class Batch:
-    """Launches of whole layers.
-
-    Attributes
-    ----------
-    launches
-        Their identity and times; text is categorical.
-    values
-        Gives any other numeric column, NaN where missing.
-    """
-
-    launches: pd.DataFrame
-    values: Callable[[str], Floats]
-
-    def first(self, rows: int) -> Batch:
-        """Return the first so many launches."""
-        return Batch(self.launches.iloc[:rows], lambda name: self.values(name)[:rows])
-
-    def taking(self, rows: npt.NDArray[np.intp]) -> Callable[[str], Floats]:
-        """Return what gives the columns of some of the launches."""
-        if len(rows) == len(self.launches):
-            return self.values
-        return lambda name: self.values(name)[rows]
-
-
-class WholeLayers:
-    """Reads a Kernels table in batches that hold every launch of each of their layers."""
+class WholeRuns:
+    """Reads a Kernels table in batches that hold every launch of each of their runs."""
 
     def __init__(self, files: KernelFiles) -> None:
         self._files = files
         self._identity = [*IDENTITY, *(name for name in OPTIONAL if name in files.types)]
         columns = len(self._identity) + len(files.merged)
         self._size = max(1, min(BATCH_ROWS, BATCH_CELLS // columns))
-        self._in_pieces = frozenset(
-            unit for unit in files.units if files.rows_in(unit) > self._size and self._pieces(unit)
-        )
+        self._rows: Counter[str | None] = Counter()
+        for table in files.read(["run_id"], BATCH_CELLS):
+            self._rows.update(_rows_by_run(table))
 
     def batches(self, columns: Sequence[str]) -> Iterator[Batch]:
         """Yield batches in the order of the files, whose values are asked for by these columns."""
-        names = [*self._identity, *columns]
         waiting: list[pa.Table] = []
-        for unit in self._files.units:
-            small = self._files.rows_in(unit) <= self._size
-            if small:
-                # never cut, because it was not asked whether its layers lie together
-                waiting.extend(_read_ahead(self._files.read(unit, names, self._size)))
-            if not small or sum(map(len, waiting)) >= self._size:
-                yield from self._last(waiting)
-                waiting = []
-            if unit in self._in_pieces:
-                yield self._gathered(unit)
-            elif not small:
-                yield from self._cut(unit, names)
-        yield from self._last(waiting)
-
-    def _cut(self, unit: tuple[Path, ...], names: Sequence[str]) -> Iterator[Batch]:
-        """Yield a unit that is larger than a batch, cut where a layer begins."""
-        waiting: list[pa.Table] = []
-        for table in _read_ahead(self._files.read(unit, names, self._size)):
+        for table in self._files.read([*self._identity, *columns], self._size):
             waiting.append(table)
             if sum(map(len, waiting)) < self._size:
                 continue
             whole = pa.concat_tables(waiting)
-            batch = self._batch(whole)
-            end = _last_layer(batch.launches)
-            waiting = [whole.slice(end)]
-            if end:
-                yield batch.first(end)
-        yield from self._last(waiting)
-
-    def _last(self, waiting: list[pa.Table]) -> Iterator[Batch]:
+            found = _rows_by_run(whole)
+            ended = [run for run, rows in found.items() if rows == self._rows[run]]
+            if ended:
+                inside = pc.is_in(whole.column("run_id"), pa.array(ended, pa.string()))
+                waiting = [whole.filter(pc.invert(inside))]
+                yield self._batch(whole.filter(inside))
         if sum(map(len, waiting)):
             yield self._batch(pa.concat_tables(waiting))
 
     def _batch(self, table: pa.Table) -> Batch:
-        return Batch(_frame(table.select(self._identity)), lambda name: _floats(table, name))
+        frame = table.select(self._identity).unify_dictionaries().to_pandas(split_blocks=True)
+        return Batch(frame, table)
 
-    def _gathered(self, unit: tuple[Path, ...]) -> Batch:
-        """Return all launches of a unit; its columns are read when they are asked for."""
-        names = self._identity
-        tables = pa.concat_tables(self._files.read(unit, names, self._size))
+
+@dataclass(frozen=True)
+class Batch:
+    """Launches of whole runs: identity and times with categorical text, and all columns."""
+
+    launches: pd.DataFrame
+    table: pa.Table
+
+    def taking(self, rows: npt.NDArray[np.intp]) -> Callable[[str], Floats]:
+        """Return what gives a numeric column of some of the launches, NaN where missing."""
 
         def values(name: str) -> Floats:
-            return _floats(pa.concat_tables(self._files.read(unit, [name], BATCH_CELLS)), name)
+            column = np.asarray(self.table.column(name).to_numpy(), dtype=np.float64)
+            return column if len(rows) == len(column) else column[rows]
 
-        return Batch(_frame(tables), values)
-
-    def _pieces(self, unit: tuple[Path, ...]) -> bool:
-        """Tell whether the launches of some layer of a unit do not lie together."""
-        keys = []
-        last = None
-        for table in self._files.read(unit, KEY, BATCH_ROWS):
-            key = _layer_keys(table.to_pandas())
-            if len(key):
-                keys.append(key[1:] if key[0] == last else key)
-                last = key[-1]
-        return bool(keys) and not pd.Index(np.concatenate(keys)).is_unique
+        return values
 
 
-def _read_ahead(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    """Yield tables while the next one is being read."""
-    with ThreadPoolExecutor(1) as pool:
-        coming = pool.submit(next, tables, None)
-        while (table := coming.result()) is not None:
-            coming = pool.submit(next, tables, None)
-            yield table
-
-
-def _frame(table: pa.Table) -> pd.DataFrame:
-    frame: pd.DataFrame = table.unify_dictionaries().to_pandas(split_blocks=True)
-    return frame
-
-
-def _floats(table: pa.Table, name: str) -> Floats:
-    return np.asarray(table.column(name).to_numpy(), dtype=np.float64)
-
-
-def _layer_starts(launches: pd.DataFrame) -> npt.NDArray[np.intp]:
-    """Return the rows at which another layer begins; launches outside layers are passed over."""
-    rows = np.flatnonzero(launches["layer"].notna().to_numpy())
-    return rows[stretches([numbered(launches[name])[rows] for name in KEY])]
-
-
-def _last_layer(launches: pd.DataFrame) -> int:
-    """Return the row at which the last layer begins: it may go on in the next batch."""
-    starts = _layer_starts(launches)
-    return int(starts[-1]) if len(starts) else len(launches)
-
-
-def _layer_keys(launches: pd.DataFrame) -> npt.NDArray[np.integer[Any]]:
-    """Return one number a stretch of one layer, the same for the same layer in any batch.
-
-    Two layers that share a number by chance make the merge slower, and never wrong.
-    """
-    heads = launches.iloc[_layer_starts(launches)]
-    if pd.api.types.is_numeric_dtype(heads["iteration"]):
-        heads = heads.assign(iteration=heads["iteration"].astype(float))
-    return pd.util.hash_pandas_object(heads, index=False).to_numpy()
+def _rows_by_run(table: pa.Table) -> dict[str | None, int]:
+    counts = pc.value_counts(table.column("run_id").combine_chunks().cast(pa.string()))
+    return dict(zip(counts.field(0).to_pylist(), counts.field(1).to_pylist(), strict=True))

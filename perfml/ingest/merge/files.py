@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from perfml.errors import InputError, TableError
-from perfml.ingest.merge.clock import LAUNCH_CLOCK
+from perfml.ingest.merge.times import LAUNCH_CLOCK
 from perfml.metrics import load_catalogue
 from perfml.tables import (
     CLOCK,
@@ -57,10 +57,6 @@ class KernelFiles:
         Of one file, its document; of several, their sources, runs and warnings one after another.
     pandas
         The column types that pandas noted, by column.
-    units
-        Files that may hold rows of the same run, together; no run is in two units.
-    sizes
-        Launches, by file.
     """
 
     path: Path
@@ -69,8 +65,6 @@ class KernelFiles:
     rows: int
     provenance: dict[str, Any]
     pandas: dict[str, Any]
-    units: tuple[tuple[Path, ...], ...]
-    sizes: dict[Path, int]
 
     @property
     def merged(self) -> list[str]:
@@ -78,26 +72,15 @@ class KernelFiles:
         names = ["ncu_time_us", *load_catalogue().names]
         return [name for name in names if name in self.types]
 
-    def rows_in(self, unit: Sequence[Path]) -> int:
-        """Return how many launches some files hold."""
-        return sum(self.sizes[file] for file in unit)
+    def read(self, columns: Sequence[str], rows: int) -> Iterator[Any]:
+        """Yield the launches of all files as Arrow tables of one schema, `rows` at most each.
 
-    def read(self, unit: Sequence[Path], columns: Sequence[str], rows: int) -> Iterator[Any]:
-        """Yield the rows of some files as Arrow tables of one schema.
-
-        A file that lacks one of the columns has missing values in it; text is `TEXT`. A table has
-        at most so many rows.
-
-        Raises
-        ------
-        InputError
-            If a file is damaged.
-        TableError
-            If a launch has no kernel name.
+        A file that lacks one of the columns has missing values in it; text is `TEXT`. Raises
+        `InputError` if a file is damaged, `TableError` if a launch has no kernel name.
         """
         text = [name for name in columns if self.types[name] == pa.string()]
         kinds = {name: TEXT if name in text else self.types[name] for name in columns}
-        for file in unit:
+        for file in self.files:
             done = 0
             for batch in _batches_of(file, columns, text, rows):
                 table = _typed(batch, kinds)
@@ -180,10 +163,8 @@ def kernel_files(path: str | Path) -> KernelFiles:
         files = (path,)
     types: dict[str, Any] = {}
     rows = 0
-    sizes: dict[Path, int] = {}
     documents: list[dict[str, Any]] = []
     pandas: dict[str, Any] = {}
-    spans: list[tuple[str, str] | None] = []
     for each in files:
         with readable(each):
             footer = pq.read_metadata(each)
@@ -192,13 +173,11 @@ def kernel_files(path: str | Path) -> KernelFiles:
         for kind in schema:
             types[kind.name] = _common(types.get(kind.name), kind, each)
         rows += footer.num_rows
-        sizes[each] = footer.num_rows
         documents.append(_provenance(footer.metadata or {}, each))
         for note in _pandas(footer.metadata or {}):
             pandas.setdefault(note["name"], note)
-        spans.append(_runs(footer))
     provenance = documents[0] if len(files) == 1 else _joined(documents)
-    return KernelFiles(path, files, types, rows, provenance, pandas, _units(files, spans), sizes)
+    return KernelFiles(path, files, types, rows, provenance, pandas)
 
 
 def _visible(path: Path) -> bool:
@@ -286,41 +265,3 @@ def _joined(documents: Sequence[dict[str, Any]]) -> dict[str, Any]:
         elif all(value == values[0] for value in values):
             joined[name] = values[0]
     return joined
-
-
-def _runs(footer: Any) -> tuple[str, str] | None:
-    """Return the first and last run_id of a file by name, from its statistics."""
-    place = next(
-        number
-        for number in range(footer.num_columns)
-        if footer.schema.column(number).path == "run_id"
-    )
-    low: list[str] = []
-    high: list[str] = []
-    for number in range(footer.num_row_groups):
-        found = footer.row_group(number).column(place).statistics
-        if found is None or not found.has_min_max or found.null_count:
-            return None
-        low.append(str(found.min))
-        high.append(str(found.max))
-    return (min(low), max(high)) if low else ("", "")
-
-
-def _units(
-    files: Sequence[Path], spans: Sequence[tuple[str, str] | None]
-) -> tuple[tuple[Path, ...], ...]:
-    """Put files together whose ranges of run_id overlap; without statistics, all of them."""
-    known = [span for span in spans if span is not None]
-    if len(known) < len(files):
-        return (tuple(files),)
-    units: list[list[int]] = []
-    last = ""
-    for place in sorted(range(len(files)), key=lambda place: known[place]):
-        low, high = known[place]
-        if units and low <= last:
-            units[-1].append(place)
-        else:
-            units.append([place])
-        last = max(last, high)
-    ordered = sorted(sorted(unit) for unit in units)
-    return tuple(tuple(files[place] for place in unit) for unit in ordered)

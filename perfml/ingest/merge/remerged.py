@@ -27,12 +27,8 @@ def remerged(layers: pd.DataFrame, kernels: pd.DataFrame, weights: Weights) -> p
     """Return a Layers table with the metrics that its launches give under some weights.
 
     Rows, their order and columns without a metric stay as they are, so that two results differ by
-    the weights only.
-
-    Raises
-    ------
-    PerfmlError
-        If a row has no launches, or its launches take another time.
+    the weights only. Raises `PerfmlError` if a row has no launches, or its launches take another
+    time.
     """
     inside = kernels[kernels["layer"].isin(layers["layer"].dropna().unique())]
     if inside.empty:

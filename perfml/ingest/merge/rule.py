@@ -5,7 +5,7 @@ kernels k that have the metric, so 1 ms of im2col and 4 ms of sgemm weigh 0.2 an
 or not. Counts and bytes add up; the catalogue says which rule a metric follows. A row that stands
 for many launches (``launches``: the averages of a summary) counts and weighs as many. What was not
 measured is not passed over in silence (`coverage`). The time of a layer is how long
-its device was busy with it (`clock`).
+its device was busy with it (`times`).
 
 Here to change: the rule itself. Tables larger than memory go through the same `LaunchGroups`, a
 batch of whole layers at a time (`batches`).
@@ -26,10 +26,9 @@ from perfml.account.device_time import on_busiest_device
 from perfml.account.time_sources import joined_sources
 from perfml.errors import PerfmlError, TableError
 from perfml.ingest.merge.by_kernel import kernel_layers, kernels_as_layers
-from perfml.ingest.merge.clock import LAUNCH_CLOCK, layer_clock
 from perfml.ingest.merge.coverage import LEAST_SHARE, Coverage, coverage_of
-from perfml.ingest.merge.mean_times import launch_weights, mean_times
 from perfml.ingest.merge.numbering import Codes, combined, launch_numbers, numbered
+from perfml.ingest.merge.times import LAUNCH_CLOCK, launch_weights, layer_clock, mean_times
 from perfml.metrics import load_catalogue
 from perfml.tables import (
     BY_KERNEL,
@@ -155,16 +154,6 @@ def unattributed_time(kernels: pd.DataFrame) -> pd.DataFrame:
     DataFrame
         One `Outside` a run; NaN where the run has no times.
     """
-    outside = outside_times(kernels)
-    outside["share"] = outside["time_us"] / outside["total_us"]
-    return outside[list(Outside.__annotations__)]
-
-
-def outside_times(kernels: pd.DataFrame) -> pd.DataFrame:
-    """Return one row a run: ``launches`` and ``time_us`` outside layers, and ``total_us`` of all.
-
-    Times add up over parts of a table; they are NaN where no launch has one.
-    """
     outside = kernels["layer"].isna()
     launches = launch_numbers(kernels)
     time = kernels["time_us"] * launches
@@ -177,7 +166,9 @@ def outside_times(kernels: pd.DataFrame) -> pd.DataFrame:
         }
     )
     groups = by_run.groupby("run_id", dropna=False, sort=False, observed=True)
-    return groups.sum(min_count=1).reset_index()
+    sums = groups.sum(min_count=1).reset_index()
+    sums["share"] = sums["time_us"] / sums["total_us"]
+    return sums[list(Outside.__annotations__)]
 
 
 def layers_of_kernels(kernels: pd.DataFrame) -> pd.DataFrame:
@@ -208,17 +199,8 @@ def launch_totals(kernels: pd.DataFrame) -> pd.DataFrame:
 class LaunchGroups:
     """Launches inside layers, grouped by the row of the Layers table that each goes to.
 
-    Parameters
-    ----------
-    kernels
-        A Kernels table. Columns of text may be categorical.
-    attributed
-        The rows of it that lie in layers, at least one.
-
-    Raises
-    ------
-    TableError
-        If a launch has no positive time; the message names the first.
+    `attributed` are the rows of `kernels` in layers, at least one; text may be categorical. Raises
+    `TableError` if a launch has no positive time; the message names the first.
     """
 
     def __init__(self, kernels: pd.DataFrame, attributed: npt.NDArray[np.intp]) -> None:

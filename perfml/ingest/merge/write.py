@@ -20,10 +20,10 @@ import pyarrow.parquet as pq
 
 from perfml import __version__
 from perfml.account.time_sources import counted_note
-from perfml.ingest.merge.clock import clock_columns
 from perfml.ingest.merge.coverage import Coverage, coverage_sentences, joined
 from perfml.ingest.merge.files import TEXT, KernelFiles
-from perfml.ingest.merge.rule import Outside, outside_times
+from perfml.ingest.merge.rule import Outside, unattributed_time
+from perfml.ingest.merge.times import clock_columns
 from perfml.tables import LAYER_OPTIONAL, METADATA_KEY, RUN_COLUMNS
 from perfml.util.json_values import json_object
 
@@ -93,62 +93,60 @@ class MergeResult:
 
 
 class Tally:
-    """What a merge tells of its runs, counted while it goes."""
+    """What a merge tells of its runs, counted while it goes; a batch has whole runs."""
 
     def __init__(self) -> None:
         self.kernels = 0
-        self.rows = 0
-        self._outside: list[pd.DataFrame] = []
+        self._names: set[str] = set()
+        self._runs: list[Run] = []
+        self._outside: list[Outside] = []
         self._coverage: list[Coverage] = []
         self._sources: Counter[str] = Counter()
-        self._runs: dict[Any, dict[str, Any]] = {}
-        self._pairs: dict[str, set[tuple[Any, Any]]] = {"layer": set(), "iteration": set()}
+
+    @property
+    def rows(self) -> int:
+        """Layers of iterations of runs so far."""
+        return sum(run["rows"] for run in self._runs)
 
     def add_launches(self, launches: pd.DataFrame) -> None:
         """Count launches in and outside layers."""
         self.kernels += len(launches)
-        self._outside.append(_plain(outside_times(launches)))
+        outside: Any = _plain(unattributed_time(launches)).to_dict("records")
+        self._outside += outside
 
     def add_layers(self, layers: pd.DataFrame, coverage: list[Coverage]) -> None:
         """Count finished layers."""
-        self.rows += len(layers)
         self._coverage += coverage
         if "time_source" in layers.columns:
-            counts = layers["time_source"].value_counts()
+            of_source = layers["time_source"].value_counts()
             self._sources.update(
-                {str(source): int(rows) for source, rows in counts.items() if rows}
+                {str(source): int(rows) for source, rows in of_source.items() if rows}
             )
         by_run = layers.groupby("run_id", sort=False, observed=True, dropna=False)
-        sums = by_run["time_us"].agg(["size", "sum"])
+        counts = by_run.agg(
+            rows=("time_us", "size"),
+            layers=("layer", "nunique"),
+            iterations=("iteration", lambda numbers: numbers.nunique(dropna=False)),
+            time_us=("time_us", "sum"),
+        )
         identity = _plain(layers[list(RUN_COLUMNS)].drop_duplicates("run_id"))
-        for run, rows, time in zip(identity.to_dict("records"), *sums.to_numpy().T, strict=True):
-            entry = self._runs.setdefault(run["run_id"], {**run, "rows": 0, "time_us": 0.0})
-            entry["rows"] += int(rows)
-            entry["time_us"] += float(time)
-        for name, pairs in self._pairs.items():
-            distinct = _plain(layers[["run_id", name]].drop_duplicates())
-            pairs.update(zip(distinct["run_id"], distinct[name], strict=True))
+        for run, row in zip(identity.to_dict("records"), counts.to_dict("records"), strict=True):
+            each = row.pop("time_us") / max(row["iterations"], 1)
+            found: Any = {name: run[name] for name in Run.__annotations__ if name in run}
+            self._runs.append(found | row | {"us_per_iteration": round(each, 2)})
+        self._names.update(layers["layer"].unique())
 
     def summary(self) -> MergeResult:
         """Return what was counted."""
-        counts = {name: Counter(run for run, _ in pairs) for name, pairs in self._pairs.items()}
-        runs = [self._run(name, counts) for name in self._runs]
-        outside = pd.concat(self._outside, ignore_index=True)
-        outside = outside.groupby("run_id", dropna=False, sort=False).sum(min_count=1).reset_index()
-        outside["share"] = outside["time_us"] / outside.pop("total_us")
-        unattributed: Any = _plain(outside).to_dict("records")
-        names = len({layer for _, layer in self._pairs["layer"]})
-        coverage = joined(self._coverage)
         return MergeResult(
-            self.rows, names, self.kernels, runs, unattributed, coverage, self._sources
+            self.rows,
+            len(self._names),
+            self.kernels,
+            self._runs,
+            self._outside,
+            joined(self._coverage),
+            self._sources,
         )
-
-    def _run(self, name: Any, counts: dict[str, Counter[Any]]) -> Run:
-        entry, iterations = self._runs[name], counts["iteration"][name]
-        found: Any = {key: entry[key] for key in Run.__annotations__ if key in entry}
-        found |= {"layers": counts["layer"][name], "iterations": iterations}
-        found["us_per_iteration"] = round(entry["time_us"] / max(iterations, 1), 2)
-        return found  # type: ignore[no-any-return]
 
 
 def _plain(frame: pd.DataFrame) -> pd.DataFrame:

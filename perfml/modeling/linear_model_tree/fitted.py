@@ -1,4 +1,4 @@
-"""The fitted tree: arrays that predict, decompose and are shown; no training rows."""
+"""The fitted tree: arrays that predict and are written out; no training rows."""
 
 from __future__ import annotations
 
@@ -43,9 +43,6 @@ class FittedTree:
         Nodes without their rows and Gram matrices, the root first.
     x_scale, y_scale
         Standardisation of the features and of the target.
-    mean_x, mean_y
-        Means of the features over the rows of each node, and what its model predicts there (the
-        mean of the target, unless the model was smoothed), standardised: (nodes, p), (nodes,).
     intercept, coef
         Models of the nodes: (nodes,) and (nodes, p).
     low, high
@@ -55,8 +52,6 @@ class FittedTree:
     nodes: list[Node]
     x_scale: Scale
     y_scale: Scale
-    mean_x: Array
-    mean_y: Array
     intercept: Array
     coef: Array
     low: Array
@@ -67,32 +62,12 @@ class FittedTree:
         """Numbers of the leaves, left to right."""
         return np.array([i for i, node in enumerate(self.nodes) if node.is_leaf])
 
-    @cached_property
-    def parents(self) -> Ints:
-        """Number of the parent of each node; -1 for the root."""
-        parent = np.full(len(self.nodes), -1)
-        for number, node in enumerate(self.nodes):
-            if not node.is_leaf:
-                parent[[node.left, node.right]] = number
-        return parent
-
-    def path(self, number: int) -> list[int]:
-        """Return the nodes from the root to node `number`, both included."""
-        upwards = [number]
-        while self.parents[upwards[-1]] >= 0:
-            upwards.append(int(self.parents[upwards[-1]]))
-        return upwards[::-1]
-
     def apply(self, x: Array) -> Ints:
         """Return the number of the leaf of each row."""
         return descend(self.nodes, x)
 
     def predict(self, x: Array) -> Array:
         """Return the predictions in the units of the target, shape (n,)."""
-        return self.predict_both(x)[1]
-
-    def predict_both(self, x: Array) -> tuple[Array, Array]:
-        """Return the predictions without and with clipping, each of shape (n,)."""
         leaf = self.apply(x)
         z = self.x_scale.apply(x)
         free = np.empty(x.shape[0])
@@ -100,8 +75,7 @@ class FittedTree:
             mine = leaf == number
             free[mine] = self.intercept[number] + z[mine] @ self.coef[number]
         safe = np.clip(free, self.low[leaf], self.high[leaf])
-        scale = self.y_scale
-        return free * scale.spread + scale.mean, safe * scale.spread + scale.mean
+        return np.asarray(safe * self.y_scale.spread + self.y_scale.mean)
 
     def equations(self) -> tuple[Array, Array]:
         """Return intercepts (nodes,) and coefficients (nodes, p) in the units of the data."""
@@ -142,3 +116,46 @@ def importances(nodes: list[Node], design: Design) -> Array:
 
 def _spread(node: Node) -> float:
     return float(centred(node.total)[4])
+
+
+def text_of(tree: FittedTree, names: list[str], target: str, max_terms: int, digits: int) -> str:
+    """Write the tree with one line a node, and the equations of its leaves."""
+    intercept, coef = tree.equations()
+    lines: list[str] = []
+
+    def visit(number: int) -> None:
+        node = tree.nodes[number]
+        bar = "|   " * node.depth
+        if node.is_leaf:
+            weight = np.abs(tree.coef[number])
+            law = _equation(
+                float(intercept[number]), coef[number], names, weight, max_terms, digits
+            )
+            lines.append(f"{bar}|--- leaf {number}, {node.size} rows: {target} = {law}")
+            return
+        name = names[node.feature]
+        for sign, child in (("<=", node.left), (">", node.right)):
+            lines.append(f"{bar}|--- {name} {sign} {node.threshold:.{digits}g}")
+            visit(child)
+
+    visit(0)
+    return "\n".join(lines) + "\n"
+
+
+def _equation(
+    intercept: float, coef: Array, names: list[str], weight: Array, max_terms: int, digits: int
+) -> str:
+    """Write a leaf model as ``12.3 + 4.5 gld_efficiency - 0.6 dram_utilization``.
+
+    The terms that move the prediction most within the data, by `weight`, come first; those
+    left out are counted.
+    """
+    used = np.flatnonzero(coef)
+    used = used[np.argsort(-weight[used], kind="stable")]
+    text = f"{intercept:.{digits}g}"
+    for column in used[:max_terms]:
+        sign = "-" if coef[column] < 0 else "+"
+        text += f" {sign} {abs(coef[column]):.{digits}g} {names[column]}"
+    if used.size > max_terms:
+        text += f" ... and {used.size - max_terms} smaller terms"
+    return text

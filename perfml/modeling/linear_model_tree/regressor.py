@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,16 +13,10 @@ from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from perfml.errors import PerfmlError
-from perfml.modeling.linear_model_tree import show
-from perfml.modeling.linear_model_tree.fitted import FittedTree, Scale, bare, importances
-from perfml.modeling.linear_model_tree.gram import Array, Design, Ints, make_design
-from perfml.modeling.linear_model_tree.grow import Grower, GrowthRules, Node
-from perfml.modeling.linear_model_tree.prune import Prune, prune_by_bic
+from perfml.modeling.linear_model_tree.fitted import FittedTree, Scale, bare, importances, text_of
+from perfml.modeling.linear_model_tree.gram import Array, Ints, make_design
+from perfml.modeling.linear_model_tree.grow import Grower, GrowthRules, Node, Prune, prune_by_bic
 from perfml.modeling.linear_model_tree.smooth import Smoothing, smooth
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.axes import Axes
 
 _UNLIMITED = 10**9
 # A split must save this share of the variance, or rounding alone could grow a tree.
@@ -182,7 +176,7 @@ class LinearModelTreeRegressor(RegressorMixin, BaseEstimator):  # type: ignore[m
         if self.prune is not None and len(nodes) > 1:
             nodes = prune_by_bic(nodes, design)
         nodes, self.smoothing_ = smooth(nodes, design, x, self.smoothing)
-        self.tree_ = self._fitted(nodes, design, x_scale, y_scale)
+        self.tree_ = self._fitted(nodes, x_scale, y_scale)
         self.feature_importances_ = importances(nodes, design)
         self.leaves_ = self.tree_.leaves
         intercept, coef = self.tree_.equations()
@@ -200,23 +194,14 @@ class LinearModelTreeRegressor(RegressorMixin, BaseEstimator):  # type: ignore[m
             min_gain=_MIN_GAIN * n_rows,
         )
 
-    def _fitted(
-        self, nodes: list[Node], design: Design, x_scale: Scale, y_scale: Scale
-    ) -> FittedTree:
-        p = design.n_linear
-        total = np.stack([node.total for node in nodes])
-        mean_x = total[:, 0, 1 : 1 + p] / total[:, :1, 0]
-        intercept = np.array([node.model.intercept for node in nodes])
-        coef = np.stack([node.model.coef for node in nodes])
+    def _fitted(self, nodes: list[Node], x_scale: Scale, y_scale: Scale) -> FittedTree:
         low, high = self._bounds(nodes)
         return FittedTree(
             nodes=bare(nodes),
             x_scale=x_scale,
             y_scale=y_scale,
-            mean_x=mean_x,
-            mean_y=intercept + np.sum(mean_x * coef, axis=1),
-            intercept=intercept,
-            coef=coef,
+            intercept=np.array([node.model.intercept for node in nodes]),
+            coef=np.stack([node.model.coef for node in nodes]),
             low=low,
             high=high,
         )
@@ -252,25 +237,6 @@ class LinearModelTreeRegressor(RegressorMixin, BaseEstimator):  # type: ignore[m
         check_is_fitted(self)
         return int(self.tree_.leaves.size)
 
-    def decompose(self, X: ArrayLike) -> pd.DataFrame:
-        """Decompose each prediction into terms that add up to it.
-
-        The terms, in the units of the target: ``base``, the mean of the training target;
-        ``split:f``, by which the predictions at the nodes' means change along the path where
-        feature f decides it; ``slope:f``, the slope of the leaf times the distance of f from its
-        mean in the leaf; ``clip``, by which clipping moves the prediction.
-
-        Returns
-        -------
-        pandas.DataFrame
-            One row a row of `X`, one column a term. Rows add up to `predict` but for rounding.
-        """
-        import pandas as pd
-
-        x = self._rows(X)
-        labels, values = show.terms(self.tree_, x, self._names(None))
-        return pd.DataFrame(values, columns=labels, index=getattr(X, "index", None))
-
     def export_text(
         self,
         feature_names: list[str] | None = None,
@@ -292,34 +258,7 @@ class LinearModelTreeRegressor(RegressorMixin, BaseEstimator):  # type: ignore[m
         digits
             Significant digits.
         """
-        names = self._names(feature_names)
-        labels = show.leaf_equations(self.tree_, names, target, max_terms, digits)
-        return show.as_text(self.tree_, names, labels, digits)
-
-    def plot(
-        self,
-        ax: Axes | None = None,
-        *,
-        feature_names: list[str] | None = None,
-        target: str = "y",
-        max_terms: int = 4,
-        digits: int = 3,
-    ) -> Axes:
-        """Draw the tree with its leaf equations; the parameters are those of `export_text`.
-
-        Parameters
-        ----------
-        ax
-            Axes to draw on; a new figure by default.
-
-        Returns
-        -------
-        matplotlib.axes.Axes
-            The axes drawn on.
-        """
-        names = self._names(feature_names)
-        labels = show.leaf_equations(self.tree_, names, target, max_terms, digits)
-        return show.draw(self.tree_, names, labels, digits, ax)
+        return text_of(self.tree_, self._names(feature_names), target, max_terms, digits)
 
     def _names(self, feature_names: list[str] | None) -> list[str]:
         check_is_fitted(self)

@@ -42,18 +42,10 @@ class LinearTreeRegressorCompat(_LinearTreeRegressor):  # type: ignore[misc]
 
 
 def linear_tree_regressor(**params: Any) -> LinearTreeRegressorCompat:
-    """Return a linear-tree regressor that works with the installed scikit-learn.
+    """Return an unfitted linear-tree regressor that works with the installed scikit-learn.
 
-    Parameters
-    ----------
-    **params
-        Parameters of ``lineartree.LinearTreeRegressor``. ``base_estimator`` is
-        ``LinearRegression()`` unless given, as in the published study.
-
-    Returns
-    -------
-    LinearTreeRegressorCompat
-        An unfitted estimator; `sklearn.base.clone`, pipelines and searches work on it.
+    Parameters are those of ``lineartree.LinearTreeRegressor``; ``base_estimator`` is
+    ``LinearRegression()`` unless given, as in the published study.
 
     Examples
     --------

@@ -54,30 +54,11 @@ def permutation_importance(
     repeats: int,
     rng: np.random.Generator,
 ) -> Floats:
-    """Return how much the loss grows when the columns of a group are shuffled over the rows.
+    """Return how much the loss grows when the columns of each group are shuffled over the rows.
 
-    All shuffled copies are stacked and predicted in one call: for a forest on 78 rows the call
-    itself costs more than the rows.
-
-    Parameters
-    ----------
-    predict
-        From features, shape (n, columns), to predictions, shape (n,).
-    loss
-        See `Score`.
-    X
-        Held-out rows, shape (rows, columns).
-    groups
-        Columns that are shuffled together.
-    repeats
-        Shuffles a group, averaged.
-    rng
-        Where the shuffles come from.
-
-    Returns
-    -------
-    ndarray of shape (len(groups),)
-        In the unit of the loss; negative where shuffling helped by chance.
+    `X` are held-out rows, shape (rows, columns). The mean over `repeats` shuffles is in the unit of
+    the loss, and negative where shuffling helped by chance. All shuffled copies are stacked and
+    predicted in one call: for a forest on 78 rows the call itself costs more than the rows.
     """
     rows, columns = X.shape
     every = np.broadcast_to(np.arange(rows), (len(groups) * repeats, rows))
@@ -105,26 +86,12 @@ def shapley_importance(
     """Return the mean absolute Shapley value of each owner over the rows of `X`.
 
     Trees: exact, path dependent, averaged over classes (`tree_shapley`). Linear models: exact for
-    independent features, ``coef * (x - mean)``.
+    independent features, ``coef * (x - mean)``, with the mean of the training rows `background`.
+    None for a model without an exact and fast Shapley value.
 
-    Parameters
-    ----------
-    fitted
-        A fitted estimator, or a pipeline that ends in one.
-    X
-        Rows to explain.
-    background
-        Training rows; their mean is the linear models' reference.
-    owners
-        One or more ways to share the columns among owners numbered from 0, such as metrics and
-        groups of metrics. The values of an owner's columns are added before taking the absolute
-        value.
-
-    Returns
-    -------
-    tuple of ndarrays, or None
-        One array for each way, one number an owner; None for a model without an exact and fast
-        Shapley value.
+    Each of `owners` shares the columns among owners numbered from 0, such as metrics or groups of
+    metrics, and gives one array. The values of an owner's columns are added before taking the
+    absolute value.
     """
     last = fitted[-1] if hasattr(fitted, "named_steps") else fitted
     if hasattr(last, "coef_") and hasattr(last, "classes_"):

@@ -10,9 +10,9 @@ import numpy as np
 from perfml.modeling.features import Problem
 from perfml.modeling.models.own import has_exact_shapley
 from perfml.modeling.models.registry import Model, get_model
+from perfml.modeling.ranking.draws import Drawn
 from perfml.modeling.ranking.groups import Groups
 from perfml.modeling.ranking.importance import permutation_importance, shapley_importance
-from perfml.modeling.ranking.resamples import Drawn
 from perfml.modeling.scoring.folds import (
     REPEATS,
     Prepared,
@@ -50,16 +50,9 @@ class Resample:
 class Measured:
     """The importances of one model by one method on one resample.
 
-    Attributes
-    ----------
-    model, method, seed
-        Which fit.
-    values
-        One number a metric; one a group for `GROUP_METHOD`.
-    joint
-        One number a group, its members taken as one: their importances added (builtin), all of
-        them shuffled by the same order, left out together, or the absolute value of the sum of
-        their Shapley values.
+    There is one value a metric (one a group for `GROUP_METHOD`), and one `joint` number a group,
+    its members taken as one: their importances added (builtin), all of them shuffled by the same
+    order, left out together, or the absolute value of the sum of their Shapley values.
     """
 
     model: str

@@ -1,9 +1,9 @@
 """Whether a ranking shows more than chance: a permutation test on the importances themselves.
 
-The importances of the table and of tables with permuted times (`permutations.py`) are measured
+The importances of the table and of tables with permuted times (`draws.py`) are measured
 alike: the same resamples, seeds and models. Each group's importance is put in standard deviations
 of all those tables and averaged over models and methods, and so is its rank correlation with the
-target (`association.py`). The mean of both is the group's score, and is compared with the *largest*
+target (`groups.py`). The mean of both is the group's score, and is compared with the *largest*
 score of any group in each permuted table (maxT, Westfall and Young 1993, Resampling-Based Multiple
 Testing). As all tables are treated alike, the p-value is exact where layers are exchangeable,
 whatever the models do (Phipson and Smyth 2010, Permutation p-values should never be zero,
@@ -101,13 +101,7 @@ class Null:
 
 @dataclass(frozen=True)
 class Baseline:
-    """Importance of each group by chance, of one model and method.
-
-    Attributes
-    ----------
-    mean, deviation
-        One number a group: mean and standard deviation over the null's resamples.
-    """
+    """Importance of each group by chance, of one model and method, over the null's resamples."""
 
     mean: Floats
     deviation: Floats
@@ -119,18 +113,10 @@ class Baseline:
         return cls(values.mean(axis=0), values.std(axis=0, ddof=1))
 
     def scores(self, importance: Floats) -> Floats:
-        """Return how many standard deviations above chance each group is.
+        """Return how many standard deviations above chance each group (last axis) is.
 
-        Parameters
-        ----------
-        importance
-            One number a group, along the last axis.
-
-        Returns
-        -------
-        ndarray
-            Of the same shape. A group whose importance is zero or less has no positive score:
-            that chance does worse is no merit.
+        A group whose importance is zero or less has no positive score: that chance does worse is no
+        merit.
         """
         # a group that chance never uses would get an infinite score from its first use
         floor = 0.1 * float(np.mean(self.deviation))
@@ -143,10 +129,7 @@ class Baseline:
 def standardized(importance: Floats) -> Floats | None:
     """Return importances in standard deviations of all tables; None where none differs.
 
-    Parameters
-    ----------
-    importance
-        Shape (tables, groups): the table as it is, then the permuted ones.
+    Their shape is (tables, groups): the table as it is, then the permuted ones.
     """
     deviation = importance.std(axis=0)
     # a group that almost no table uses must not get an enormous score from its one use

@@ -20,8 +20,8 @@ from perfml.modeling.models.own import Models, chosen_models
 from perfml.modeling.models.registry import Model
 from perfml.modeling.own_data import NO_GROUPS, own_problem
 from perfml.modeling.parallel import run_all
-from perfml.modeling.ranking.association import group_associations
-from perfml.modeling.ranking.groups import Groups, spearman_groups
+from perfml.modeling.ranking.draws import arrangements, permuted_problems, resampled
+from perfml.modeling.ranking.groups import Groups, group_associations, spearman_groups
 from perfml.modeling.ranking.leakage import Leakage, detect_leakage
 from perfml.modeling.ranking.measure import REFIT_METHOD, Measured, Resample, measure
 from perfml.modeling.ranking.null import (
@@ -34,8 +34,6 @@ from perfml.modeling.ranking.null import (
     Null,
     pooled_scores,
 )
-from perfml.modeling.ranking.permutations import arrangements, permuted_problems
-from perfml.modeling.ranking.resamples import resampled
 from perfml.modeling.ranking.summary import (
     agreement,
     by_pair,

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
+from scipy.stats import rankdata
 
 from perfml.modeling.features import Problem
 from perfml.modeling.ranking.groups import Groups, group_label
 from perfml.modeling.ranking.measure import GROUP_METHOD, REFIT_METHOD, Measured
 from perfml.modeling.ranking.null import Baseline, Null, Pair, adjusted, standardized
-from perfml.modeling.ranking.resamples import ranks, top_share
 from perfml.util.typing import Floats
 
 TIE = 2.0
@@ -229,3 +229,19 @@ def _tops(results: Sequence[Measured], baseline: Baseline | None) -> dict[int, F
     scores = joint if baseline is None else baseline.scores(joint)
     tops = np.where(scores > 0, top_share(scores, 3), 0.0)
     return {result.seed: top for result, top in zip(results, tops, strict=True) if top.any()}
+
+
+def ranks(values: Floats) -> Floats:
+    """Return places along the last axis, 1 for the largest value; ties share their mean place."""
+    return np.asarray(rankdata(-values, method="average", axis=-1), dtype=np.float64)
+
+
+def top_share(values: Floats, k: int) -> Floats:
+    """Return how far each value is among the `k` largest: 1, 0, or a share of a tie.
+
+    Of m values tied for p < m places each gets p / m, so that the shares of a row add up to `k`,
+    or to their number where there are fewer.
+    """
+    best = rankdata(-values, method="min", axis=-1)
+    worst = rankdata(-values, method="max", axis=-1)
+    return np.asarray(np.clip((k - best + 1) / (worst - best + 1), 0.0, 1.0), dtype=np.float64)

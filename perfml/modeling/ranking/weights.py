@@ -86,19 +86,8 @@ def rank_both_weights(
 ) -> WeightsComparison:
     """Rank a Layers table under own and under layer-mean merge weights.
 
-    Parameters
-    ----------
-    own, layer_mean
-        The same rows under both weights (`perfml.ingest.merge.under_both_weights`).
-    methods
-        As for `rank`; None for `CHEAP_METHODS`.
-    features, **options
-        As for `rank`.
-
-    Raises
-    ------
-    PerfmlError
-        As for `rank`.
+    The same rows under both weights are what `perfml.ingest.merge.under_both_weights` gives.
+    Without `methods` it is `CHEAP_METHODS`; all else is as for `rank`.
     """
     first, second = (
         rank(table, features=features, methods=methods or CHEAP_METHODS, **options)

@@ -31,14 +31,10 @@ REPEATS = 5
 
 @dataclass(frozen=True)
 class Prepared:
-    """The features of one split, without undefined cells.
+    """The features of one split without undefined cells, and the feature of each column.
 
-    Attributes
-    ----------
-    train, test
-        Shapes (train rows, columns) and (test rows, columns).
-    owners
-        Feature that each column belongs to; indicators of undefinedness share their metric's.
+    Indicators of undefinedness share their metric's `owners`. Shapes are (train rows, columns),
+    (test rows, columns) and (columns,).
     """
 
     train: Floats

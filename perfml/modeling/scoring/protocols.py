@@ -39,17 +39,7 @@ def random_splits(
 def leave_one_out(groups: Ints, what: str = "group") -> list[Split]:
     """Return a split a group, which is tested whole.
 
-    Parameters
-    ----------
-    groups
-        The group of each row; a negative one is not known.
-    what
-        What a group is called.
-
-    Raises
-    ------
-    PerfmlError
-        If a row has no group, or there is only one.
+    Raises `PerfmlError` if a row has no group (a negative number), or there is only one.
     """
     codes = _require_groups(groups, what)
     return _splits(codes, int(codes.max()) + 1)
@@ -58,14 +48,8 @@ def leave_one_out(groups: Ints, what: str = "group") -> list[Split]:
 def group_folds(groups: Ints, folds: int, *, seed: int = 0, what: str = "group") -> list[Split]:
     """Return folds that keep groups whole: dealt out, largest first, each to the smallest fold.
 
-    Parameters
-    ----------
-    groups, what
-        As for `leave_one_out`.
-    folds
-        How many, or one a group where there are fewer.
-    seed
-        In which order groups of one size are dealt.
+    There is one a group where these are fewer; `seed` orders groups of one size. Raises as
+    `leave_one_out`.
     """
     codes = _require_groups(groups, what)
     sizes = np.bincount(codes)

@@ -59,12 +59,8 @@ class Target:
 def make_target(name: str, layers: pd.DataFrame) -> Target:
     """Return a target for a Layers table.
 
-    Raises
-    ------
-    PerfmlError
-        If there is no such target.
-    TableError
-        If the table lacks the shapes that the target divides by.
+    Raises `PerfmlError` if there is no such target, `TableError` if the table lacks the shapes that
+    the target divides by.
     """
     if name not in TARGETS:
         msg = f"no target is called {name!r}"

@@ -33,8 +33,7 @@ from perfml.modeling.models.registry import get_model
 from perfml.modeling.parallel import run_all
 from perfml.modeling.scoring.protocols import Split
 from perfml.modeling.scoring.targets import make_target
-from perfml.modeling.selection.judge import Judged, judge
-from perfml.modeling.selection.search import Found, Search, run_search, search_folds
+from perfml.modeling.selection.search import Found, Judged, Search, judge, run_search, search_folds
 from perfml.util.html import section
 from perfml.util.json_values import json_object
 from perfml.util.text import screen

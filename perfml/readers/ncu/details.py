@@ -9,7 +9,7 @@ import pandas as pd
 import pyarrow.compute as pc
 
 from perfml.errors import InputError
-from perfml.readers.ncu.findings import Rule
+from perfml.readers.ncu.findings import PRINTED_KINDS, Rule
 from perfml.readers.ncu.launch_columns import IDENTITY, assemble
 from perfml.readers.ncu.launches import DURATIONS, Launches, needed, require_times
 from perfml.readers.ncu.section_labels import LABELS, add_warp_size, metric_of
@@ -24,8 +24,6 @@ _RULE = ("Rule Name", "Rule Type", "Rule Description")
 _SPEEDUP = ("Estimated Speedup Type", "Estimated Speedup")
 _FEW = 3
 """Launches from which on it is telling that the last one has fewer metrics than all others."""
-
-_KINDS = {"OPT": "optimization", "WRN": "warning", "INF": "ok", "OK": "ok", "ERR": "error"}
 
 
 def details_page(table: Table, options: ReadOptions) -> Launches:
@@ -152,7 +150,7 @@ def _rules(table: Table, launch: Codes) -> list[Rule]:
                 kernel,
                 rule,
                 section,
-                _KINDS.get(kind, "none"),
+                PRINTED_KINDS.get(kind, "none"),
                 message,
                 float(estimate) if pd.notna(estimate) else None,
                 scope or None,

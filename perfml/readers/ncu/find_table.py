@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfml.errors import InputError
-from perfml.readers.ncu.page import CUT, NOTICE, Notices, Page, cells_of, header_at
+from perfml.readers.ncu.page import CUT, NOTICE, Notices, Page, Rows, cells_of, header_at
 from perfml.readers.source import Source
 from perfml.util.threads import in_threads
 
@@ -82,8 +82,6 @@ def find_page(source: Source, *, thorough: bool = False) -> Page:
     page = Page(header, units, b"", 0, 0, False, notices, 0, [(0, line)])
     if quoted and not thorough and _clean_rows(data, body, page):
         return page
-    from perfml.readers.ncu.rows import Rows
-
     return Rows(source, page, quoted).fill(bytes(data), body, line)
 
 

@@ -26,6 +26,9 @@ SPEED_OF_LIGHT = {
 }
 """The two bars of ncu's section "GPU Speed Of Light Throughput", which every set of it holds."""
 
+PRINTED_KINDS = {"OPT": "optimization", "WRN": "warning", "INF": "ok", "OK": "ok", "ERR": "error"}
+"""What ncu prints before a rule's message, and the kind of the rule."""
+
 _NUMBER = re.compile(r"\d[\d.,]*")
 _ASKING = frozenset({"optimization", "warning", "error"})
 
@@ -74,21 +77,9 @@ def most_promising(rules: Sequence[Rule], launches: pd.DataFrame) -> list[dict[s
     """Return what the rules ask for, largest estimated speedup first, `KEPT` results at most.
 
     Of the same advice for several launches of a kernel in one shape, the one that promises most is
-    kept, with what all of them save.
-
-    Parameters
-    ----------
-    rules
-        Results, launch by launch.
-    launches
-        One row a launch of the file: ``kernel, grid, block, time_us``.
-
-    Returns
-    -------
-    list of dict
-        The fields of `Rule`; the launch's ``grid`` and ``block``; and ``saves``, the fraction of
-        the time of all launches of that kernel and shape, None without an estimate. A speedup is a
-        decrease of the run time in per cent (NvRules API, ``frontend.speedup``).
+    kept, with what all of them save: ``saves``, a fraction of the time of all launches of that
+    kernel and shape, None without an estimate. A speedup is a decrease of the run time in per cent
+    (NvRules API, ``frontend.speedup``). `launches` has ``kernel, grid, block, time_us``.
     """
     if not rules:
         return []
@@ -119,18 +110,8 @@ def most_promising(rules: Sequence[Rule], launches: pd.DataFrame) -> list[dict[s
 def speed_of_light(launches: pd.DataFrame, counters: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return how busy compute and memory were in each kernel and shape, the longest first.
 
-    Parameters
-    ----------
-    launches
-        One row a launch of the file: ``kernel, grid, block, time_us``.
-    counters
-        ncu's metrics, one entry a launch.
-
-    Returns
-    -------
-    list of dict
-        ``kernel, grid, block``, and ``compute`` and ``memory``: fractions of the peak, means over
-        the launches weighted by time; `KEPT` at most, and none where the section was not recorded.
+    Fractions of the peak, means over the launches weighted by time; `KEPT` kernels at most, and
+    none where the section was not recorded. `launches` has ``kernel, grid, block, time_us``.
     """
     held = {name: metric for name, metric in SPEED_OF_LIGHT.items() if metric in counters}
     if not held:

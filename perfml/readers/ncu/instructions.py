@@ -38,14 +38,9 @@ _TARGET = re.compile(r"0x[0-9a-f]{6,16}")
 
 @dataclass(frozen=True)
 class Wanted:
-    """Kernels whose instructions are asked for.
+    """Kernels whose instructions are asked for, by name as in a Kernels table.
 
-    Attributes
-    ----------
-    kernels
-        Names, as in a Kernels table.
-    launches
-        Places in the report, from 0, of the launches that count; None for all.
+    `launches` are places in the report, from 0, of the launches that count; None for all.
     """
 
     kernels: Collection[str]
@@ -53,30 +48,14 @@ class Wanted:
 
 
 def instructions(source: Source, *wanted: Wanted) -> list[dict[str, pd.DataFrame]]:
-    """Return the instructions of kernels, each as it was first launched.
+    """Return for each of `wanted` the instructions of its kernels, each as it was first launched.
 
-    Parameters
-    ----------
-    source
-        A report of Nsight Compute; it is opened once.
-    wanted
-        What is asked for.
-
-    Returns
-    -------
-    list of dict
-        For each of `wanted`, name to one row an instruction, in order: ``offset`` (bytes from the
-        start of the code), ``sass``, ``file`` and ``line`` (missing without ``-lineinfo``),
-        ``callers`` (the places that inlined code was called from, the innermost first), and the
-        counters under Nsight Compute's names, 0 where an instruction has none. Kernels without
-        counters of instructions are left out.
-
-    Raises
-    ------
-    MissingExtraError
-        If the package ``ncu-report`` is not installed.
-    InputError
-        If the report is damaged.
+    A table has one row an instruction, in order: ``offset`` (bytes from the start of the code),
+    ``sass``, ``file`` and ``line`` (missing without ``-lineinfo``), ``callers`` (the places that
+    inlined code was called from, the innermost first), and the counters under Nsight Compute's
+    names, 0 where an instruction has none. Kernels without counters of instructions are left out.
+    Raises `MissingExtraError` without the package ``ncu-report``, `InputError` if the report is
+    damaged.
     """
     found: list[dict[str, pd.DataFrame]] = [{} for _ in wanted]
     linked: dict[str, str] = {}

@@ -85,20 +85,10 @@ def needed() -> frozenset[str]:
 class Launches:
     """What an ncu reader found, one entry a launch.
 
-    Attributes
-    ----------
-    identity
-        Columns ``kernel``, ``grid``, ``block``, ``device`` and ``compute_capability``.
-    counters
-        ncu's metrics in base units, and text where `ReadOptions.raw` asks for it.
-    ranges
-        Names of the NVTX ranges around each launch, outermost first.
-    facts
-        For the provenance.
-    warnings
-        What the reader has to say.
-    rules
-        Results of Nsight Compute's own rules, launch by launch.
+    `identity` has ``kernel``, ``grid``, ``block``, ``device`` and ``compute_capability``;
+    `counters` ncu's metrics in base units, and text where `ReadOptions.raw` asks for it; `ranges`
+    the NVTX ranges around each launch, outermost first; `rules` results of Nsight Compute's own
+    rules.
     """
 
     identity: dict[str, Any]

@@ -31,22 +31,10 @@ class Cell:
 
 @dataclass
 class PrintedLaunch:
-    """A launch, or the mean of several.
+    """A launch, or the mean of several, whose values stand under their labels.
 
-    Attributes
-    ----------
-    kernel
-        Its name.
-    line
-        Where it begins in the file, from 1.
-    grid, block
-        As ``(x, y, z)``; None where the text has none.
-    capability
-        Compute capability; None where the text has none.
-    launches
-        How many launches the values are means of.
-    cells
-        Values by label.
+    It begins in `line` of the file, from 1; `grid` and `block` are as ``(x, y, z)``, None where the
+    text has none.
     """
 
     kernel: str

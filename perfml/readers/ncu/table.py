@@ -63,13 +63,7 @@ Codes = npt.NDArray[np.integer[Any]]
 
 
 class Table:
-    """Columns of a page, parsed when asked for.
-
-    Parameters
-    ----------
-    source
-        The export.
-    """
+    """Columns of a page, parsed when asked for."""
 
     def __init__(self, source: Source) -> None:
         self.source = source

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 
 from perfml.errors import InputError
-from perfml.readers.ncu.findings import Rule
+from perfml.readers.ncu.findings import PRINTED_KINDS, Rule
 from perfml.readers.ncu.page import NOTICE, Notices, header_at
 from perfml.readers.ncu.printed import Cell, PrintedLaunch, kernels_of
 from perfml.readers.options import ReadOptions
@@ -38,7 +38,6 @@ _PERCENTAGE = re.compile(r"\d+(?:[.,]\d+)?")
 _DIGIT = re.compile(r"[1-9]")
 _VALUE_COLUMN = {3: 2, 5: 4}
 """Columns of a table, and which of them holds the value: with a summary it is the average."""
-_KINDS = {"OPT": "optimization", "WRN": "warning", "INF": "ok", "OK": "ok", "ERR": "error"}
 _LONGEST_LINE = 100_000
 _SHOWN = (
     "The text shows what its sections show; export with --csv --page raw to have every metric that "
@@ -64,10 +63,7 @@ def recognises(source: Source) -> bool:
 def read(source: Source, options: ReadOptions | None = None) -> Kernels:
     """Read printed sections.
 
-    Raises
-    ------
-    InputError
-        If there is no kernel with a value, or a needed value is no number.
+    Raises `InputError` if there is no kernel with a value, or a needed value is no number.
     """
     options = options or ReadOptions()
     text = source.text()
@@ -248,7 +244,7 @@ class _Lines:
                 self.launches[-1].kernel,
                 "",
                 self._rule.section,
-                _KINDS[self._rule.kind],
+                PRINTED_KINDS[self._rule.kind],
                 message,
                 estimate,
                 scope if estimate is not None else None,

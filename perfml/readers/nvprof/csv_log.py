@@ -10,7 +10,7 @@ import csv
 import re
 from dataclasses import dataclass, field
 
-from perfml.readers.nvprof.kernels import Row, Tables
+from perfml.readers.nvprof.kernels import LogReader, Row, Tables
 from perfml.readers.nvprof.log_lines import Line, Log
 from perfml.readers.nvprof.values import (
     MICROSECONDS,
@@ -75,34 +75,18 @@ def read(source: Source, options: ReadOptions | None = None) -> Kernels:
     file has instead.
     """
     reader = _Reader(Tables(Log(source.path)))
-    last = None
-    text = source.text()
-    for line in reader.tables.log.lines(text):
-        reader.take(line)
-        last = line
-    if last is not None and (last.message is not None or (last.text.strip() and reader.mode)):
-        raise reader.tables.log.cut(last.number, text.rsplit("\n", 1)[-1])
+    reader.walk(source.text())
     return reader.tables.finish(source, NAME, options or ReadOptions())
 
 
 @dataclass
-class _Reader:
-    """Walks the lines; ``mode`` is the table that rows belong to."""
-
-    tables: Tables
-    mode: str = ""
+class _Reader(LogReader):
     columns: list[str] = field(default_factory=list)
     units: dict[str, str] | None = None
-    kind: str = ""
-    ranges: bool = False
 
     def take(self, line: Line) -> None:
         if line.message is not None:
-            if line.message.endswith("result:") or line.message.startswith("NVPROF is"):
-                self.mode = self.kind = ""
-                self.ranges = line.message.startswith("NVTX")
-            elif line.message.startswith("API calls:"):
-                self.mode, self.kind = "", "API calls"
+            self.hear(line.message)
             return
         if not line.text.strip():
             return
@@ -127,10 +111,7 @@ class _Reader:
         _, mode, title = kind
         if mode == "summary" and self.ranges:
             mode, title = "ranges", "NVTX ranges"
-            self.tables.notes.append(
-                "The tables of NVTX ranges were left out, as their kernels are in the summary "
-                "too; for layers, export the profile with nvprof --export-profile."
-            )
+            self.leave_ranges_out()
         if mode == "trace" and not {"Name", "Kernel"} & set(cells):
             return False
         self.mode, self.columns = mode, cells

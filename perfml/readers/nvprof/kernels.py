@@ -14,7 +14,7 @@ import pandas as pd
 from perfml.errors import InputError
 from perfml.readers.frame import kernels_frame
 from perfml.readers.nvprof.join import join
-from perfml.readers.nvprof.log_lines import Log
+from perfml.readers.nvprof.log_lines import Line, Log
 from perfml.readers.nvprof.values import Value, canonical, dim3, is_kernel, kernel_name, metric_name
 from perfml.readers.options import ReadOptions, at_most
 from perfml.readers.source import Source
@@ -50,20 +50,8 @@ class Row:
 class Tables:
     """The tables found in one log, filled row by row.
 
-    Attributes
-    ----------
-    log
-        The lines around the tables.
-    averages, summary, trace
-        Rows of metrics tables, of summaries, and of traces.
-    titles
-        Kinds of table met, for messages.
-    memory
-        Memory operations that are no kernels: name to how often.
-    events
-        Event names, which are no metrics.
-    notes
-        Further sentences for the user.
+    Rows of metrics tables are `averages`; `titles` are the kinds of tables met, for messages;
+    `memory` are operations that are no kernels, and how often; `events` are no metrics.
     """
 
     log: Log
@@ -195,6 +183,44 @@ class Tables:
             "processes": sorted({row.process for row in rows if row.process is not None}),
             "memory_operations": self.memory.total(),
         }
+
+
+@dataclass
+class LogReader:
+    """Walks the lines of a log; ``mode`` is the table that rows belong to, empty outside tables."""
+
+    tables: Tables
+    mode: str = ""
+    kind: str = ""
+    ranges: bool = False
+
+    def walk(self, text: str) -> None:
+        """Take every line; raise `InputError` if the last row has no end."""
+        last = None
+        for line in self.tables.log.lines(text):
+            self.take(line)
+            last = line
+        if last is not None and (last.message is not None or (last.text.strip() and self.mode)):
+            raise self.tables.log.cut(last.number, text.rsplit("\n", 1)[-1])
+
+    def take(self, line: Line) -> None:
+        """Take a line of a table, or of the program."""
+        raise NotImplementedError
+
+    def hear(self, message: str) -> None:
+        """Take a line of nvprof's own, which may end a table."""
+        if message.endswith("result:") or message.startswith("NVPROF is"):
+            self.mode = self.kind = ""
+            self.ranges = message.startswith("NVTX")
+        elif message.startswith("API calls:"):
+            self.mode, self.kind = "", "API calls"
+
+    def leave_ranges_out(self) -> None:
+        """Say that a table of NVTX ranges is not read."""
+        self.tables.notes.append(
+            "The tables of NVTX ranges were left out, as their kernels are in the summary "
+            "too; for layers, export the profile with nvprof --export-profile."
+        )
 
 
 _JOINED = ("times_path", "times_sha256", "times_format")

@@ -38,20 +38,9 @@ class Line:
 class Log:
     """What a log says besides its tables, gathered while the lines are read.
 
-    Attributes
-    ----------
-    path
-        The file, for messages.
-    commands
-        Command line a process id, in order of appearance.
-    spoken
-        nvprof's warnings and errors, as sentences with their line numbers.
-    sections
-        Titles of the result sections.
-    written
-        Files that nvprof wrote the profile to instead of printing it.
-    foreign
-        Lines inside tables that are not nvprof's.
+    There is a command line a process id, in order of appearance; nvprof's warnings and errors as
+    sentences (`spoken`); titles of the result `sections`; files that nvprof wrote the profile to
+    instead of printing it (`written`); lines inside tables that are not nvprof's (`foreign`).
     """
 
     path: Path

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from perfml.metrics import load_catalogue
 from perfml.readers.nvprof import csv_log as nvprof_csv
-from perfml.readers.nvprof.kernels import Row, Tables
+from perfml.readers.nvprof.kernels import LogReader, Row, Tables
 from perfml.readers.nvprof.log_lines import Line, Log, is_banner
 from perfml.readers.nvprof.values import Value, is_kernel, parse_dim3, parse_time, parse_value
 from perfml.readers.options import ReadOptions
@@ -67,12 +67,7 @@ def read(source: Source, options: ReadOptions | None = None) -> Kernels:
     text = source.text()
     headless = not any(_SUMMARY_HEADER.match(line) for line in text.split("\n"))
     reader = _Reader(Tables(Log(source.path)), headless=headless)
-    last = None
-    for line in reader.tables.log.lines(text):
-        reader.take(line)
-        last = line
-    if last is not None and (last.message is not None or (last.text.strip() and reader.mode)):
-        raise reader.tables.log.cut(last.number, text.rsplit("\n", 1)[-1])
+    reader.walk(text)
     if not reader.tables.titles and nvprof_csv.has_header(text):
         return nvprof_csv.read(source, options)
     if reader.tables.trace and not reader.footnotes:
@@ -83,25 +78,18 @@ def read(source: Source, options: ReadOptions | None = None) -> Kernels:
 
 
 @dataclass
-class _Reader:
-    """Walks the lines; ``mode`` is the table that rows belong to.
+class _Reader(LogReader):
+    """Reads the tables; ``headless`` is a log without the header of any summary."""
 
-    ``headless`` is a log without the header of any summary.
-    """
-
-    tables: Tables
     headless: bool = False
-    mode: str = ""
     device: str | None = None
     kernel: str | None = None
-    kind: str = ""
-    ranges: bool = False
     footnotes: bool = False
     columns: list[str] = field(default_factory=list)
 
     def take(self, line: Line) -> None:
         if line.message is not None:
-            self._message(line.message)
+            self.hear(line.message)
             return
         if not line.text.strip() or self._header(line.text):
             return
@@ -118,13 +106,6 @@ class _Reader:
         if not rows[self.mode](line):
             self.tables.log.foreign.append(line.number)
 
-    def _message(self, message: str) -> None:
-        if message.endswith("result:") or message.startswith("NVPROF is profiling"):
-            self.mode = self.kind = ""
-            self.ranges = message.startswith("NVTX")
-        elif message.startswith("API calls:"):
-            self.mode, self.kind = "", "API calls"
-
     def _header(self, text: str) -> bool:
         if _METRIC_HEADER.match(text):
             self._open("metrics", "metrics")
@@ -133,10 +114,7 @@ class _Reader:
         elif _SUMMARY_HEADER.match(text):
             if self.ranges:
                 self._open("ranges", "NVTX ranges")
-                self.tables.notes.append(
-                    "The tables of NVTX ranges were left out, as their kernels are in the summary "
-                    "too; for layers, export the profile with nvprof --export-profile."
-                )
+                self.leave_ranges_out()
             else:
                 self._open("summary", "summary")
         elif _TRACE_HEADER.match(text) and text.split()[-1] != "Stream":

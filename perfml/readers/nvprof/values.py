@@ -153,19 +153,11 @@ def is_kernel(name: str) -> bool:
 
 @dataclass(frozen=True)
 class Converted:
-    """One metric's values in the catalogue's unit, and what could not be kept of them.
+    """One metric's values in the catalogue's unit, one a launch, and what was lost of them.
 
-    Attributes
-    ----------
-    values
-        One a launch; NaN for what is undefined (an efficiency of accesses that never happened,
-        which nvprof prints as 0) or unusable.
-    undefined
-        How many were undefined.
-    unusable
-        How many were printed in a form that the metric cannot have.
-    clipped
-        How many lay outside the metric's limits and were clipped to them.
+    NaN is what is undefined (an efficiency of accesses that never happened, which nvprof prints as
+    0), or was printed in a form that the metric cannot have (`unusable`). Values beyond the
+    metric's limits are clipped to them. The numbers count launches.
     """
 
     values: npt.NDArray[np.float64]

@@ -1,19 +1,22 @@
-"""The same table with its target given to other layers: nothing left to find, all else the same.
+"""Resamples of the layers, and the same table with its target given to other layers.
 
-Whole layers exchange their times, because the rows of a layer belong together: under the hypothesis
-that no metric tells anything of the time, layers are exchangeable and every such table was as
-likely as the one that was measured. Layers exchange only with layers of their configuration
-(backend, precision, batch ...), so what a configuration does to the time stays where it is.
+Of a permuted table there is nothing left to find, all else the same. Whole layers exchange their
+times, because the rows of a layer belong together: under the hypothesis that no metric tells
+anything of the time, layers are exchangeable and every such table was as likely as the one that was
+measured. Layers exchange only with layers of their configuration (backend, precision, batch ...),
+so what a configuration does to the time stays where it is.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 
+from perfml.errors import PerfmlError
 from perfml.modeling.features import Problem
 from perfml.modeling.scoring.targets import Target
 from perfml.util.typing import Ints
@@ -100,3 +103,43 @@ def _permuted_classes(classes: Ints, pieces: Ints, rng: np.random.Generator) -> 
         present = np.unique(classes[inside])
         permuted[inside] = rng.permutation(present)[np.searchsorted(present, classes[inside])]
     return permuted
+
+
+Rows = npt.NDArray[np.intp]
+
+_TRIES = 200
+"""Draws until a resample has held-out rows and every class."""
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Rows of one resample: drawn with replacement, and those never drawn."""
+
+    rows: Rows
+    held_out: Rows
+
+
+def resampled(problem: Problem, pieces: Ints, seeds: range) -> Iterator[Drawn]:
+    """Draw one resample a seed, of whole pieces of evidence (see `distinct_layers`).
+
+    Raises `PerfmlError` if no draw holds out anything while keeping every class.
+    """
+    members = [np.flatnonzero(pieces == code) for code in range(int(pieces.max()) + 1)]
+    for seed in seeds:
+        yield _draw(problem, members, np.random.default_rng([seed, 1]))
+
+
+def _draw(problem: Problem, members: list[Rows], rng: np.random.Generator) -> Drawn:
+    for _ in range(_TRIES):
+        chosen = rng.integers(len(members), size=len(members))
+        rows = np.concatenate([members[code] for code in chosen])
+        drawn = np.zeros(problem.rows, dtype=bool)
+        drawn[rows] = True
+        held_out = np.flatnonzero(~drawn)
+        if len(held_out) < 2:
+            continue
+        if problem.classes and len(np.unique(problem.truth[rows])) < len(problem.classes):
+            continue
+        return Drawn(rows, held_out)
+    msg = "resampling leaves no rows to test on, or not every backend to learn from"
+    raise PerfmlError(msg, found=f"{problem.rows} conditions", cure="Profile more layers.")

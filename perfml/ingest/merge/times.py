@@ -1,14 +1,20 @@
-"""The time of a layer: how long its device was busy with it, where starts of launches are known.
+"""The time of a layer, and the mean times of launches that repeat.
+
+A layer takes as long as its device was busy with it, where starts of launches are known. Means over
+repeats are the weights of ``--weights layer-mean``. Repeats are launches of the same condition,
+layer, kernel and place in the layer, whichever run and iteration they are in. Parts of a table give
+their sums, so that no part needs to know the others.
 
 Here to change: what becomes of launches side by side, and of a layer on several devices.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from perfml.account.intervals import group_times
 from perfml.ingest.merge.numbering import combined
@@ -34,25 +40,13 @@ def clock_columns(held: Collection[str]) -> tuple[str, ...]:
 def layer_clock(
     lengths: npt.NDArray[np.int64], time: Floats, number: Floats, known: Mapping[str, Floats]
 ) -> dict[str, Floats]:
-    """Return columns of a Layers table, one value a layer.
+    """Return `clock_columns` of a Layers table, and ``time_us`` where starts or devices are known.
 
-    Parameters
-    ----------
-    lengths
-        How many rows of launches each layer has, shape (n,); rows of a layer lie together.
-    time
-        Microseconds of each row, shape (m,), of all launches that it stands for.
-    number
-        How many launches each row stands for, shape (m,).
-    known
-        Those of `LAUNCH_CLOCK` that the kernels have, shape (m,) each, NaN where missing.
-
-    Returns
-    -------
-    dict
-        `clock_columns`, and where starts or devices are known ``time_us``: of the device that was
-        busy longest the length of the union of the launches; the sum of their times where a start
-        is missing.
+    Rows of launches (m) lie together by layer, `lengths` (n) of them each; `time` is in
+    microseconds, of all launches (`number`) that a row stands for; `known` are those of
+    `LAUNCH_CLOCK` that the kernels have, NaN where missing. The time of a layer is, of the device
+    that was busy longest, the length of the union of its launches; the sum of their times where a
+    start is missing.
     """
     row = np.repeat(np.arange(len(lengths)), lengths)
     device = known.get("device_id", np.zeros(len(time)))
@@ -83,3 +77,27 @@ def layer_clock(
 
 def _numbered(values: Floats) -> npt.NDArray[np.int64]:
     return np.unique(values, return_inverse=True)[1].astype(np.int64)
+
+
+_SUMS = ["time_us", "launches"]
+
+
+def mean_times(parts: Iterable[pd.DataFrame]) -> pd.DataFrame:
+    """Return the mean time of every repeated launch.
+
+    Parts have the columns that tell launches apart, and ``time_us`` and ``launches``: the
+    microseconds and the number of the repeats. Returned are the former columns, and ``mean_us``.
+    """
+    whole = pd.concat(parts, ignore_index=True)
+    keys = [name for name in whole.columns if name not in _SUMS]
+    sums = whole.groupby(keys, dropna=False, sort=False)[_SUMS].sum().reset_index()
+    means = sums["time_us"] / sums["launches"]
+    # a column without any value would come out as numbers, and no longer match
+    return sums[keys].astype(object).assign(mean_us=means)
+
+
+def launch_weights(repeats: pd.DataFrame, means: pd.DataFrame) -> npt.NDArray[np.float64]:
+    """Return the mean time of each row of `repeats`, in microseconds; `means` has them all."""
+    keys = [name for name in means.columns if name != "mean_us"]
+    weights = repeats[keys].astype(object).merge(means, on=keys, how="left")["mean_us"]
+    return weights.to_numpy(dtype=float)
