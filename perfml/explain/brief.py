@@ -15,7 +15,7 @@ from perfml.errors import plain
 from perfml.explain.advice.equal_layers import group_name
 from perfml.explain.advice.persons import what_to_do
 from perfml.explain.confidence import marked
-from perfml.explain.headroom import Headroom, headroom
+from perfml.explain.speed_of_light import Headroom, headroom
 from perfml.explain.tree.sentences import cause_in_words, sided_causes
 from perfml.kernel_names import shortened
 from perfml.util.json_values import json_object

@@ -16,8 +16,7 @@ from perfml.experiments.findings import Examination, Finding, claimed_of, examin
 from perfml.experiments.record import FILE, read_experiments
 from perfml.experiments.responses import Responses, responses
 from perfml.experiments.verdicts import OPEN, PROVEN
-from perfml.explain.advice.after_fix import Estimate
-from perfml.explain.advice.fix import Fix
+from perfml.explain.advice.fix import Estimate, Fix
 from perfml.explain.advice.hazards import Advice
 from perfml.explain.confidence import Confidence
 from perfml.explain.results import Explanation, LayerDiff

@@ -19,11 +19,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from perfml.explain.advice.representative import LABEL
-from perfml.explain.line import Line, file_name
-from perfml.explain.reports import Report, code_of
-from perfml.explain.results import Explanation, LayerDiff
-from perfml.explain.sass import Code, opcode, without_predicate
+from perfml.explain.advice.table import LABEL
+from perfml.explain.reports import Code, Report, code_of, opcode, without_predicate
+from perfml.explain.results import Explanation, LayerDiff, Line, file_name
 from perfml.explain.tree.sentences import sided_causes
 from perfml.kernel_names import kernel_label
 from perfml.metrics.expressions import Array

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath, PureWindowsPath
 from typing import Annotated, ClassVar, TypedDict
 
 import pandas as pd
@@ -13,17 +14,132 @@ from perfml.explain.changed_metrics import ChangedMetric
 from perfml.explain.confidence import TimeVerdict
 from perfml.explain.gaps import Waterfall
 from perfml.explain.launches import ChangeRow, LaunchRow
-from perfml.explain.line import Line
-from perfml.explain.model.attribution import ModelAttribution
-from perfml.explain.ratio import Ratio
 from perfml.explain.steps import StepComparison
+from perfml.explain.times import Ratio
 from perfml.explain.tree.causes import Term
 from perfml.explain.tree.told import Causes
 from perfml.util.html import section
 from perfml.util.json_values import json_object
 from perfml.util.lazy import drawn_by
 from perfml.util.text import screen
-from perfml.util.words import number, percentage
+from perfml.util.words import Readable, number, percentage
+
+
+@dataclass(frozen=True)
+class Line:
+    """The instruction that carries most of a cause.
+
+    Attributes
+    ----------
+    term
+        Id of the cause, or of the rule of advice.
+    kernel
+        Whose instruction it is.
+    offset
+        Bytes from the start of the kernel's code.
+    sass
+        The instruction.
+    share
+        Its part, of 1, and that of those `alike`.
+    alike
+        Instructions that count as one: of the same line; without lines, those with the same
+        operation and base register, which is what unrolling makes of one.
+    of
+        What that is a part of.
+    file, line
+        Of the source, or None. Of CUDA's own headers the line that calls them.
+    called_at
+        Where the line is code that was inlined: the line that calls it, or None.
+    waits_at
+        Where warps wait for the instruction: the one at which most of them do, or None.
+    """
+
+    term: str
+    kernel: str
+    offset: int
+    sass: str
+    share: float
+    of: str
+    alike: int = 1
+    file: str | None = None
+    line: int | None = None
+    called_at: str | None = None
+    waits_at: str | None = None
+
+    def sentence(self) -> str:
+        """Say it in words."""
+        where = ""
+        if self.file is not None:
+            called = f" (called at {self.called_at})" if self.called_at else ""
+            where = f"{file_name(self.file)}:{self.line}{called}, "
+        have = "has" if self.alike == 1 else f"and {self.alike - 1} more like it have"
+        return (
+            f"{where}{self.sass} at {self.offset:#06x} {have} {Readable(self.share):.0%} of "
+            f"{self.of}" + (f", most of them at {self.waits_at}" if self.waits_at else "")
+        )
+
+
+def file_name(path: str) -> str:
+    """Return the last part of a path: reports come from both kinds of systems.
+
+    A folder tells a person's name, so it is not shown.
+    """
+    return (PureWindowsPath if "\\" in path else PurePosixPath)(path).name
+
+
+class ModelValue(TypedDict):
+    """A metric's part in a model's prediction."""
+
+    metric: str
+    family: str | None
+    baseline: float
+    target: float
+    log_ratio: float
+
+
+@dataclass(frozen=True)
+class ModelAttribution:
+    """How a fitted model gets from the baseline's prediction to the target's.
+
+    Attributes
+    ----------
+    model
+        Its name in the registry; it was fitted to the logarithm of the time.
+    values
+        One `ModelValue` a metric: exact Shapley values with the baseline as background, which add
+        up to `predicted_log_ratio`.
+    predicted_log_ratio
+        Of the model fitted with this layer.
+    held_out_log_ratio
+        Predicted by the same model fitted without this layer; None if nothing is left to fit.
+    held_out_errors
+        Relative errors of that model on the baseline's and the target's time, or None.
+    training_rows
+        Rows the model was fitted to.
+    """
+
+    model: str
+    values: Annotated[pd.DataFrame, ModelValue]
+    predicted_log_ratio: float
+    held_out_log_ratio: float | None
+    held_out_errors: tuple[float, float] | None
+    training_rows: int
+
+    @property
+    def by_metric(self) -> dict[str, float]:
+        """The values alone, by metric."""
+        return dict(zip(self.values["metric"], self.values["log_ratio"].tolist(), strict=True))
+
+    @property
+    def target(self) -> str:
+        """What it was fitted to."""
+        return "log-time"
+
+    JSON: ClassVar = (
+        *("model", "target", "values", "predicted_log_ratio", "held_out_log_ratio"),
+        *("held_out_errors", "training_rows"),
+    )
+    to_dict = json_object
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from perfml.account.account import Account
 from perfml.account.causes import Change, changes
 from perfml.account.words import step_sentence
 from perfml.explain.confidence import MOST, Confidence, TimeVerdict
-from perfml.explain.ratio import Ratio
+from perfml.explain.times import Ratio
 from perfml.util.json_values import json_object
 from perfml.util.words import Readable, micros, multiple
 

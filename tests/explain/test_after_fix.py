@@ -6,18 +6,21 @@ from dataclasses import replace
 import pytest
 
 from perfml.explain import explain, make_side
-from perfml.explain.advice.after_fix import WIDTH, Width, estimate, told
-from perfml.explain.advice.cannot_say import cannot_say, share_of
-from perfml.explain.advice.first_fix import action_for, first_fix
-from perfml.explain.advice.fix import CannotSay
-from perfml.explain.advice.only_there import time_without_them
+from perfml.explain.advice.first_fix import (
+    action_for,
+    cannot_say,
+    first_fix,
+    share_of,
+    time_without_them,
+)
+from perfml.explain.advice.fix import WIDTH, CannotSay, Width, estimate, told
 from perfml.explain.launches import Launch
-from perfml.explain.ratio import Ratio
+from perfml.explain.times import Ratio
 from perfml.explain.tree.causes import TERMS
 from perfml.explain.tree.ideal import load_ideals
 from perfml.explain.tree.layer import layer_causes
+from perfml.explain.tree.one_side import has_ideal, time_after, unknown_of
 from perfml.explain.tree.sentences import cause_in_words
-from perfml.explain.tree.speedup import has_ideal, time_after, unknown_of
 from perfml.explain.tree.told import PairCauses
 from tests.support.causes import PLANTED, pair_with
 from tests.support.launches import launch

@@ -4,8 +4,7 @@ import math
 
 import pytest
 
-from perfml.explain.headroom import headroom
-from perfml.explain.speed_of_light import KernelLevels
+from perfml.explain.speed_of_light import KernelLevels, headroom
 
 
 def levels(time_us, compute, memory, share=1.0):

@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 
 from perfml.explain.advice.persons import place_of
-from perfml.explain.advice.representative import condition_keys
+from perfml.explain.advice.table import condition_keys
 from perfml.explain.confidence import IN_WORDS
 from perfml.tables import PRODUCT_COLUMNS
 
@@ -59,7 +59,7 @@ def equal_layers(rows: pd.DataFrame) -> dict[Place, int]:
     Parameters
     ----------
     rows
-        Usual launches (`perfml.explain.advice.representative.representative_launches`).
+        Usual launches (`perfml.explain.advice.table.representative_launches`).
 
     Returns
     -------

@@ -9,18 +9,16 @@ from dataclasses import dataclass
 from typing import Any, TypedDict
 
 from perfml.explain.advice.persons import Person, person_of
-from perfml.explain.advice.remedies import Remedy, filled, remedy_of
+from perfml.explain.advice.remedies import Remedy, action_here, filled, remedy_of
 from perfml.explain.confidence import Confidence
 from perfml.explain.launches import Launch
 from perfml.explain.limits.state import LaunchState
-from perfml.explain.tree.ambiguity import resolved_by
 from perfml.explain.tree.causes import TERMS, Kind
 from perfml.explain.tree.ideal import nearness, unknown_needs
 from perfml.explain.tree.limits import unit_ids
-from perfml.explain.tree.one_side import SPLIT, Loss, losses
-from perfml.explain.tree.remedies import action_here
-from perfml.explain.tree.speedup import time_after
+from perfml.explain.tree.one_side import SPLIT, Loss, losses, time_after
 from perfml.explain.tree.thresholds import MAJORITY
+from perfml.explain.tree.told import resolved_by
 from perfml.util.words import count, micros
 
 _MATTERS = 0.1

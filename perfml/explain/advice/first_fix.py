@@ -5,19 +5,180 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from perfml.explain.advice.after_fix import Estimate, estimate, estimate_of
+import pandas as pd
+
 from perfml.explain.advice.calls import in_pytorch, of_library
-from perfml.explain.advice.cannot_say import cannot_say
-from perfml.explain.advice.fix import CannotSay, Fix
-from perfml.explain.advice.only_there import time_without_them
+from perfml.explain.advice.fix import CannotSay, Estimate, Fix, estimate, estimate_of
 from perfml.explain.advice.persons import Person, person_of
+from perfml.explain.advice.remedies import action_here
+from perfml.explain.confidence import MOST, Confidence, together
 from perfml.explain.launches import Launch, kernel_label
-from perfml.explain.ratio import Ratio
-from perfml.explain.tree.causes import ONE_SIDED, Kind, Term
-from perfml.explain.tree.library_kernels import is_product
-from perfml.explain.tree.remedies import action_here
-from perfml.explain.tree.speedup import time_after
-from perfml.explain.tree.told import Causes
+from perfml.explain.times import Ratio
+from perfml.explain.tree.causes import ONE_SIDED, TERMS, Kind, Term
+from perfml.explain.tree.library_kernels import is_product, of_others
+from perfml.explain.tree.limits import limit_of, limits_of
+from perfml.explain.tree.one_side import time_after
+from perfml.explain.tree.told import Causes, PairCauses
+
+_REPEATED = 4
+"""Launches of one kernel: from so many on they are a loop's."""
+
+
+def only_there(causes: Causes, slow: int) -> list[PairCauses]:
+    """Return the launches that the slower side (0: the baseline, 1: the target) has alone."""
+    return [pair for pair in causes.pairs if pair.times_us[1 - slow] == 0 < pair.times_us[slow]]
+
+
+def time_without_them(causes: Causes, launches: Sequence[Launch], slow: int) -> float:
+    """Return the slower side's time without the launches that it has alone, microseconds.
+
+    NaN unless all launches are a library's or PyTorch's: who writes kernels may share one's work
+    among several, and then none of it goes. NaN, too, where most of what goes is a library's
+    product, which other launches do then.
+    """
+    alone = only_there(causes, slow)
+    products = [pair for pair in alone if is_product(pair.kernels)]
+    if not of_others(*launches) or _time_us(products, slow) > MOST * _time_us(alone, slow):
+        return math.nan
+    return sum(pair.times_us[slow] for pair in causes.pairs) - _time_us(alone, slow)
+
+
+def is_replaced(term: str, causes: Causes, slow: int) -> bool:
+    """Return whether a library would run other kernels without a cause.
+
+    What these take, no counter of the ones that run tells. Nor does one launch of a loop tell what
+    one call takes for all. Of PyTorch's own kernels, each of which passes over all values, the one
+    that stays shows what a pass takes.
+    """
+    if term == "launch_count":
+        # the launches that stay do the work of those that go
+        return True
+    if term in ONE_SIDED:
+        stays = [pair for pair in causes.pairs if pair.times_us[1 - slow] > 0]
+        others = [pair for pair in stays if pair.unlike_product]
+        return _is_loop(causes, slow) or _time_us(others, slow) > MOST * _time_us(stays, slow)
+    mine = [pair for pair in causes.pairs if any(one.term.id == term for one in pair.contributions)]
+    work = any(
+        one.term.id == term and one.term.kind is not Kind.LAUNCH
+        for pair in mine
+        for one in pair.contributions
+    )
+    unlike = [pair for pair in mine if pair.unlike]
+    return work and term != "tensor_unused" and _time_us(unlike, slow) > MOST * _time_us(mine, slow)
+
+
+def _is_loop(causes: Causes, slow: int) -> bool:
+    """Return whether one side repeats kernels in place of another one of the other side."""
+    alone = only_there(causes, slow)
+    names = [pair.kernels for pair in alone]
+    often = [pair for pair in alone if names.count(pair.kernels) >= _REPEATED]
+    replaces = any(pair.unlike for pair in causes.pairs)
+    return replaces and _time_us(often, slow) > MOST * _time_us(alone, slow)
+
+
+def _time_us(pairs: Sequence[PairCauses], slow: int) -> float:
+    return sum(pair.times_us[slow] for pair in pairs)
+
+
+def cannot_say(
+    term: str, causes: Causes, slow: Sequence[Launch], fast: Sequence[Launch]
+) -> CannotSay | None:
+    """Return why the time without a cause cannot be said; None where it can.
+
+    Parameters
+    ----------
+    term
+        Id of the cause.
+    causes
+        All that differs between the sides.
+    slow, fast
+        Their launches.
+    """
+    times = [sum(one.time_us for one in side) for side in (slow, fast)]
+    at = int(causes.log_ratio > 0) if times[0] >= times[1] else int(causes.log_ratio < 0)
+    if _of_library(slow) != _of_library(fast) or is_replaced(term, causes, at):
+        return CannotSay.ALGORITHM
+    if term not in ONE_SIDED and _another(slow, fast):
+        return CannotSay.ALGORITHM
+    if share_of(term, causes) < MOST:
+        return CannotSay.SEVERAL
+    return None
+
+
+def share_of(term: str, causes: Causes) -> float:
+    """Return the share of a cause among all that differs, whichever side it is in favour of."""
+    parts = [(each.term.id, abs(each.log_ratio)) for each in causes.totals]
+    whole = sum(part for _, part in parts)
+    return sum(part for name, part in parts if name == term) / whole if whole > 0 else 0.0
+
+
+def _another(slow: Sequence[Launch], fast: Sequence[Launch]) -> bool:
+    """Return whether most of the time is a library's kernel that the other side does without.
+
+    Who calls it cannot cure the kernel, only have another one in its place.
+    """
+    longest = max(slow, key=lambda one: one.time_us, default=None)
+    if longest is None or person_of(longest.kernel) is Person.AUTHOR:
+        return False
+    # of other types it is the same kernel
+    return all(one.kernel.split("<")[0] != longest.kernel.split("<")[0] for one in fast)
+
+
+def _of_library(launches: Sequence[Launch]) -> bool:
+    return any(person_of(one.kernel) is not Person.AUTHOR for one in launches)
+
+
+def with_cause(
+    findings: pd.DataFrame, side: str, cause: Confidence, first: Term | None = None
+) -> pd.DataFrame:
+    """Return findings of two sides; those of the slower one follow its first cause.
+
+    What is about that cause, or the limit that it stands under, is first, and no other finding is
+    of high confidence: what changed between the sides decides what to do about the slower one.
+
+    Parameters
+    ----------
+    findings
+        With ``side``, ``rules`` and ``confidence``.
+    side
+        The slower one.
+    cause
+        How sure its first cause is.
+    first
+        That cause; None where it is a rest.
+    """
+    if findings.empty:
+        return findings
+    own = findings["side"] == side
+    about = [
+        slower and first is not None and is_about(names, first)
+        for slower, names in zip(own, findings["rules"], strict=True)
+    ]
+    less: Confidence = "medium" if cause == "high" and first is not None else cause
+    certain = [
+        together(sure, cause if same else less) if slower else sure
+        for slower, same, sure in zip(own, about, findings["confidence"], strict=True)
+    ]
+    found = findings.assign(confidence=pd.Series(certain, index=findings.index, dtype=object))
+    order = sorted(range(len(found)), key=lambda at: (not own.iloc[at], not about[at]))
+    return found.iloc[order].reset_index(drop=True) if any(about) else found
+
+
+def is_about(rules: tuple[str, ...], first: Term) -> bool:
+    """Return whether a finding names a cause, or one that holds the time of the same limit.
+
+    What a layer's launches can do without is about any cause of launches.
+    """
+    causes = [name for name in rules if name in TERMS]
+    if first.kind is Kind.LAUNCH or not causes:
+        return first.kind is Kind.LAUNCH and not causes
+    return first.id in causes or bool(_limits(causes[0]) & _limits(first.id))
+
+
+def _limits(cause: str) -> frozenset[str]:
+    held = (limit_of(name).group for name in TERMS[cause].limits)
+    return limits_of(cause) | frozenset(held)
+
 
 _OF_LIBRARY = {
     Kind.WORK: "allow a smaller type (TF32, FP16), or let the library choose again (autotuning)",
@@ -42,7 +203,6 @@ _MORE_WORK = 1.5
 """Times the instructions from which on a call is said to ask for more."""
 _WORK_ASKED = ("instructions", "global_requests", "redundant_traffic", "integer_arithmetic")
 """Causes that grow with what a call asks for."""
-_REPEATED = 4
 _ASKED = (
     "see what the calls ask for: this kernel runs on both sides; it executes {asked:.3g} times "
     "the instructions here (options, such as a mask in place of is_causal; sizes; padding)"

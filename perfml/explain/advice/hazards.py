@@ -30,15 +30,23 @@ from perfml.explain.advice.findings import (
     layer_findings_of,
 )
 from perfml.explain.advice.layer_findings import layer_findings
-from perfml.explain.advice.network import LEAST_LAYERS, NetworkFinding, network_findings
+from perfml.explain.advice.network import (
+    LEAST_LAYERS,
+    NetworkFinding,
+    name_findings,
+    network_findings,
+    step_findings,
+)
 from perfml.explain.advice.persons import Person, faster_elsewhere, place_of, what_to_do
-from perfml.explain.advice.representative import (
+from perfml.explain.advice.table import (
+    Layer,
+    NotChecked,
+    layers_of,
     merged_rows,
+    not_checked_by,
     part_of_all,
     representative_launches,
 )
-from perfml.explain.advice.step_findings import name_findings, step_findings
-from perfml.explain.advice.table import Layer, NotChecked, layers_of, not_checked_by
 from perfml.explain.compared import make_side
 from perfml.explain.gaps import Timeline
 from perfml.explain.roofs.peaks import Peaks, given_peaks
@@ -79,7 +87,7 @@ class Advice:
         Sentences for the top of every output.
     time_notes
         What to know of times from under a profiler (`perfml.account.time_sources`), of gaps between
-        kernels (`perfml.explain.gaps`), and of copies and fills (`perfml.explain.moved`).
+        kernels (`perfml.explain.gaps`), and of copies and fills (`perfml.explain.gaps`).
     network
         What to do over all layers of a network, what is likely to save most first.
     equal

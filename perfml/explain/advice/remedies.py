@@ -6,6 +6,7 @@ Here to change: a remedy is a row of ``remedies.toml``; a cause has one at most.
 from __future__ import annotations
 
 import functools
+import math
 import re
 import tomllib
 from collections.abc import Callable, Mapping
@@ -14,6 +15,7 @@ from importlib import resources
 from typing import Any
 
 from perfml.explain.advice.persons import Person
+from perfml.explain.launches import Launch
 from perfml.explain.speed_of_light import LOW
 from perfml.util.words import Readable
 
@@ -140,3 +142,40 @@ def filled(text: str, value: Callable[[str], float]) -> str:
     said = _UNKNOWN.sub("", _FIELD.sub(one, text)).replace("()", "")
     parts = (part.strip(" ,:") for part in said.split(";"))
     return "; ".join(re.sub(r"\s+", " ", part).replace(" ,", ",") for part in parts if part)
+
+
+_ROOM = {"registers": "registers_per_thread", "shared_memory": "shared_memory_per_block"}
+"""What limits how many blocks fit, and the counter of what one needs of it."""
+
+_ACTIONS = {
+    "registers": "Use fewer registers a thread (launch bounds, smaller tiles): with {needed:,.0f} "
+    "of them {blocks:.0f} block(s) fit on a multiprocessor.",
+    "shared_memory": "Ask for less shared memory: with {needed:,.0f} bytes a block {blocks:.0f} "
+    "block(s) fit on a multiprocessor.",
+}
+
+
+def action_here(cause: str, launch: Launch) -> str | None:
+    """Return what to do about a cause of this launch; None where its row says all.
+
+    Parameters
+    ----------
+    cause
+        Its id.
+    launch
+        The slow one.
+    """
+    if cause != "theoretical_occupancy":
+        return None
+    fit = {
+        name: launch[f"resident_blocks_limit_{name}"]
+        for name in ("registers", "shared_memory", "warps", "slots")
+    }
+    known = {name: blocks for name, blocks in fit.items() if not math.isnan(blocks)}
+    least = min(known, key=lambda name: known[name], default="")
+    if least not in _ROOM:
+        return None
+    needed = launch[_ROOM[least]]
+    if math.isnan(needed):
+        return None
+    return _ACTIONS[least].format(needed=needed, blocks=known[least])

@@ -14,8 +14,8 @@ from collections.abc import Callable, Collection, Mapping
 from functools import cache, cached_property
 from importlib import resources
 
+from perfml.chips import REFERENCE
 from perfml.explain.launches import Launch
-from perfml.explain.limits.chip import resident_warps
 from perfml.explain.limits.traffic import (
     SECTOR,
     bytes_asked,
@@ -29,6 +29,16 @@ from perfml.explain.limits.traffic import (
     waits,
 )
 from perfml.metrics.expressions import Expression, parse
+
+
+def resident_warps(launch: Launch) -> float:
+    """Return how many warps a multiprocessor of a launch's device can hold.
+
+    A launch that does not name its device is taken for one of the reference chip.
+    """
+    warps = launch.chip.warps
+    return REFERENCE.warps if math.isnan(warps) else warps
+
 
 _OF_DOUBLES = re.compile(r"\bdouble\b")
 _WAIT, _SHARE = "wait.", "share."

@@ -9,16 +9,119 @@ replacement of ``limits.toml``.
 
 from __future__ import annotations
 
+import math
 import tomllib
 from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
 from importlib import resources
-from typing import Any
+from typing import Any, ClassVar
 
-from perfml.explain.tree.term import SHARE_OF_TIME
-from perfml.explain.tree.term import Contribution as Contribution
-from perfml.explain.tree.term import Kind as Kind
-from perfml.explain.tree.term import Term as Term
-from perfml.metrics.expressions import parse
+from perfml.explain.launches import Launch
+from perfml.metrics import load_catalogue
+from perfml.metrics.expressions import Expression, parse
+
+SHARE_OF_TIME = "{target:.0%} of the warps' time, {baseline:.0%} in the baseline"
+"""What the levels of a cause mean that warps wait for."""
+
+
+class Kind(StrEnum):
+    """What a term is about; the coarse view of an explanation has one line a kind."""
+
+    WORK = "work"
+    MEMORY = "memory"
+    OCCUPANCY = "occupancy"
+    WAVES = "waves"
+    STALL = "stall"
+    LAUNCH = "launch"
+    MEASUREMENT = "measurement"
+    RESIDUAL = "residual"
+
+
+@dataclass(frozen=True)
+class Term:
+    """A possible cause of a difference in time.
+
+    Attributes
+    ----------
+    id
+        Its identity.
+    label
+        What people read.
+    kind
+        What it is about.
+    evidence
+        Counters (names of the catalogue, or columns of a launch) that prove it.
+    words
+        What its two levels mean, with the fields ``baseline`` and ``target`` (and ``us`` and
+        ``kernels`` for launches that one side lacks).
+    action
+        What to do about it.
+    falls
+        Whether a lower level makes a launch slower; by default a higher one does.
+    or_evidence
+        Other counters that prove it as well.
+    level
+        Formula of the number that `words` says of either side; None where there is none.
+    limits
+        Ids of the limits (``limits.toml``) whose time it holds where its counters were not
+        collected.
+    none_where
+        Quantities that rule it out by being 0.
+    place
+        Whether it says where the time goes, and not why.
+    resolved_by
+        What to look at, or to run, that tells whether it is the cause.
+    author_only
+        Whether only the author of a kernel can do that.
+    """
+
+    id: str
+    label: str
+    kind: Kind
+    evidence: tuple[str, ...]
+    action: str
+    words: str = "{baseline:.3g} -> {target:.3g}"
+    falls: bool = False
+    or_evidence: tuple[str, ...] = ()
+    level: Expression | None = None
+    limits: tuple[str, ...] = ()
+    none_where: tuple[str, ...] = ()
+    place: bool = False
+    resolved_by: str = ""
+    author_only: bool = False
+
+    JSON_ID: ClassVar = "id"
+
+    @property
+    def residual(self) -> bool:
+        """Whether this is what no counter separates, not a cause."""
+        return self.kind is Kind.RESIDUAL
+
+
+@dataclass(frozen=True)
+class Contribution:
+    """What one term contributes to the logarithm of a time ratio.
+
+    Attributes
+    ----------
+    term
+        The cause.
+    baseline, target
+        Its level on either side.
+    log_ratio
+        Its part of the logarithm; above 0 it makes the target slower.
+    """
+
+    term: Term
+    baseline: float
+    target: float
+    log_ratio: float
+
+    def with_part(self, log_ratio: float) -> Contribution:
+        """Return it with another part of the logarithm."""
+        return Contribution(self.term, self.baseline, self.target, log_ratio)
+
 
 ONE_SIDED = ("kernels_appeared", "kernels_vanished", "launch_count")
 """Ids of the causes that are launches which one side lacks."""
@@ -54,3 +157,30 @@ def _term(name: str, row: Mapping[str, Any]) -> Term:
 
 TERMS: dict[str, Term] = _read()
 """Every cause by its id."""
+
+
+def is_proven(term: Term, *launches: Launch) -> bool:
+    """Return whether the counters of a term were collected."""
+    for names in (term.evidence, term.or_evidence):
+        if names or term.residual:
+            for name in names:
+                if not all(is_collected(name, launch) for launch in launches):
+                    break
+            else:
+                return True
+    return False
+
+
+def is_collected(name: str, launch: Launch) -> bool:
+    """Return whether a counter was collected; one that means nothing for a launch was."""
+    if name == "time_us":
+        return True
+    value = launch.counters.get(name)
+    if value is None:
+        return False
+    if not math.isnan(value):
+        return True
+    catalogue = load_catalogue()
+    if name not in catalogue:
+        return False
+    return catalogue[name].zero_undefined or catalogue[name].guard is not None

@@ -21,19 +21,18 @@ from typing import Any
 from perfml.explain.confidence import NAMED
 from perfml.explain.launches import Launch
 from perfml.explain.limits.state import LaunchState
-from perfml.explain.tree.ambiguity import (
+from perfml.explain.tree.causes import TERMS, Contribution, Kind, Term, is_proven
+from perfml.explain.tree.engine import Decomposed
+from perfml.explain.tree.limits import load_limits
+from perfml.explain.tree.thresholds import MAJORITY, SMALL
+from perfml.explain.tree.told import (
     Reason,
     Untold,
-    is_proven,
     missing_counters,
     resolved_by,
     sections_of,
     set_of,
 )
-from perfml.explain.tree.causes import TERMS, Contribution, Kind, Term
-from perfml.explain.tree.engine import Decomposed
-from perfml.explain.tree.limits import load_limits
-from perfml.explain.tree.thresholds import MAJORITY, SMALL
 
 FEATURES = ("share", "margin", "nearness", "complete", "paired", "specific")
 """What the model sees; each can only raise the probability."""

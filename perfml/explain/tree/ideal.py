@@ -20,7 +20,7 @@ from perfml.explain.limits.state import LaunchState
 from perfml.explain.limits.traffic import placed_blocks
 from perfml.explain.tree.library_kernels import is_product
 from perfml.explain.tree.limits import limit_of, load_limits
-from perfml.explain.tree.mix import DIVISION
+from perfml.explain.tree.work import DIVISION
 from perfml.metrics.expressions import parse
 
 NEAR = 0.3

@@ -27,7 +27,7 @@ from perfml.explain.tree.library_kernels import (
     of_library,
     of_others,
 )
-from perfml.explain.tree.parts import log_mean
+from perfml.explain.tree.pair import log_mean
 from perfml.explain.tree.told import Causes, PairCauses
 
 WHOLE_LAYER = "whole layer"
