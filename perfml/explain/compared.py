@@ -30,30 +30,14 @@ _SHARED = ("workload", "precision", "batch", "device")
 
 @dataclass(frozen=True)
 class Side:
-    """One side.
+    """One side."""
 
-    Attributes
-    ----------
-    name
-        For people.
-    layers
-        Layers table; every row of a layer is a repeat.
-    kernels
-        Kernels table of the same runs, or None.
-    warnings
-        What the user has to know of it.
-    by
-        Column that tells it from the other side; empty where they are two tables.
-    account
-        What a step takes on the clock, where a trace tells.
-    """
-
-    name: str
-    layers: pd.DataFrame
-    kernels: pd.DataFrame | None
-    warnings: tuple[str, ...] = ()
-    by: str = ""
-    account: Account | None = None
+    name: str  # for people
+    layers: pd.DataFrame  # Layers table; every row of a layer is a repeat
+    kernels: pd.DataFrame | None  # Kernels table of the same runs, or None
+    warnings: tuple[str, ...] = ()  # what the user has to know of it
+    by: str = ""  # column that tells it from the other side; empty where they are two tables
+    account: Account | None = None  # what a step takes on the clock, where a trace tells
 
     @cached_property
     def _repeats(self) -> dict[str, pd.DataFrame]:
@@ -262,44 +246,25 @@ def _one_layer(table: pd.DataFrame) -> pd.DataFrame:
 
 @dataclass(frozen=True)
 class Launched:
-    """What a side launches of a kernel in a repeat of its program.
+    """What a side launches of a kernel in a repeat of its program."""
 
-    Attributes
-    ----------
-    launches
-        How often.
-    total_us
-        The time of all of them, in microseconds.
-    """
-
-    launches: float
-    total_us: float
+    launches: float  # how often
+    total_us: float  # the time of all of them, in microseconds
 
 
 @dataclass(frozen=True)
 class Alignment:
-    """Pairs of layers, and what found no partner.
+    """Pairs of layers, and what found no partner."""
 
-    Attributes
-    ----------
-    pairs
-        ``layer, target_layer, aligned_by`` in the baseline's order.
-    only_baseline, only_target
-        Names without a partner.
-    launched
-        What the baseline and the target launch of each pair, where the rows of a layer are single
-        launches; None where a row is the layer of a repeat.
-    whole_us
-        Then the time of all launches of a repeat, those without a partner among them.
-    said
-        How the pairs were found, in sentences, where names of ranges did not tell.
-    """
-
-    pairs: pd.DataFrame
-    only_baseline: tuple[str, ...]
+    pairs: pd.DataFrame  # ``layer, target_layer, aligned_by`` in the baseline's order
+    only_baseline: tuple[str, ...]  # names without a partner
     only_target: tuple[str, ...]
+    # what the baseline and the target launch of each pair, where the rows of a layer are single
+    # launches; None where a row is the layer of a repeat
     launched: tuple[tuple[Launched, Launched], ...] | None = None
+    # then the time of all launches of a repeat, those without a partner among them
     whole_us: tuple[float, float] | None = None
+    # how the pairs were found, in sentences, where names of ranges did not tell
     said: tuple[str, ...] = ()
 
     @property

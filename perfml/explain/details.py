@@ -54,18 +54,10 @@ _LEAST = 1e-3
 
 @dataclass(frozen=True)
 class LayerParts:
-    """What lies between a layer's time and its launches', on the baseline and on the target.
+    """What lies between a layer's time and its launches', on the baseline and on the target."""
 
-    Attributes
-    ----------
-    launches
-        How often what is compared is launched; 1 for a layer.
-    overlap
-        The sum of the kernels' times over the time in which one of them ran; 1 for one after
-        another.
-    """
-
-    launches: tuple[float, float]
+    launches: tuple[float, float]  # how often what is compared is launched; 1 for a layer
+    # the sum of the kernels' times over the time in which one of them ran; 1 for one after another
     overlap: tuple[float, float]
 
     @classmethod
@@ -143,26 +135,14 @@ def _time(side: Side, layer: str) -> float:
 
 @dataclass(frozen=True)
 class LayerPair:
-    """Two layers that answer to each other.
+    """Two layers that answer to each other."""
 
-    Attributes
-    ----------
-    names
-        On the baseline and on the target.
-    aligned_by
-        How they were found.
-    time
-        The target's over the baseline's.
-    launched
-        What both sides launch of a kernel; None where a row is a whole layer.
-    on_the_clock
-        What passes between its kernels, where that is known and differs.
-    """
-
-    names: tuple[str, str]
-    aligned_by: str
-    time: Ratio
+    names: tuple[str, str]  # on the baseline and on the target
+    aligned_by: str  # how they were found
+    time: Ratio  # the target's over the baseline's
+    # what both sides launch of a kernel; None where a row is a whole layer
     launched: tuple[Launched, Launched] | None
+    # what passes between its kernels, where that is known and differs
     on_the_clock: Waterfall | None
 
 

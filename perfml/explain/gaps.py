@@ -60,14 +60,9 @@ class Move:
 
 @dataclass(frozen=True)
 class Moved:
-    """What some launches copy and fill.
+    """What some launches copy and fill."""
 
-    Attributes
-    ----------
-    ways
-        By the ids of the columns, the longest first; without those in which nothing is moved.
-    """
-
+    # by the ids of the columns, the longest first; without those in which nothing is moved
     ways: Mapping[str, Move]
 
     @property

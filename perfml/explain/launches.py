@@ -103,28 +103,15 @@ def _fit(registers: float, shared: float, threads: float, chip: Chip) -> tuple[f
 
 @dataclass(frozen=True)
 class Launch:
-    """A kernel launch with its counters (or a merged layer, as if it were one launch).
+    """A kernel launch with its counters (or a merged layer, as if it were one launch)."""
 
-    Attributes
-    ----------
-    kernel
-        Its name; empty for a merged layer.
-    time_us
-        Its time without a profiler, microseconds.
-    counters
-        Metrics by name, and ``ncu_time_us`` (the duration under the profiler) where it is known;
-        of a merged layer also ``kernels``, how many launches it has.
-    grid
-        Its grid as it was recorded; empty where that is not known.
-    chip
-        What is known of its device.
-    """
-
-    kernel: str
-    time_us: float
+    kernel: str  # its name; empty for a merged layer
+    time_us: float  # its time without a profiler, microseconds
+    # metrics by name, and ``ncu_time_us`` (the duration under the profiler) where it is known; of a
+    # merged layer also ``kernels``, how many launches it has
     counters: Mapping[str, float]
-    grid: str = ""
-    chip: Chip = UNKNOWN
+    grid: str = ""  # its grid as it was recorded; empty where that is not known
+    chip: Chip = UNKNOWN  # what is known of its device
 
     def __getitem__(self, name: str) -> float:
         """Return a counter; NaN where it was not collected."""
@@ -147,22 +134,13 @@ class Launch:
 
 @dataclass(frozen=True)
 class Launches:
-    """What a layer launches in most of its repeats.
+    """What a layer launches in most of its repeats."""
 
-    Attributes
-    ----------
-    names
-        Kernels in launch order.
-    launches
-        The launches with their counters (medians over the repeats); their times add up to the
-        layer's. None where only a Layers table is known.
-    repeats, others
-        Repeats with this launch order, and with another.
-    """
-
-    names: tuple[str, ...]
+    names: tuple[str, ...]  # kernels in launch order
+    # the launches with their counters (medians over the repeats); their times add up to the
+    # layer's. None where only a Layers table is known.
     launches: tuple[Launch, ...] | None
-    repeats: int
+    repeats: int  # repeats with this launch order, and with another
     others: int
 
 
@@ -272,19 +250,12 @@ PAIRED = ("same", "variant")
 
 @dataclass(frozen=True)
 class Change:
-    """A run of launches that stayed, or that one side does otherwise.
+    """A run of launches that stayed, or that one side does otherwise."""
 
-    Attributes
-    ----------
-    kind
-        ``same``, ``variant`` (one function, other template arguments), ``replaced``, ``fused``
-        (into fewer), ``split`` (into more), ``vanished`` or ``appeared``.
-    baseline, target
-        Places in the launch order of either side.
-    """
-
+    # ``same``, ``variant`` (one function, other template arguments), ``replaced``, ``fused`` (into
+    # fewer), ``split`` (into more), ``vanished`` or ``appeared``
     kind: str
-    baseline: range
+    baseline: range  # places in the launch order of either side
     target: range
 
 

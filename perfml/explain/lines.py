@@ -49,24 +49,12 @@ _ACCESS = r"^([\w.]+) [^\[]*\[(U?R\d+)"
 
 @dataclass(frozen=True)
 class _Carrier:
-    """What is summed over the instructions of a kernel.
+    """What is summed over the instructions of a kernel."""
 
-    Attributes
-    ----------
-    of
-        What it is, in words.
-    weigh
-        Gives each instruction's part, shape (n,).
-    opcodes
-        Operations that can carry it; all by default.
-    reasons
-        Why warps wait at it, where it is that.
-    """
-
-    of: str
-    weigh: Callable[[pd.DataFrame], Array]
-    opcodes: tuple[str, ...] = ()
-    reasons: tuple[str, ...] = ()
+    of: str  # what it is, in words
+    weigh: Callable[[pd.DataFrame], Array]  # gives each instruction's part, shape (n,)
+    opcodes: tuple[str, ...] = ()  # operations that can carry it; all by default
+    reasons: tuple[str, ...] = ()  # why warps wait at it, where it is that
 
     def weights(self, table: pd.DataFrame) -> Array:
         """Return each instruction's part, 0 for those that cannot carry it."""

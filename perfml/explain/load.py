@@ -38,19 +38,11 @@ _SHOWN = 4
 
 @dataclass(frozen=True)
 class Pairing:
-    """Kernels of two sides that answer to each other.
+    """Kernels of two sides that answer to each other."""
 
-    Attributes
-    ----------
-    baseline, target
-        The sides; every kernel (or group of kernels) is a layer.
-    alignment
-        Which answers to which.
-    """
-
-    baseline: Side
+    baseline: Side  # the sides; every kernel (or group of kernels) is a layer
     target: Side
-    alignment: Alignment
+    alignment: Alignment  # which answers to which
 
 
 @dataclass(frozen=True)
@@ -225,24 +217,15 @@ def _unequal(ours: _Grouped, theirs: _Grouped, *, counted: bool) -> str:
 
 @dataclass(frozen=True)
 class Sides:
-    """What is compared.
+    """What is compared."""
 
-    Attributes
-    ----------
-    baseline, target
-        The sides.
-    alignment
-        Which of their layers answer to each other, where ranges do not tell.
-    training
-        The table that both are of, which a model may learn from; None of two tables.
-    reports
-        The reports behind the baseline and behind the target.
-    """
-
-    baseline: Side
+    baseline: Side  # the sides
     target: Side
+    # which of their layers answer to each other, where ranges do not tell
     alignment: Alignment | None
+    # the table that both are of, which a model may learn from; None of two tables
     training: pd.DataFrame | None
+    # the reports behind the baseline and behind the target
     reports: tuple[list[Report], list[Report]]
 
     @property

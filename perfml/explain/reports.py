@@ -153,24 +153,12 @@ _COLLECTED = f"metrics{_ENDING}"
 
 @dataclass(frozen=True)
 class Report:
-    """A report, and the launches of it that are meant.
+    """A report, and the launches of it that are meant."""
 
-    Attributes
-    ----------
-    source
-        The report.
-    run_id
-        The run that was read from it.
-    launches
-        Their places in it, from 0; None for all.
-    has_instructions
-        Whether it may have counters of single instructions.
-    """
-
-    source: Source
-    run_id: str
-    launches: frozenset[int] | None = None
-    has_instructions: bool = True
+    source: Source  # the report
+    run_id: str  # the run that was read from it
+    launches: frozenset[int] | None = None  # their places in it, from 0; None for all
+    has_instructions: bool = True  # whether it may have counters of single instructions
 
 
 def reports_behind(given: Input, kernels: pd.DataFrame | None = None) -> list[Report]:

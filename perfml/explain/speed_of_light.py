@@ -40,32 +40,18 @@ _ACTIVE = "sm_efficiency"
 
 @dataclass(frozen=True)
 class KernelLevels:
-    """A kernel in one shape: its time, and how busy it kept the GPU.
+    """A kernel in one shape: its time, and how busy it kept the GPU."""
 
-    Attributes
-    ----------
-    kernel
-        Its label.
-    launches
-        How many.
-    time_us
-        Mean of one, in microseconds.
-    share
-        Of the time of all kernels.
-    compute, memory, issue
-        Fractions of the peak: of the busiest compute unit, of the busiest part of memory (both
-        over the elapsed time), and of the issue slots; NaN where not measured.
-    first_launch
-        Place of its first launch in the table, from 0: ``FILE@3`` names the fourth.
-    """
-
-    kernel: str
-    launches: int
-    time_us: float
-    share: float
+    kernel: str  # its label
+    launches: int  # how many
+    time_us: float  # mean of one, in microseconds
+    share: float  # of the time of all kernels
+    # fractions of the peak: of the busiest compute unit, of the busiest part of memory (both over
+    # the elapsed time), and of the issue slots; NaN where not measured
     compute: float
     memory: float
     issue: float
+    # place of its first launch in the table, from 0: ``FILE@3`` names the fourth
     first_launch: int = 0
 
     @property

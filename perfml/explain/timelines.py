@@ -132,18 +132,10 @@ def _placed(kernels: pd.DataFrame | None) -> _Launches | None:
 
 @dataclass(frozen=True)
 class _Launches:
-    """Launches with start, gap and the number of their repeat.
+    """Launches with start, gap and the number of their repeat."""
 
-    Attributes
-    ----------
-    rows
-        A Kernels table.
-    moves, clock
-        Whether it is known what is copied and filled, and what is idle.
-    """
-
-    rows: pd.DataFrame
-    moves: bool
+    rows: pd.DataFrame  # a Kernels table
+    moves: bool  # whether it is known what is copied and filled, and what is idle
     clock: bool
 
     def whole(self, name: str) -> Timeline | None:

@@ -54,18 +54,10 @@ class _Usual:
 
 
 def equal_layers(rows: pd.DataFrame) -> dict[Place, int]:
-    """Return which layers are equal.
+    """Return the number of the set of equal layers that a layer is in, by its place.
 
-    Parameters
-    ----------
-    rows
-        Usual launches (`perfml.explain.advice.table.representative_launches`).
-
-    Returns
-    -------
-    dict
-        By the place of a layer the number of the set of equal layers that it is in. Without layers
-        that no other equals, and places that two workloads or devices have.
+    `rows` are usual launches (`perfml.explain.advice.table.representative_launches`). Layers that
+    no other equals are left out, and places that two workloads or devices have.
     """
     if "grid" not in rows.columns:
         return {}
@@ -116,19 +108,9 @@ def _instructions(rows: pd.DataFrame) -> pd.Series[float]:
 def group_findings(table: pd.DataFrame, equal: Mapping[Place, int]) -> pd.DataFrame:
     """Return findings with those of equal layers as one, what saves most in all first.
 
-    Parameters
-    ----------
-    table
-        Of an Advice: a row a finding of a layer.
-    equal
-        As `equal_layers` returns it.
-
-    Returns
-    -------
-    DataFrame
-        With the column ``layers``, a tuple of names. ``layer`` is the one of them that may save
-        most, and the evidence is its; ``time_us`` and ``saved_us`` are sums over all, the gains
-        fractions of the first, and ``confidence`` that of the least sure one.
+    The column ``layers`` has their names. ``layer`` is the one of them that may save most, and the
+    evidence is its; ``time_us`` and ``saved_us`` are sums over all, the gains fractions of the
+    first, and ``confidence`` that of the least sure one.
     """
     rows = [{str(name): value for name, value in row.items()} for row in table.to_dict("records")]
     sets = [equal.get(place_of(row), -1 - place) for place, row in enumerate(rows)]

@@ -28,33 +28,16 @@ _OF_THE_SET = re.compile(r"could not be found|not available on this", re.IGNOREC
 
 @dataclass(frozen=True)
 class FileRule:
-    """A result of one of Nsight Compute's rules about one kernel.
+    """A result of one of Nsight Compute's rules about one kernel."""
 
-    Attributes
-    ----------
-    kernel
-        Label of the kernel in one shape.
-    name
-        Its full name.
-    rule
-        ncu's identifier.
-    message
-        What the rule says, without links.
-    time_us
-        Time of all launches of the kernel in one repeat of the program, in microseconds.
-    saves
-        Estimated fraction of it; NaN without an estimate.
-    scope
-        ``global`` if the estimate is of the whole kernel, ``local`` if of one unit.
-    """
-
-    kernel: str
-    name: str
-    rule: str
-    message: str
+    kernel: str  # label of the kernel in one shape
+    name: str  # its full name
+    rule: str  # ncu's identifier
+    message: str  # what the rule says, without links
+    # time of all launches of the kernel in one repeat of the program, in microseconds
     time_us: float
-    saves: float
-    scope: str | None
+    saves: float  # estimated fraction of it; NaN without an estimate
+    scope: str | None  # ``global`` if the estimate is of the whole kernel, ``local`` if of one unit
 
     @property
     def saved_us(self) -> float:
@@ -107,12 +90,7 @@ def file_rules(
 ) -> tuple[FileRule, ...]:
     """Return what the rules in the files behind a table say of its kernels.
 
-    Parameters
-    ----------
-    kernels
-        Kernels table; results about kernels that are not in it are left out.
-    sources
-        Provenance of its files (``rules``: see `perfml.readers.ncu.findings.most_promising`).
+    `sources` are the provenance of its files (``rules``: `perfml.readers.ncu.findings`).
     """
     said = [each for source in sources for each in source.get("rules", ())]
     if kernels is None or not said:
@@ -145,14 +123,9 @@ def file_rules(
 
 
 def listed_findings(findings: pd.DataFrame, said: Sequence[FileRule]) -> tuple[ListedFinding, ...]:
-    """Return our findings and those of the files as one list, the largest saving first.
+    """Return our findings (`Advice.groups`) and those of the files, the largest saving first.
 
-    Parameters
-    ----------
-    findings
-        `perfml.explain.advice.hazards.Advice.groups`.
-    said
-        From `file_rules`; the ``ncu`` of our remedies says which of them mean the same.
+    The ``ncu`` of our remedies says which of them mean the same.
     """
     book = load_remedies()[0]
     rows = findings.to_dict("records")

@@ -98,24 +98,14 @@ COLUMNS = tuple(Finding.__annotations__)
 
 @dataclass(frozen=True)
 class _Part:
-    """What one cause takes of one launch.
+    """What one cause takes of one launch."""
 
-    Attributes
-    ----------
-    launch, state, label, share
-        The launch, what is known of it, its label, and its part of the layer's time.
-    loss
-        The cause.
-    remedy
-        What helps.
-    """
-
-    launch: Launch
+    launch: Launch  # the launch, what is known of it, its label, and its part of the layer's time
     state: LaunchState
     label: str
     share: float
-    loss: Loss
-    remedy: Remedy
+    loss: Loss  # the cause
+    remedy: Remedy  # what helps
 
     @property
     def gain(self) -> float:
@@ -148,18 +138,10 @@ def layer_findings_of(
     merged: bool = False,
     convolves: bool = False,
 ) -> list[dict[str, Any]]:
-    """Return the findings of one layer's kernels, the largest likely gain first.
+    """Return the findings of one layer's usual launches, the largest likely gain first.
 
-    Parameters
-    ----------
-    launches, labels
-        Its usual launches, or the merged layer as if it were one.
-    row
-        What the layer is called, and ``layer_us`` and ``of_all`` of it.
-    merged
-        Whether the launches are merged layers.
-    convolves
-        Whether convolutions run in it.
+    `row` is what the layer is called, with ``layer_us`` and ``of_all``; `merged` says that the
+    launches are merged layers, `convolves` that convolutions run in it.
     """
     whole = sum(one.time_us for one in launches)
     together: dict[tuple[str, ...], list[_Part]] = defaultdict(list)
@@ -264,14 +246,8 @@ def finding_of(
 def confidence_of(gain: float, level: float, *, known: bool) -> Confidence:
     """Return how sure a finding is, which sees one launch and nothing beside it.
 
-    Parameters
-    ----------
-    gain
-        Likely, of the layer's time.
-    level
-        How near its ceiling the limit stands that it is about.
-    known
-        Whether the counters tell what is needed.
+    `gain` is the likely one, of the layer's time; `level` how near its ceiling the limit stands
+    that it is about; `known` whether the counters tell what is needed.
     """
     if known and (gain > _LARGE or (gain >= _MUCH and level >= _FULL)):
         return "high"

@@ -83,17 +83,7 @@ def _time_us(pairs: Sequence[PairCauses], slow: int) -> float:
 def cannot_say(
     term: str, causes: Causes, slow: Sequence[Launch], fast: Sequence[Launch]
 ) -> CannotSay | None:
-    """Return why the time without a cause cannot be said; None where it can.
-
-    Parameters
-    ----------
-    term
-        Id of the cause.
-    causes
-        All that differs between the sides.
-    slow, fast
-        Their launches.
-    """
+    """Return why the time without a cause cannot be said; None where it can."""
     times = [sum(one.time_us for one in side) for side in (slow, fast)]
     at = int(causes.log_ratio > 0) if times[0] >= times[1] else int(causes.log_ratio < 0)
     if _of_library(slow) != _of_library(fast) or is_replaced(term, causes, at):
@@ -131,21 +121,10 @@ def _of_library(launches: Sequence[Launch]) -> bool:
 def with_cause(
     findings: pd.DataFrame, side: str, cause: Confidence, first: Term | None = None
 ) -> pd.DataFrame:
-    """Return findings of two sides; those of the slower one follow its first cause.
+    """Return findings of two sides; those of the slower one, `side`, follow its `first` cause.
 
     What is about that cause, or the limit that it stands under, is first, and no other finding is
     of high confidence: what changed between the sides decides what to do about the slower one.
-
-    Parameters
-    ----------
-    findings
-        With ``side``, ``rules`` and ``confidence``.
-    side
-        The slower one.
-    cause
-        How sure its first cause is.
-    first
-        That cause; None where it is a rest.
     """
     if findings.empty:
         return findings
@@ -224,19 +203,8 @@ def first_fix(
 ) -> Fix | None:
     """Return what to do about the largest cause of the slower side.
 
-    Parameters
-    ----------
-    time, causes
-        Of the layer.
-    names, launches
-        Of the baseline and of the target.
-    tables
-        Whether the sides are two profiles, of which none can be taken as a library can.
-
-    Returns
-    -------
-    Fix or None
-        None where the sides do not differ, or the largest part is what no counter separates.
+    `names` and `launches` are of the baseline and of the target. None where the sides do not
+    differ, or the largest part is what no counter separates.
     """
     if time.verdict not in ("slower", "faster"):
         return None
@@ -320,21 +288,10 @@ def action_for(
 ) -> str:
     """Return what the person concerned can do: the author of a kernel, or who calls it.
 
-    Parameters
-    ----------
-    term
-        The cause.
-    launch
-        Of the kernel.
-    other
-        The faster side, and how many times as fast it is; None where it has no name of its own.
-    alike
-        Launches of this kernel that have the cause.
-    asked
-        How many times the instructions that the same kernel executes on the faster side; NaN where
-        it does not run there.
-    tables
-        Whether the sides are two profiles.
+    `other` is the faster side and how many times as fast it is, `alike` how many launches of the
+    kernel have the cause, `asked` how many times the instructions it executes that the faster side
+    executes, and `tables` says that the sides are two profiles, of which none can be taken as a
+    library can.
     """
     person = person_of(launch.kernel)
     actions = {Person.LIBRARY: _OF_LIBRARY, Person.PYTORCH: _OF_PYTORCH}.get(person, {})

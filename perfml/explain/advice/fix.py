@@ -27,43 +27,24 @@ SAID = 0.5
 
 @dataclass(frozen=True)
 class Width:
-    """How wide an interval is: how far its ends are from the estimate.
+    """How wide an interval is: how far its ends are from the estimate."""
 
-    Attributes
-    ----------
-    low, high
-        Of the logarithm of the time after the fix, over the estimate, where a number is said.
-    untold_low, untold_high
-        The same where no counter tells what the fix leaves, and only the interval is said.
-    saved
-        How much it grows with the logarithm of the saving (0: it does not).
-    """
-
+    # of the logarithm of the time after the fix, over the estimate, where a number is said
     low: float
     high: float
+    # the same where no counter tells what the fix leaves, and only the interval is said
     untold_low: float
     untold_high: float
-    saved: float
+    saved: float  # how much it grows with the logarithm of the saving (0: it does not)
 
     def doubt(self, saving: float) -> float:
-        """Return what the ends are multiplied by.
-
-        Parameters
-        ----------
-        saving
-            The logarithm of the time as it is, over the estimate.
-        """
+        """Return what the ends are multiplied by; `saving` is the logarithm of now over after."""
         return 1 + self.saved * saving
 
     def around(self, estimate_us: float, now_us: float, told: float) -> tuple[float, float]:
         """Return both ends, microseconds; no fix makes a launch slower.
 
-        Parameters
-        ----------
-        estimate_us, now_us
-            The time after the fix, and as it is.
-        told
-            The part of the time of which the counters tell what the fix leaves.
+        `told` is the part of the time whose counters tell what the fix leaves.
         """
         ends = (self.low, self.high) if told >= SAID else (self.untold_low, self.untold_high)
         doubt = self.doubt(math.log(max(now_us / estimate_us, 1.0)))
@@ -78,39 +59,20 @@ WIDTH = Width(-1.03, 0.19, -1.01, 0.49, 0.5)
 
 @dataclass(frozen=True)
 class Estimate:
-    """A time after a fix, microseconds.
+    """A time after a fix, microseconds."""
 
-    Attributes
-    ----------
-    time_us
-        The best guess. Not to be said where `unknown` is not empty.
-    low_us, high_us
-        An interval that holds it in 80 %.
-    unknown
-        What no counter tells of what the fix leaves; empty where they tell it.
-    """
-
-    time_us: float
-    low_us: float
+    time_us: float  # the best guess. Not to be said where `unknown` is not empty.
+    low_us: float  # an interval that holds it in 80 %
     high_us: float
-    unknown: str = ""
+    unknown: str = ""  # what no counter tells of what the fix leaves; empty where they tell it
 
 
 def estimate(
     now_us: float, fraction: float, launches: Sequence[Launch], term: str
 ) -> Estimate | None:
-    """Return the time after a fix with its interval.
+    """Return the time after the cause `term` is taken out of some launches, with its interval.
 
-    Parameters
-    ----------
-    now_us
-        The time as it is.
-    fraction
-        What will be left of it.
-    launches
-        That are fixed.
-    term
-        Id of the cause that is taken out.
+    `fraction` is what will be left of `now_us`.
     """
     sure = told(launches, term)
     unknown = "" if sure >= SAID else _unknown(launches, term)
@@ -122,14 +84,8 @@ def estimate_of(
 ) -> Estimate | None:
     """Return a time after a fix with its interval; None where nothing is saved, or all.
 
-    Parameters
-    ----------
-    after_us, now_us
-        After the fix, and as it is.
-    told
-        The part of the time of which the counters tell what the fix leaves.
-    unknown
-        What no counter tells.
+    `told` is the part of the time whose counters tell what the fix leaves, `unknown` what none
+    tells.
     """
     if not 0 < after_us < now_us:
         return None

@@ -54,25 +54,14 @@ _DRAM, _TENSOR = "dram_utilization", ("tensor_utilization", "tensor_cycles_utili
 
 @dataclass(frozen=True)
 class LayerLaunches:
-    """The launches of a layer, with its product and the device's peak where they are known.
+    """The launches of a layer, with its product and the device's peak where they are known."""
 
-    Attributes
-    ----------
-    launches
-        Its usual launches.
-    product
-        ``product_m``, ``product_n``, ``product_k``, ``product_bytes`` and ``product_flops`` of its
-        largest product; empty where nobody recorded them.
-    peak
-        FLOP/s of the device in the layer's precision; NaN if not known.
-    fp32
-        Whether its products are in single precision, on CUDA cores.
-    """
-
-    launches: tuple[Launch, ...]
+    launches: tuple[Launch, ...]  # its usual launches
+    # ``product_m``, ``product_n``, ``product_k``, ``product_bytes`` and ``product_flops`` of its
+    # largest product; empty where nobody recorded them
     product: Mapping[str, float]
-    peak: float = math.nan
-    fp32: bool = False
+    peak: float = math.nan  # FLOP/s of the device in the layer's precision; NaN if not known
+    fp32: bool = False  # whether its products are in single precision, on CUDA cores
 
     @property
     def time_us(self) -> float:

@@ -106,23 +106,8 @@ def network_findings(
 ) -> tuple[NetworkFinding, ...]:
     """Return what to do in each network of a table, what is likely to save most first.
 
-    Parameters
-    ----------
-    table
-        The findings, a row a finding of a layer.
-    layers
-        The layers that they are of.
-    equal
-        Sets of equal layers (`perfml.explain.advice.equal_layers.equal_layers`).
-    clock
-        What the clock shows of an iteration, where that is known.
-    merged
-        Whether only merged layers are known.
-
-    Returns
-    -------
-    tuple of NetworkFinding
-        None for a condition of fewer than `LEAST_LAYERS` layers, and for what gains little.
+    A condition of fewer than `LEAST_LAYERS` layers has none, and what gains little is left out.
+    `table` has the findings of the layers; `clock` is what the clock shows of an iteration.
     """
     parts: dict[tuple[str, ...], list[Layer]] = defaultdict(list)
     for layer in layers:
@@ -330,13 +315,7 @@ def step_findings(account: Account) -> tuple[NetworkFinding, ...]:
 
 
 def name_findings(kernels: pd.DataFrame | None) -> tuple[NetworkFinding, ...]:
-    """Return what the names of the kernels of a table say, where it has no counters.
-
-    Parameters
-    ----------
-    kernels
-        A Kernels table; of several iterations each counts.
-    """
+    """Return what the names of the kernels of a table say, where it has no counters."""
     if kernels is None or set(metric_columns(kernels)) - _FACTS:
         return ()
     timed = kernels.dropna(subset=["kernel", "time_us"])

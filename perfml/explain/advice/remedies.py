@@ -38,25 +38,13 @@ class NcuRule:
 
 @dataclass(frozen=True)
 class ForUsers:
-    """What a user of a library's kernel, or of PyTorch's, can do.
+    """What a user of a library's kernel, or of PyTorch's, can do."""
 
-    Attributes
-    ----------
-    id
-        Remedies of one table are one thing to do.
-    library, pytorch
-        The texts.
-    convolutions
-        What is said besides where convolutions run.
-    fuses
-        Whether PyTorch's users fuse the kernel with its neighbours: one thing to do for all of
-        them.
-    """
-
-    id: str
-    library: str
+    id: str  # remedies of one table are one thing to do
+    library: str  # the texts
     pytorch: str
-    convolutions: str = ""
+    convolutions: str = ""  # what is said besides where convolutions run
+    # whether PyTorch's users fuse the kernel with its neighbours: one thing to do for all of them
     fuses: bool = False
 
 
@@ -156,15 +144,7 @@ _ACTIONS = {
 
 
 def action_here(cause: str, launch: Launch) -> str | None:
-    """Return what to do about a cause of this launch; None where its row says all.
-
-    Parameters
-    ----------
-    cause
-        Its id.
-    launch
-        The slow one.
-    """
+    """Return what to do about a cause of a slow launch; None where the cause's row says all."""
     if cause != "theoretical_occupancy":
         return None
     fit = {

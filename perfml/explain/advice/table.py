@@ -102,24 +102,12 @@ _CONVOLVES = ("convolution", "layout")
 
 @dataclass(frozen=True)
 class Layer:
-    """A layer of one condition.
+    """A layer of one condition."""
 
-    Attributes
-    ----------
-    row
-        What it is called, ``layer_us`` and ``of_all``.
-    together
-        Its usual launches; of a merged row the layer as if it were one.
-    labels
-        What people read of each launch.
-    convolves
-        Whether convolutions run in it.
-    """
-
-    row: Mapping[str, Any]
-    together: LayerLaunches
-    labels: tuple[str, ...]
-    convolves: bool
+    row: Mapping[str, Any]  # what it is called, ``layer_us`` and ``of_all``
+    together: LayerLaunches  # its usual launches; of a merged row the layer as if it were one
+    labels: tuple[str, ...]  # what people read of each launch
+    convolves: bool  # whether convolutions run in it
 
     @property
     def launches(self) -> tuple[Launch, ...]:
@@ -128,15 +116,7 @@ class Layer:
 
 
 def layers_of(rows: pd.DataFrame, peaks: Peaks | None) -> list[Layer]:
-    """Return the layers of a table of usual launches, or of merged rows.
-
-    Parameters
-    ----------
-    rows
-        With the columns ``group``, ``label``, ``layer_us`` and ``of_all``.
-    peaks
-        Given ones; else those known of each row's device.
-    """
+    """Return the layers of usual launches, or of merged rows; peaks of each device by default."""
     told = rows.drop(columns=metric_columns(rows)).to_dict("records")
     launches = _launches(rows)
     found: dict[Any, list[int]] = {}
@@ -218,15 +198,7 @@ class NotChecked(TypedDict):
 
 
 def not_checked_by(rows: pd.DataFrame, *, merged: bool) -> pd.DataFrame:
-    """Return what could not be checked, and the metrics that would be needed, by condition.
-
-    Parameters
-    ----------
-    rows
-        Usual launches, or merged layers.
-    merged
-        Whether they are merged layers.
-    """
+    """Return what could not be checked, and the metrics that would be needed, by condition."""
     shown = [name for name in ("backend", "precision", "batch") if name in rows.columns]
     found: list[dict[str, Any]] = []
     keys = [name for name in condition_keys(rows) if name != "layer"]

@@ -25,20 +25,11 @@ IDLE = "idle"
 
 @dataclass(frozen=True)
 class Held:
-    """What a limit holds of the additional time.
+    """What a limit holds of the additional time."""
 
-    Attributes
-    ----------
-    limit
-        The limit.
-    share
-        Its part of the additional time; those of all limits add up to 1 at most.
-    nearness
-        How near to its ceiling it stands on the slow side; of a wait, its part of the time.
-    """
-
-    limit: Limit
-    share: float
+    limit: Limit  # the limit
+    share: float  # its part of the additional time; those of all limits add up to 1 at most
+    # how near to its ceiling it stands on the slow side; of a wait, its part of the time
     nearness: float
 
 
@@ -83,14 +74,8 @@ def exposed(faster: float, level: float, more: float) -> float:
     take alone. With p = 1 they wait for each other, and with an infinite one the fullest alone
     counts (a roofline). What a unit adds to the sum, over what all add, is its part.
 
-    Parameters
-    ----------
-    faster
-        The time of the fast side, over that of the slow side.
-    level
-        The unit's time on the slow side, over that of the launch.
-    more
-        Its additional time, over that of the launch.
+    All are over the slow side's time: `faster` the fast side's, `level` the unit's, and `more` what
+    is additional of it.
     """
     slow = min(level, 1.0)
     fast = max(0.0, slow - more * (1 - faster))
@@ -157,20 +142,12 @@ REST = "throughput"
 
 @dataclass(frozen=True)
 class Decomposed:
-    """What a pair of launches was taken apart into.
+    """What a pair of launches was taken apart into."""
 
-    Attributes
-    ----------
-    contributions
-        Causes, whose parts add up to the logarithm of the ratio of times; the rest last.
-    held
-        What each limit holds of the additional time, the most first.
-    by_limit
-        The parts of a cause by the limit that they stand under.
-    """
-
+    # causes, whose parts add up to the logarithm of the ratio of times; the rest last
     contributions: tuple[Contribution, ...]
-    held: tuple[Held, ...] = ()
+    held: tuple[Held, ...] = ()  # what each limit holds of the additional time, the most first
+    # the parts of a cause by the limit that they stand under
     by_limit: dict[str, Parts] | None = None
 
     @property
@@ -180,15 +157,7 @@ class Decomposed:
 
 
 def decompose_pair(before: Launch, after: Launch, *, single: bool) -> Decomposed:
-    """Return the causes of the difference between two launches.
-
-    Parameters
-    ----------
-    before, after
-        Of the baseline and of the target (or merged layers, as if they were single launches).
-    single
-        Whether they are single launches.
-    """
+    """Return the causes of the difference between two launches, or merged layers (not `single`)."""
     first: list[Contribution] = []
     counts = before["kernels"], after["kernels"]
     if not single and min(counts) > 0 and counts[0] != counts[1]:

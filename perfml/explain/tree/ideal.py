@@ -123,20 +123,10 @@ def bounded_needs() -> frozenset[str]:
 
 
 def ideal_launch(launch: Launch, *, more_blocks: bool = False) -> Launch:
-    """Return the ideal side of a launch.
+    """Return the ideal side of a launch: its time is that of its fullest unit.
 
-    Parameters
-    ----------
-    launch
-        The launch.
-    more_blocks
-        Whether its grid can be split as far as one wave has places, which no counter tells.
-
-    Returns
-    -------
-    Launch
-        With counters at their ideals. Its time is that of its fullest unit, and its busy levels
-        and waits are parts of that time.
+    Busy levels and waits are parts of that time. With `more_blocks` the grid can be split as far as
+    one wave has places, which no counter tells.
     """
     state = LaunchState(launch)
     counters = ideal_counters(state)
@@ -151,16 +141,9 @@ def ideal_launch(launch: Launch, *, more_blocks: bool = False) -> Launch:
 def ideal_counters(
     state: LaunchState, causes: Container[str] | None = None, left: float | None = None
 ) -> dict[str, float]:
-    """Return a launch's counters without some causes, in its own time.
+    """Return a launch's counters without some causes (all by default), in its own time.
 
-    Parameters
-    ----------
-    state
-        The launch.
-    causes
-        Ids of the causes; all by default.
-    left
-        What stays of them; by default what the rows say.
+    `left` is what stays of them; by default what the rows say.
     """
     counters = dict(state.launch.counters)
     lost: set[str] = set()

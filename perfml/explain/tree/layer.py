@@ -48,42 +48,21 @@ _WANTED = (
 
 @dataclass(frozen=True)
 class Match:
-    """Launches that answer to each other, or (one of the two missing) a launch of one side.
+    """Launches that answer to each other, or (one of the two missing) a launch of one side."""
 
-    Attributes
-    ----------
-    label
-        Their kernels.
-    before, after
-        The launches.
-    runs
-        Where they are different kernels: what either side runs in this place.
-    """
-
-    label: str
-    before: Launch | None
+    label: str  # their kernels
+    before: Launch | None  # the launches
     after: Launch | None
+    # where they are different kernels: what either side runs in this place
     runs: tuple[Sequence[Launch], Sequence[Launch]] | None = None
 
 
 def kernel_causes(
     changes: Sequence[Change], before: Launches, after: Launches, *, same_device: bool
 ) -> Causes:
-    """Return the causes of a layer, kernel by kernel.
+    """Return the causes of a layer, kernel by kernel; they add up to the log of its time ratio.
 
-    Parameters
-    ----------
-    changes
-        From `perfml.explain.launches.changes_between`.
-    before, after
-        The layer on both sides, with launches.
-    same_device
-        Whether busy fractions of the two sides are fractions of the same peak.
-
-    Returns
-    -------
-    Causes
-        They add up to the logarithm of the layer's time ratio.
+    `changes` are from `perfml.explain.launches.changes_between`.
     """
     matches = layer_matches(changes, before, after)
     return decompose_layer(matches, same_device=same_device, single=True)
@@ -219,14 +198,8 @@ def _weight(launch: Launch) -> tuple[float, float, float]:
 def decompose_layer(matches: Sequence[Match], *, same_device: bool, single: bool) -> Causes:
     """Return the contributions of all kernels, weighted so that they add up to the layer's ratio.
 
-    Parameters
-    ----------
-    matches
-        The layer's launches.
-    same_device
-        Whether busy fractions of the two sides are fractions of the same peak.
-    single
-        Whether rows are single launches, not means over several.
+    `same_device` says that busy fractions of both sides are fractions of the same peak, `single`
+    that rows are single launches, not means over several.
     """
     answered, others, ratio = answers_of(matches, single=single)
     parts = iter(answered), iter(others)
@@ -252,15 +225,7 @@ def _pair_causes(match: Match, answer: Answered) -> PairCauses:
 def answers_of(
     matches: Sequence[Match], *, single: bool = True
 ) -> tuple[list[Answered], list[Contribution], float]:
-    """Return the parts of pairs of launches, those of launches without one, and the log ratio.
-
-    Parameters
-    ----------
-    matches
-        The layer's launches.
-    single
-        Whether rows are single launches, not means over several.
-    """
+    """Return the parts of pairs of launches, those of launches without one, and the log ratio."""
     before = sum(match.before.time_us for match in matches if match.before is not None)
     after = sum(match.after.time_us for match in matches if match.after is not None)
     whole = log_mean(after, before)

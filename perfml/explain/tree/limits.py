@@ -14,73 +14,39 @@ from perfml.metrics.expressions import Expression, parse
 
 @dataclass(frozen=True)
 class Limit:
-    """What can hold the time of a launch: a unit, or a wait for something.
+    """What can hold the time of a launch: a unit, or a wait for something."""
 
-    Attributes
-    ----------
-    id, label
-        Its identity, and what people read.
-    group
-        Units of one group serve the same accesses, one behind the other.
-    time
-        The part of the launch's time that is this limit's.
-    device
-        Whether it is one for all multiprocessors, and works while any of them has a block.
-    ceiling
-        The largest part of the time that a unit sustains.
-    used
-        Counters of which one is above 0 where a launch uses it at all.
-    units
-        Of a wait: the units that it can be a wait for.
-    queued
-        Of a wait: the part of it that passes in a queue; None where that is not known.
-    proportional
-        Whether a unit's time can only grow with its amount.
-    amount, factors, whole
-        What a unit has to do, the product that it is (cause: quantity), and the cause that is named
-        where factors make up for each other.
-    cause
-        What is named where no factor grew.
-    opens
-        The code that looks further; empty where there is none.
-    """
-
-    id: str
+    id: str  # its identity, and what people read
     label: str
-    group: str
-    time: Expression
+    group: str  # units of one group serve the same accesses, one behind the other
+    time: Expression  # the part of the launch's time that is this limit's
+    # whether it is one for all multiprocessors, and works while any of them has a block
     device: bool
-    ceiling: float
-    used: tuple[str, ...]
-    units: tuple[str, ...]
+    ceiling: float  # the largest part of the time that a unit sustains
+    used: tuple[str, ...]  # counters of which one is above 0 where a launch uses it at all
+    units: tuple[str, ...]  # of a wait: the units that it can be a wait for
+    # of a wait: the part of it that passes in a queue; None where that is not known
     queued: Expression | None
-    proportional: bool
+    proportional: bool  # whether a unit's time can only grow with its amount
+    # what a unit has to do, the product that it is (cause: quantity), and the cause that is named
+    # where factors make up for each other
     amount: str
     factors: Mapping[str, str]
     whole: str
-    cause: str
-    opens: str
+    cause: str  # what is named where no factor grew
+    opens: str  # the code that looks further; empty where there is none
 
 
 @dataclass(frozen=True)
 class Instead:
-    """A cause that stands in the place of what comes along with it.
+    """A cause that stands in the place of what comes along with it."""
 
-    Attributes
-    ----------
-    cause, of
-        The cause, and those whose part it takes.
-    grew, fell
-        Quantities that are larger (smaller) on the slow side by at least a factor.
-    fast
-        Quantities that are at least so large on the fast side.
-    """
-
-    cause: str
+    cause: str  # the cause, and those whose part it takes
     of: tuple[str, ...]
+    # quantities that are larger (smaller) on the slow side by at least a factor
     grew: Mapping[str, float]
     fell: Mapping[str, float]
-    fast: Mapping[str, float]
+    fast: Mapping[str, float]  # quantities that are at least so large on the fast side
 
 
 @cache

@@ -34,40 +34,19 @@ _FEW = 0.5
 
 @dataclass(frozen=True)
 class Loss:
-    """What a cause takes of a launch's time.
+    """What a cause takes of a launch's time."""
 
-    Attributes
-    ----------
-    cause
-        Its id.
-    part
-        Of the launch's time, that it likely takes; those of all causes add up.
-    limit
-        Id of the limit that it stands under; empty for one of the whole launch.
-    level
-        How near that limit stands to its ceiling.
-    known
-        Whether the counters tell what is needed: they do not of work that may all be needed, of
-        waits that no idle unit explains, and of a grid that might be split.
-    """
-
-    cause: str
-    part: float
-    limit: str
-    level: float
+    cause: str  # its id
+    part: float  # of the launch's time, that it likely takes; those of all causes add up
+    limit: str  # Id of the limit that it stands under; empty for one of the whole launch
+    level: float  # how near that limit stands to its ceiling
+    # whether the counters tell what is needed: they do not of work that may all be needed, of waits
+    # that no idle unit explains, and of a grid that might be split
     known: bool
 
 
 def losses(launch: Launch, *, single: bool = True) -> tuple[Loss, ...]:
-    """Return what a launch loses, the most first.
-
-    Parameters
-    ----------
-    launch
-        The launch, or a merged layer as if it were one.
-    single
-        Whether it is one launch; a mean over kernels has no waves.
-    """
+    """Return what a launch loses, the most first; a mean over kernels has no waves."""
     found = _beside(launch, ideal_launch(launch), single=single)
     if single and 0 < launch["waves_per_sm"] <= _FEW:
         whole = _beside(launch, ideal_launch(launch, more_blocks=True), single=True)
@@ -152,23 +131,8 @@ def time_after(
 
     Warps take as long as what they wait for; a wait for a unit shrinks with the unit's work, as far
     as it is a queue. More warps hide more of it (Little's law), and no launch is faster than its
-    fullest unit.
-
-    Parameters
-    ----------
-    launch
-        The launch as it is.
-    cause
-        Its id.
-    left
-        What will stay of it, where that is known. By default what the ideal has.
-    state
-        What is known of the launch, where that was asked for already.
-
-    Returns
-    -------
-    float
-        NaN for a cause that has no ideal.
+    fullest unit. `left` is what will stay of the cause; by default what the ideal has. NaN for a
+    cause that has no ideal.
     """
     if not has_ideal(cause):
         return math.nan

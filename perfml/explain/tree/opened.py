@@ -105,14 +105,7 @@ def of_warps(pair: Pair, longer: float) -> Parts:
 
     Warps that wait at any time are events a second times the wait of one; half as many of them
     take twice as long for the same events. (J. D. C. Little, "A proof for the queuing formula
-    L = lambda W", Operations Research 9, 1961.)
-
-    Parameters
-    ----------
-    pair
-        The launches.
-    longer
-        The logarithm by which the wait is longer on the slow side.
+    L = lambda W", Operations Research 9, 1961.) `longer` is a logarithm.
     """
     missing = missing_warps(pair)
     longer = abs(longer)

@@ -88,12 +88,8 @@ class Pair:
 
         A launch takes the mean time in which a multiprocessor has a block, over the part of its
         time that this is: what grew of either is additional, and as many that are idle on both
-        sides add nothing. With all of them at work no unit would be busier than it sustains.
-
-        Parameters
-        ----------
-        nearest
-            How near to its ceiling the fullest unit of the device stands.
+        sides add nothing. With all of them at work no unit would be busier than it sustains:
+        `nearest` is how near to its ceiling the fullest unit of the device stands.
         """
         slow, fast = self._active
         gone = min(math.log(fast / slow), -math.log(max(nearest, 0.01)))

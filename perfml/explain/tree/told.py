@@ -128,15 +128,7 @@ _WAITS = "section SourceCounters shows at which instructions warps wait"
 
 
 def resolved_by(term: Term, kernel: str = "") -> str:
-    """Return what tells whether a cause is the one.
-
-    Parameters
-    ----------
-    term
-        The cause.
-    kernel
-        Its name: who calls a library's kernel cannot launch it in another way.
-    """
+    """Return what tells whether a cause is the one, to the author of a kernel or to its caller."""
     if not term.author_only or person_of(kernel) is Person.AUTHOR:
         return term.resolved_by
     return _BATCH if term.kind in (Kind.OCCUPANCY, Kind.WAVES) else _WAITS

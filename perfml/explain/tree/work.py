@@ -30,12 +30,7 @@ _EFFICIENCIES = {
 def access_factors(pair: Pair, limit: Limit | None) -> Parts:
     """Return the factors of what global memory has to do, as logarithms; some may be negative.
 
-    Parameters
-    ----------
-    pair
-        The launches.
-    limit
-        The unit of the memory; None for requests and their sectors alone.
+    `limit` is the unit of the memory; None for requests and their sectors alone.
     """
     if math.isnan(pair.slow["sectors_per_request"]) and math.isnan(
         pair.fast["sectors_per_request"]
@@ -63,12 +58,7 @@ def access_factors(pair: Pair, limit: Limit | None) -> Parts:
 def of_requests(pair: Pair, grown: float) -> Parts:
     """Return what more requests are: of warps with fewer lanes, narrower ones, repeated loads.
 
-    Parameters
-    ----------
-    pair
-        The launches.
-    grown
-        The logarithm by which they are more; above 0.
+    `grown` is the logarithm by which they are more; above 0.
     """
     parts: Parts = {}
     lost = max(0.0, min(grown, pair.grew("lost_lanes")))
@@ -88,17 +78,9 @@ def of_requests(pair: Pair, grown: float) -> Parts:
 def latency_of_memory(pair: Pair, longer: float, wait: str = LOADS) -> Parts:
     """Return what makes warps wait longer for global memory that no unit of it is full with.
 
-    More requests, sectors that queue, data from further away; what these leave is that fewer
-    loads are in flight.
-
-    Parameters
-    ----------
-    pair
-        The launches.
-    longer
-        The logarithm by which the wait is longer; infinite where the fast side has none.
-    wait
-        The stall: for loads, or for room in the queue of L1.
+    More requests, sectors that queue, data from further away; what these leave is that fewer loads
+    are in flight. `longer` is the logarithm by which the wait is longer (infinite where the fast
+    side has none), `wait` the stall: for loads, or for room in the queue of L1.
     """
     factors = access_factors(pair, None)
     farther = pair.grew("load_latency")
@@ -116,21 +98,11 @@ def latency_of_memory(pair: Pair, longer: float, wait: str = LOADS) -> Parts:
 
 @dataclass(frozen=True)
 class _Class:
-    """A class of instructions.
+    """A class of instructions."""
 
-    Attributes
-    ----------
-    counters
-        Instructions of threads, or of warps.
-    lanes
-        How many of them a warp has.
-    rate
-        Lanes that a multiprocessor takes of them in a cycle.
-    """
-
-    counters: tuple[str, ...]
-    lanes: int
-    rate: int
+    counters: tuple[str, ...]  # Instructions of threads, or of warps
+    lanes: int  # how many of them a warp has
+    rate: int  # lanes that a multiprocessor takes of them in a cycle
 
     def warps(self, launch: Launch) -> float:
         """Return the instructions of warps; NaN where they were not counted."""
