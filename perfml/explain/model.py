@@ -136,13 +136,7 @@ class Explainer:
         If there are fewer than `MIN_LAYERS` layers.
     """
 
-    def __init__(
-        self,
-        training: pd.DataFrame,
-        *,
-        model: str = "gbr",
-        seed: int = 0,
-    ) -> None:
+    def __init__(self, training: pd.DataFrame, *, model: str = "gbr", seed: int = 0) -> None:
         layers = training["layer"].nunique()
         if layers < MIN_LAYERS:
             msg = f"a model needs {MIN_LAYERS} layers or more to learn from"

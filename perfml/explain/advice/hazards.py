@@ -280,10 +280,7 @@ def _with_faster(findings: pd.DataFrame, layers: pd.DataFrame) -> pd.DataFrame:
 
 
 def _of_gaps(
-    kernels: pd.DataFrame | None,
-    layers: Sequence[str] | None,
-    found: Timeline | None,
-    told: bool,
+    kernels: pd.DataFrame | None, layers: Sequence[str] | None, found: Timeline | None, told: bool
 ) -> tuple[str, ...]:
     """Say what is idle, unless that was told of the whole network, and where; what is copied."""
     if found is None:
@@ -312,11 +309,7 @@ def _only(rows: pd.DataFrame, layers: Sequence[str]) -> pd.DataFrame:
 def _findings(layer: Layer, merged: bool) -> list[dict[str, Any]]:
     """Return the findings of a layer, in the order in which they are told."""
     found = layer_findings_of(
-        layer.launches,
-        layer.labels,
-        layer.row,
-        merged=merged,
-        convolves=layer.convolves,
+        layer.launches, layer.labels, layer.row, merged=merged, convolves=layer.convolves
     )
     if not merged:
         found += layer_findings(layer.together, layer.row, convolves=layer.convolves)

@@ -108,11 +108,7 @@ def _repeated(layer: LayerLaunches) -> _Told | None:
     if len(again) < _OFTEN or share < _PART or short_launches(layer) is not None:
         return None
     idle = sum(one.time_us * (1 - _busiest(one)) for one in again)
-    numbers = {
-        "repeated_launches": len(again),
-        "repeated_share": share,
-        "repeated_idle_us": idle,
-    }
+    numbers = {"repeated_launches": len(again), "repeated_share": share, "repeated_idle_us": idle}
     return numbers, idle / layer.time_us
 
 

@@ -138,10 +138,7 @@ def _fastest(times: pd.DataFrame, by: str) -> list[dict[Any, Any]]:
 
 
 def _measured(
-    row: Mapping[Any, Any],
-    kind: Kind,
-    now_us: float,
-    runs: Sequence[Mapping[str, Any]],
+    row: Mapping[Any, Any], kind: Kind, now_us: float, runs: Sequence[Mapping[str, Any]]
 ) -> Gain:
     manifest = next((each for each in runs if each.get("run_id") == row["run_id"]), {})
     layout = (manifest.get("settings") or {}).get("memory_format")

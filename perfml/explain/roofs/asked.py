@@ -42,9 +42,7 @@ def _usual(values: pd.Series) -> object:
 
 
 def roofline(
-    data: pd.DataFrame | str | Path,
-    *,
-    peaks: Mapping[str, float] | Peaks | None = None,
+    data: pd.DataFrame | str | Path, *, peaks: Mapping[str, float] | Peaks | None = None
 ) -> pd.DataFrame:
     """Place layers or kernels under the roofs of their device.
 

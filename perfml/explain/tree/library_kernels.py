@@ -46,10 +46,7 @@ class _Work:
 
 
 _ASKED = ("global_requests", "narrow_access", "redundant_traffic", "sectors_per_request")
-_COSTS = (
-    "l2_sectors_per_l1_sector",
-    "dram_bytes_per_sector",
-)
+_COSTS = ("l2_sectors_per_l1_sector", "dram_bytes_per_sector")
 """What the work of a memory is a product of: what was asked for in L1, and what that costs."""
 
 _WORKS = (
