@@ -127,6 +127,17 @@ ONE_SIDED = ("kernels_appeared", "kernels_vanished", "launch_count")
 """Ids of the causes that are launches which one side lacks."""
 
 
+_WAITS = "section SourceCounters shows at which instructions warps wait"
+_RESOLVED_BY = {
+    Kind.WORK: "section ComputeWorkloadAnalysis shows how busy each pipe is",
+    Kind.MEMORY: "section SourceCounters shows the sectors of single loads and stores",
+    Kind.LAUNCH: "put a range (NVTX) around each step: then kernels of one step are compared",
+    Kind.STALL: _WAITS,
+    Kind.RESIDUAL: _WAITS,
+}
+"""What tells whether a cause of a kind is the one, where its row says nothing else."""
+
+
 def _read() -> dict[str, Term]:
     path = resources.files("perfml.explain.tree").joinpath("causes.toml")
     rows: Mapping[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -150,7 +161,7 @@ def _term(name: str, row: Mapping[str, Any]) -> Term:
         limits=tuple(row.get("limits", ())),
         none_where=tuple(row.get("none_where", ())),
         place=row.get("place", False),
-        resolved_by=row["resolved_by"],
+        resolved_by=row.get("resolved_by") or _RESOLVED_BY[Kind(row["kind"])],
         author_only=row.get("author_only", False),
     )
 
