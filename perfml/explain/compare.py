@@ -258,7 +258,7 @@ def compare_sides(
         )
         for at in _chosen(table, asked, top)
     ]
-    reader = DetailReader(left, right, pairs, explainer=explainer, peaks=peaks, advice=advice)
+    reader = DetailReader((left, right), pairs, explainer, peaks, advice)
     details = []
     for done, pair in enumerate(pairs):
         if progress is not None:

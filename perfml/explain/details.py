@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -113,7 +114,7 @@ def pieces_apart(
         if name.startswith(f"{layer}/")
     ]
     inside = sum(us for us, _ in apart)
-    along = [each for each in causes.totals if each.log_ratio * time.log_ratio > 0]
+    along = causes.towards(time.log_ratio)
     if not along or inside < MOST * abs(time.target_us - time.baseline_us):
         return None
     names = [name for _, name in sorted(apart, reverse=True)]
@@ -156,43 +157,24 @@ class _Counted:
     causes: Causes
 
 
+@dataclass(frozen=True)
 class DetailReader:
-    """Explains any layer of two sides; their tables are taken apart once.
+    """Explains the layers of two sides; their tables are taken apart once."""
 
-    Parameters
-    ----------
-    baseline, target
-        The sides.
-    pairs
-        The layers that will be asked for.
-    explainer
-        A model that has learned; None for no attribution.
-    peaks
-        For rules of advice that compare precisions.
-    advice
-        What the rules say of both sides, where that is known already.
-    """
+    sides: tuple[Side, Side]
+    pairs: Sequence[LayerPair]
+    explainer: Explainer | None  # a model that has learned; None for no attribution
+    peaks: Peaks | None  # for what padding a product saves
+    known: Advice | None  # what advice says of both sides, where that is known already
 
-    def __init__(
-        self,
-        baseline: Side,
-        target: Side,
-        pairs: Sequence[LayerPair],
-        *,
-        explainer: Explainer | None,
-        peaks: Peaks | None,
-        advice: Advice | None,
-    ) -> None:
-        self.sides = baseline, target
-        self.explainer = explainer
-        if not pairs:
-            return
-        self._readers = LaunchReader(baseline), LaunchReader(target)
-        self._same_device = same_device(baseline, target)
-        self._advice = tuple(
-            _advice(side, [pair.names[at] for pair in pairs], peaks, advice)
-            for at, side in enumerate(self.sides)
-        )
+    @cached_property
+    def _readers(self) -> tuple[LaunchReader, LaunchReader]:
+        return LaunchReader(self.sides[0]), LaunchReader(self.sides[1])
+
+    @cached_property
+    def _advice(self) -> list[Mapping[str, pd.DataFrame]]:
+        """What advice says of the layers of each side; it takes longer than all else."""
+        return [self._of_side(at) for at in range(len(self.sides))]
 
     def read(self, pair: LayerPair) -> LayerDiff:
         """Return what is to be said of a layer."""
@@ -209,7 +191,7 @@ class DetailReader:
         if not between:
             called = (left.name, right.name)
             fix = first_fix(time, causes, called, counted.launches, tables=not left.by)
-        alike = time.verdict not in ("slower", "faster") and pair.on_the_clock is None
+        alike = time.slower is None and pair.on_the_clock is None
         unseen = UNSEEN if alike and only_kernels(*rows) else ""
         attribution = None if self.explainer is None else self.explainer.attribute(*rows)
         metrics = compare_metrics(*rows)
@@ -244,7 +226,7 @@ class DetailReader:
             fix=fix,
             on_the_clock=hidden,
             unseen=unseen,
-            advice=self._advice_beside(pair, causes, between=between),
+            asked=partial(self._advice_beside, pair, causes, between=between),
         )
 
     def _counted(self, pair: LayerPair, rows: Sequence[pd.DataFrame]) -> _Counted:
@@ -256,13 +238,14 @@ class DetailReader:
             for reader, name, us in zip(self._readers, pair.names, kernels_us, strict=True)
         )
         changes = changes_between(before.names, after.names)
+        alike = same_device(*self.sides)
         if before.launches is not None and after.launches is not None:
             launches = before.launches, after.launches
-            causes = kernel_causes(changes, before, after, same_device=self._same_device)
+            causes = kernel_causes(changes, before, after, same_device=alike)
         else:
             merged = [merged_launch(*side) for side in zip(rows, kernels_us, strict=True)]
             launches = (merged[0],), (merged[1],)
-            causes = layer_causes(merged[0], merged[1], same_device=self._same_device)
+            causes = layer_causes(merged[0], merged[1], same_device=alike)
         causes = parts.joined(causes)
         layer, partner = pair.names
         if layer == partner and (apart := pieces_apart(layer, pair.time, causes, self.sides)):
@@ -273,30 +256,25 @@ class DetailReader:
         """Return both sides' findings; what both sides tell makes them more or less sure."""
         own = [side[name] for side, name in zip(self._advice, pair.names, strict=True)]
         found = pd.concat(own, ignore_index=True)
-        if pair.time.verdict not in ("slower", "faster"):
+        slower = pair.time.slower
+        if slower is None or own[slower].empty:
             return found
-        slower = own[1 if pair.time.verdict == "slower" else 0]
-        if slower.empty:
-            return found
-        sign = 1.0 if pair.time.verdict == "slower" else -1.0
-        along = [each.term for each in causes.totals if sign * each.log_ratio > 0]
-        first = along[0] if along and not along[0].residual and not between else None
+        along = causes.towards(1.0 if slower else -1.0)
+        known = bool(along) and not along[0].term.residual and not between
+        first = along[0].term if known else None
         sure = "low" if between else causes.confidence
-        return with_cause(found, str(slower["side"].iloc[0]), sure, first)
+        return with_cause(found, str(own[slower]["side"].iloc[0]), sure, first)
 
-
-def _advice(
-    side: Side, layers: Sequence[str], peaks: Peaks | None, known: Advice | None
-) -> Mapping[str, pd.DataFrame]:
-    """Return what advice says of each of some layers of one side."""
-    if known is None:
-        rows = side.layers if side.kernels is None else side.kernels
-        mine = rows[rows["layer"].isin(layers)]
-        found = advise(mine, peaks=peaks, layers=list(mine["layer"].unique())).table
-    else:
-        own = known.table["backend"] == side.name
-        # who is faster the comparison itself says
-        found = known.table[own].assign(faster=None).reset_index(drop=True)
-    found.insert(0, "side", side.name)
-    places = rows_by(found["layer"])
-    return {str(name): found.iloc[places.get(str(name), [])] for name in layers}
+    def _of_side(self, at: int) -> Mapping[str, pd.DataFrame]:
+        side, layers = self.sides[at], [pair.names[at] for pair in self.pairs]
+        if self.known is None:
+            rows = side.layers if side.kernels is None else side.kernels
+            mine = rows[rows["layer"].isin(layers)]
+            found = advise(mine, peaks=self.peaks, layers=list(mine["layer"].unique())).table
+        else:
+            own = self.known.table["backend"] == side.name
+            # who is faster the comparison itself says
+            found = self.known.table[own].assign(faster=None).reset_index(drop=True)
+        found.insert(0, "side", side.name)
+        places = rows_by(found["layer"])
+        return {name: found.iloc[places.get(name, [])] for name in layers}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import PurePosixPath, PureWindowsPath
 from typing import Annotated, ClassVar, TypedDict
 
@@ -170,8 +172,6 @@ class LayerDiff:
         Sentences about this layer.
     reasons
         The causes in sentences.
-    advice
-        What advice says of either side.
     fix
         What to do first about the slower side, and what that may save.
     lines
@@ -181,6 +181,8 @@ class LayerDiff:
     unseen
         That what passed between the kernels is not known, where these do not differ; empty
         otherwise.
+    asked
+        Gives `advice`.
     """
 
     layer: str
@@ -195,11 +197,16 @@ class LayerDiff:
     disagreements: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     reasons: tuple[str, ...] = ()
-    advice: Annotated[pd.DataFrame, SideFinding] = field(default_factory=pd.DataFrame)
     fix: Fix | None = None
     lines: tuple[Line, ...] = ()
     on_the_clock: Waterfall | None = None
     unseen: str = ""
+    asked: Callable[[], pd.DataFrame] = field(default=pd.DataFrame, repr=False, compare=False)
+
+    @cached_property
+    def advice(self) -> Annotated[pd.DataFrame, SideFinding]:
+        """What advice says of either side; looked for when it is first read."""
+        return self.asked()
 
     def where(self, term: Term) -> list[str]:
         """Say which instruction carries a cause; nothing where no report tells."""

@@ -74,6 +74,11 @@ class Ratio:
         return "within one process"
 
     @property
+    def slower(self) -> int | None:
+        """The side that is slower: 0 the baseline, 1 the target; None where neither is."""
+        return {"slower": 1, "faster": 0}.get(self.verdict)
+
+    @property
     def ratio(self) -> float:
         """Target over baseline."""
         return math.exp(self.log_ratio)

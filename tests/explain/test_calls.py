@@ -3,7 +3,8 @@
 import pytest
 
 from perfml.explain import explain, sides_of
-from perfml.explain.advice.calls import in_pytorch, of_library
+from perfml.explain.advice.calls import by_caller, usual_call
+from perfml.explain.advice.persons import Person
 from perfml.explain.load import load_tables
 from perfml.explain.tree.causes import TERMS
 from perfml.explain.tree.library_kernels import is_product
@@ -26,7 +27,7 @@ COPY = "void at::native::unrolled_elementwise_kernel<at::native::direct_copy_ker
     ],
 )
 def test_who_calls_pytorch_is_told_which_call_to_make(term, kernel, said):
-    assert said in in_pytorch(TERMS[term], kernel)
+    assert said in by_caller(Person.PYTORCH, TERMS[term], kernel)
 
 
 @pytest.mark.parametrize(
@@ -41,12 +42,13 @@ def test_who_calls_pytorch_is_told_which_call_to_make(term, kernel, said):
     ],
 )
 def test_who_calls_a_library_is_told_what_its_kernel_s_name_says(term, kernel, said):
-    assert said in of_library(TERMS[term], kernel)
+    assert said in by_caller(Person.LIBRARY, TERMS[term], kernel)
 
 
 def test_aligned_rows_are_not_to_be_padded():
-    assert of_library(TERMS["instructions"], "cutlass_80_tensorop_f16_nn_align8") is None
-    assert of_library(TERMS["instructions"], GEMM) is None
+    usual = usual_call(Person.LIBRARY, TERMS["instructions"])
+    for kernel in ("cutlass_80_tensorop_f16_nn_align8", GEMM):
+        assert by_caller(Person.LIBRARY, TERMS["instructions"], kernel) == usual
 
 
 def test_a_kernel_that_turns_data_around_is_no_product():

@@ -11,42 +11,39 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
+from perfml.explain.advice.persons import Person
 from perfml.explain.tree.causes import ONE_SIDED, Kind, Term
 
-
-def in_pytorch(term: Term, kernel: str) -> str | None:
-    """Return what the code that calls PyTorch can do about a cause in one of its kernels.
-
-    Examples
-    --------
-    >>> from perfml.explain.tree.causes import TERMS
-    >>> in_pytorch(TERMS["kernels_appeared"], "at::native::CatArrayBatchedCopy<float>")[:30]
-    'write into a tensor that is ma'
-    """
-    return _first("pytorch", term, kernel)
+_USERS = {Person.LIBRARY: "library", Person.PYTORCH: "pytorch"}
 
 
-def of_library(term: Term, kernel: str) -> str | None:
-    """Return what the code that calls a library can do about a cause in one of its kernels.
+def by_caller(person: Person, term: Term, kernel: str) -> str | None:
+    """Return what who calls a kernel can do about a cause; None where only its author can.
 
     Examples
     --------
     >>> from perfml.explain.tree.causes import TERMS
-    >>> of_library(TERMS["instructions"], "cutlass_75_tensorop_bf16_nn_align1")[:8]
+    >>> by_caller(Person.LIBRARY, TERMS["instructions"], "cutlass_75_tensorop_bf16_nn_align1")[:8]
     'pad rows'
     """
-    return _first("library", term, kernel)
+    usual = usual_call(person, term)
+    if usual is None:
+        return None
+    rows = _calls()[_USERS[person]]
+    mine = (row for row in rows if re.search(row.get("kernel", ""), kernel))
+    return next((str(row["say"]) for row in mine if _applies(row["cause"], term)), usual)
+
+
+def usual_call(person: Person, term: Term) -> str | None:
+    """Return the same where the name of the kernel says nothing."""
+    said: str | None = _calls()["usual"].get(_USERS.get(person), {}).get(term.kind)
+    return said
 
 
 @cache
 def _calls() -> dict[str, Any]:
     path = resources.files("perfml.explain.advice").joinpath("calls.toml")
     return tomllib.loads(path.read_text(encoding="utf-8"))
-
-
-def _first(users: str, term: Term, kernel: str) -> str | None:
-    rows = (row for row in _calls()[users] if re.search(row.get("kernel", ""), kernel))
-    return next((str(row["say"]) for row in rows if _applies(row["cause"], term)), None)
 
 
 def _applies(cause: str | list[str], term: Term) -> bool:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Sequence
 
 import pandas as pd
 
-from perfml.explain.advice.calls import in_pytorch, of_library
+from perfml.explain.advice.calls import by_caller, usual_call
 from perfml.explain.advice.fix import CannotSay, Estimate, Fix, estimate, estimate_of
 from perfml.explain.advice.persons import Person, person_of
 from perfml.explain.advice.remedies import action_here
@@ -57,14 +58,11 @@ def is_replaced(term: str, causes: Causes, slow: int) -> bool:
         stays = [pair for pair in causes.pairs if pair.times_us[1 - slow] > 0]
         others = [pair for pair in stays if pair.unlike_product]
         return _is_loop(causes, slow) or _time_us(others, slow) > MOST * _time_us(stays, slow)
-    mine = [pair for pair in causes.pairs if any(one.term.id == term for one in pair.contributions)]
-    work = any(
-        one.term.id == term and one.term.kind is not Kind.LAUNCH
-        for pair in mine
-        for one in pair.contributions
-    )
+    if term == "tensor_unused" or TERMS[term].kind is Kind.LAUNCH:
+        return False
+    mine = [pair for pair in causes.pairs if pair.has(term)]
     unlike = [pair for pair in mine if pair.unlike]
-    return work and term != "tensor_unused" and _time_us(unlike, slow) > MOST * _time_us(mine, slow)
+    return _time_us(unlike, slow) > MOST * _time_us(mine, slow)
 
 
 def _is_loop(causes: Causes, slow: int) -> bool:
@@ -97,9 +95,9 @@ def cannot_say(
 
 def share_of(term: str, causes: Causes) -> float:
     """Return the share of a cause among all that differs, whichever side it is in favour of."""
-    parts = [(each.term.id, abs(each.log_ratio)) for each in causes.totals]
-    whole = sum(part for _, part in parts)
-    return sum(part for name, part in parts if name == term) / whole if whole > 0 else 0.0
+    parts = {each.term.id: abs(each.log_ratio) for each in causes.totals}
+    whole = sum(parts.values())
+    return parts.get(term, 0.0) / whole if whole > 0 else 0.0
 
 
 def _another(slow: Sequence[Launch], fast: Sequence[Launch]) -> bool:
@@ -159,25 +157,6 @@ def _limits(cause: str) -> frozenset[str]:
     return limits_of(cause) | frozenset(held)
 
 
-_OF_LIBRARY = {
-    Kind.WORK: "allow a smaller type (TF32, FP16), or let the library choose again (autotuning)",
-    Kind.MEMORY: "pass contiguous, aligned data in the layout that the library works in, or fuse "
-    "this layer with the next",
-    Kind.OCCUPANCY: "give the library more work a launch (a larger batch, layers in one call)",
-    Kind.WAVES: "give the library more work a launch (a larger batch, layers in one call)",
-    Kind.STALL: "let the library choose again (autotuning, more workspace)",
-    Kind.LAUNCH: "put the launches into one CUDA graph",
-}
-_OF_PYTORCH = {
-    Kind.WORK: "fuse it with its neighbours (torch.compile), or use a smaller type (autocast)",
-    Kind.MEMORY: "fuse it with its neighbours (torch.compile), and keep tensors contiguous",
-    Kind.OCCUPANCY: "give it more work a launch: a larger batch, or torch.compile",
-    Kind.WAVES: "give it more work a launch: a larger batch, or torch.compile",
-    Kind.STALL: "fuse it with its neighbours (torch.compile)",
-    Kind.LAUNCH: "fuse the launches (torch.compile), or record them as one CUDA graph",
-}
-"""What a user of a kernel can do, where only its author can do what the term says."""
-
 _MORE_WORK = 1.5
 """Times the instructions from which on a call is said to ask for more."""
 _WORK_ASKED = ("instructions", "global_requests", "redundant_traffic", "integer_arithmetic")
@@ -206,39 +185,31 @@ def first_fix(
     `names` and `launches` are of the baseline and of the target. None where the sides do not
     differ, or the largest part is what no counter separates.
     """
-    if time.verdict not in ("slower", "faster"):
-        return None
-    slow = 1 if time.verdict == "slower" else 0
-    sign = 1.0 if slow else -1.0
-    along = [each for each in causes.totals if sign * each.log_ratio > 0]
-    if not along or along[0].term.residual or along[0].term.kind is Kind.MEASUREMENT:
+    slow = time.slower
+    along = [] if slow is None else causes.towards(1.0 if slow else -1.0)
+    if slow is None or not along or along[0].term.kind in (Kind.RESIDUAL, Kind.MEASUREMENT):
         return None
     term = along[0].term
-    places: dict[str, list[float]] = {}
+    parts: dict[str, float] = defaultdict(float)
     for pair in causes.pairs:
-        for part in pair.contributions:
-            if part.term == term:
-                places.setdefault(pair.kernels, []).append(sign * part.log_ratio)
-    place = max(places, key=lambda kernels: sum(places[kernels]))
-    label = place.split(" -> ")[-1 if slow else 0]
+        if pair.has(term.id):
+            parts[pair.kernels] += pair.part_of(term.id)
+    place = max(parts, key=lambda kernels: parts[kernels] if slow else -parts[kernels])
+    label = _on_side(place, slow)
     fixed = [one for one in launches[slow] if not one.kernel or _label(one) == label]
     now = (time.baseline_us, time.target_us)[slow]
     other = (names[1 - slow], max(time.ratio, 1 / time.ratio)) if names[0] != names[1] else None
-    alike = len(places[place])
+    alike = sum(pair.has(term.id) for pair in causes.pairs if pair.kernels == place)
     asked = _instructions(fixed, launches[1 - slow])
     action = action_for(
         term, fixed[0] if fixed else Launch(label, now, {}), other, alike, asked, tables=tables
     )
     unsaid = cannot_say(term.id, causes, launches[slow], launches[1 - slow])
-    if term.id in ONE_SIDED:
-        after = (
-            estimate_of(time_without_them(causes, launches[slow], slow), now)
-            if unsaid is None
-            else None
-        )
-    else:
+    after = None
+    if unsaid is None and term.id in ONE_SIDED:
+        after = estimate_of(time_without_them(causes, launches[slow], slow), now)
+    elif unsaid is None:
         after = _after(term, launches_with(term.id, causes, launches[slow], slow), now)
-        after = after if unsaid is None else None
     if after is None and unsaid is None:
         unsaid = CannotSay.COUNTERS
     untold = causes.untold
@@ -249,12 +220,14 @@ def first_fix(
 def launches_with(term: str, causes: Causes, launches: Sequence[Launch], slow: int) -> list[Launch]:
     """Return the slower side's launches in which a cause is, of all kernels of the layer."""
     sign = 1.0 if slow else -1.0
-    labels = {
-        pair.kernels.split(" -> ")[-1 if slow else 0]
-        for pair in causes.pairs
-        if sum(sign * one.log_ratio for one in pair.contributions if one.term.id == term) > 0
-    }
+    pairs = (pair for pair in causes.pairs if sign * pair.part_of(term) > 0)
+    labels = {_on_side(pair.kernels, slow) for pair in pairs}
     return [one for one in launches if not one.kernel or _label(one) in labels]
+
+
+def _on_side(kernels: str, slow: int) -> str:
+    """Return what a pair of kernels is called on one side."""
+    return kernels.split(" -> ")[-slow]
 
 
 def _instructions(fixed: Sequence[Launch], others: Sequence[Launch]) -> float:
@@ -294,28 +267,16 @@ def action_for(
     library can.
     """
     person = person_of(launch.kernel)
-    actions = {Person.LIBRARY: _OF_LIBRARY, Person.PYTORCH: _OF_PYTORCH}.get(person, {})
-    if term.kind not in actions:
+    can = by_caller(person, term, launch.kernel)
+    if can is None:
         return action_here(term.id, launch) or term.action
-    take = ""
-    if other is not None:
-        what = (
-            f"the kernels that {other[0]} ran"
-            if tables
-            else f"the {other[0]} version of this layer"
-        )
-        take = f"take {what} ({other[1]:.2f} times as fast here), or "
     if person is Person.LIBRARY and asked >= _MORE_WORK and term.id in _WORK_ASKED:
         can = _ASKED.format(asked=asked)
-    else:
-        can = _by_user(term, launch.kernel, person, alike)
+    elif is_product(launch.kernel) and term.id in ONE_SIDED and alike >= _REPEATED:
+        can = f"{_AT_ONCE.format(number=alike)}, or {usual_call(person, term)}"
+    take = ""
+    if other is not None:
+        name, faster = other
+        what = f"the kernels that {name} ran" if tables else f"the {name} version of this layer"
+        take = f"take {what} ({faster:.2f} times as fast here), or "
     return f"the kernel is {person.whose}: {take}{can}."
-
-
-def _by_user(term: Term, kernel: str, person: Person, alike: int) -> str:
-    """Return what who calls a kernel can do about a cause."""
-    actions = _OF_PYTORCH if person is Person.PYTORCH else _OF_LIBRARY
-    own = in_pytorch(term, kernel) if person is Person.PYTORCH else of_library(term, kernel)
-    if is_product(kernel) and term.id in ONE_SIDED and alike >= _REPEATED:
-        return f"{_AT_ONCE.format(number=alike)}, or {actions[term.kind]}"
-    return actions[term.kind] if own is None else own

@@ -48,7 +48,7 @@ _HAZARDS, _PLACES = 2, 3
 _CONDITION = ("backend", "precision", "batch")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class NetworkFinding:
     """One action, over all layers of a network that it helps.
 
@@ -76,9 +76,9 @@ class NetworkFinding:
         Of most of what it saves, and what tells where that is low.
     """
 
-    backend: str | None
-    precision: str | None
-    batch: int | None
+    backend: str | None = None
+    precision: str | None = None
+    batch: int | None = None
     rules: tuple[str, ...]
     hazard: str
     evidence: str
@@ -86,7 +86,7 @@ class NetworkFinding:
     gain: float
     saved_us: float
     time_us: float
-    layers: tuple[str, ...]
+    layers: tuple[str, ...] = ()
     confidence: Confidence
     tells: str = ""
 
@@ -140,55 +140,37 @@ class _Network:
     equal: Mapping[Place, int]
 
     @cached_property
-    def places(self) -> dict[str, Place]:
-        """Each layer's place."""
-        return {str(layer.row["layer"]): place_of(layer.row) for layer in self.layers}
-
-    @cached_property
     def times(self) -> dict[str, float]:
         """Each layer's time."""
         return {str(layer.row["layer"]): float(layer.row["layer_us"]) for layer in self.layers}
 
     def actions(self, findings: Sequence[Mapping[Any, Any]]) -> list[NetworkFinding]:
         """Return the actions that help several layers; an author's are those against one hazard."""
-        together: dict[Any, list[Mapping[Any, Any]]] = {}
+        together: dict[Any, list[Mapping[Any, Any]]] = defaultdict(list)
         for row in findings:
             own = row["person"] == Person.AUTHOR.value
-            together.setdefault((own, row["rules"][0] if own else row["mitigation"]), []).append(
-                row
-            )
-        return [
-            self._action(rows)
-            for rows in together.values()
-            if len({row["layer"] for row in rows}) > 1
-        ]
+            together[own, row["rules"][0] if own else row["mitigation"]].append(row)
+        several = (rows for rows in together.values() if len({row["layer"] for row in rows}) > 1)
+        return [self._action(rows) for rows in several]
 
     def _action(self, findings: Sequence[Mapping[Any, Any]]) -> NetworkFinding:
-        times = self.times
         saved, likely, rules, sure = (defaultdict[Any, float](float) for _ in range(4))
         for row in findings:
             layer, most = str(row["layer"]), float(row["saved_us"])
-            saved[layer] = min(saved[layer] + most, times[layer])
-            likely[layer] = min(likely[layer] + row["gain"] * row["time_us"], times[layer])
+            saved[layer] = min(saved[layer] + most, self.times[layer])
+            likely[layer] = min(likely[layer] + row["gain"] * row["time_us"], self.times[layer])
             rules[row["rules"][0]] += most
             sure[row["confidence"]] += most
-        first = max(findings, key=lambda row: float(row["saved_us"]))
+        by_saving = sorted(findings, key=lambda row: -float(row["saved_us"]))
         confidence = _largest(sure)[0]
         tells = next((row["tells"] for row in findings if row["confidence"] == confidence), "")
         said: dict[str, str] = {}
-        for row in sorted(findings, key=lambda row: -float(row["saved_us"])):
+        for row in by_saving:
             said.setdefault(row["rules"][0], row["hazard"].split("; ")[0])
         hazards = list(dict.fromkeys(said[rule] for rule in _largest(rules)))[:_HAZARDS]
-        return self._finding(
-            first,
-            tuple(_largest(rules)),
-            "; ".join(hazards),
-            self._where(saved),
-            saved,
-            sum(likely.values()),
-            confidence,
-            str(tells),
-        )
+        one = {**by_saving[0], "rules": tuple(_largest(rules)), "hazard": "; ".join(hazards)}
+        one |= {"evidence": self._where(saved), "confidence": confidence, "tells": str(tells)}
+        return self._over_all(one, saved, sum(likely.values()), sum(saved.values()))
 
     def short_launches(self) -> NetworkFinding | None:
         """Return the finding that many launches are short, over all of them."""
@@ -205,67 +187,45 @@ class _Network:
             for layer in self.layers
         }
         saved = {name: time for name, time in saved.items() if time > 0}
-        return self._finding(
-            found,
-            found["rules"],
-            found["hazard"],
-            f"{found['evidence']}; {self._where(saved)}",
-            saved,
-            float(found["gain"]) * whole,
-            found["confidence"],
-            most=float(found["saved_us"]),
-        )
+        found["evidence"] = f"{found['evidence']}; {self._where(saved)}"
+        return self._over_all(found, saved, found["gain"] * whole, float(found["saved_us"]))
 
     def idle(self, clock: Timeline) -> NetworkFinding:
         """Return the finding that the device waits between kernels, in the time on the clock."""
-        text, action = clock.idle_text(), clock.idle_action()
         saved = clock.wall_us - clock.as_graph_us
         return NetworkFinding(
-            *_shown(self.layers[0].row),
-            (_GAPS,),
-            "the device waits between kernels",
-            text,
-            action,
-            saved / clock.wall_us,
-            saved,
-            clock.wall_us,
-            (),
-            "high",
+            **_shown(self.layers[0].row),
+            rules=(_GAPS,),
+            hazard="the device waits between kernels",
+            evidence=clock.idle_text(),
+            mitigation=clock.idle_action(),
+            gain=saved / clock.wall_us,
+            saved_us=saved,
+            time_us=clock.wall_us,
+            confidence="high",
         )
 
-    def _finding(
-        self,
-        row: Mapping[Any, Any],
-        rules: tuple[str, ...],
-        hazard: str,
-        evidence: str,
-        saved: Mapping[str, float],
-        likely: float,
-        confidence: Confidence,
-        tells: str = "",
-        most: float | None = None,
+    def _over_all(
+        self, row: Mapping[Any, Any], saved: Mapping[str, float], likely: float, most: float
     ) -> NetworkFinding:
+        """Return a finding with what it likely and at most saves over all layers, microseconds."""
         whole = sum(self.times.values())
+        same = ("rules", "hazard", "evidence", "mitigation", "confidence", "tells")
         return NetworkFinding(
-            *_shown(row),
-            rules,
-            hazard,
-            evidence,
-            str(row["mitigation"]),
-            likely / whole,
-            sum(saved.values()) if most is None else most,
-            whole,
-            tuple(_largest(saved)),
-            confidence,
-            tells,
+            **_shown(row),
+            **{name: row[name] for name in same},
+            gain=likely / whole,
+            saved_us=most,
+            time_us=whole,
+            layers=tuple(_largest(saved)),
         )
 
     def _where(self, saved: Mapping[str, float]) -> str:
         """Say in how many layers something is saved, and in which sets of equal ones most."""
-        sets: dict[Any, list[str]] = {}
-        places = self.places
+        places = {str(layer.row["layer"]): place_of(layer.row) for layer in self.layers}
+        sets: dict[Any, list[str]] = defaultdict(list)
         for name in _largest(saved):
-            sets.setdefault(self.equal.get(places[name], name), []).append(name)
+            sets[self.equal.get(places[name], name)].append(name)
         sums = {number: sum(saved[name] for name in names) for number, names in sets.items()}
         most = _largest(sums)[:_PLACES]
         told = [f"{listed_layers(sets[number], 2)} ({micros(sums[number])})" for number in most]
@@ -273,13 +233,10 @@ class _Network:
         return f"in {len(saved):,} of {every}, most in {', '.join(told)}"
 
 
-def _shown(row: Mapping[Any, Any]) -> tuple[str | None, str | None, int | None]:
-    backend, precision, batch = (row.get(name) for name in _CONDITION)
-    return (
-        None if pd.isna(backend) else str(backend),
-        None if pd.isna(precision) else str(precision),
-        None if pd.isna(batch) else int(batch),
-    )
+def _shown(row: Mapping[Any, Any]) -> dict[str, Any]:
+    """Return backend, precision and batch of a row, those that it has."""
+    known = {name: row[name] for name in _CONDITION if pd.notna(row.get(name))}
+    return {name: int(value) if name == "batch" else str(value) for name, value in known.items()}
 
 
 def _largest(sums: Mapping[Any, float]) -> list[Any]:
@@ -296,21 +253,17 @@ def step_findings(account: Account) -> tuple[NetworkFinding, ...]:
     """Return what could be saved of a step, the largest first."""
     return tuple(
         NetworkFinding(
-            None,
-            None,
-            None,
-            (finding.cause.id,),
-            finding.cause.words,
-            evidence(finding, account),
-            remedy(finding, account),
-            finding.saved_us / finding.step_us,
-            finding.saved_us,
-            finding.step_us,
-            (),
-            "medium",
+            rules=(each.cause.id,),
+            hazard=each.cause.words,
+            evidence=evidence(each, account),
+            mitigation=remedy(each, account),
+            gain=each.saved_us / each.step_us,
+            saved_us=each.saved_us,
+            time_us=each.step_us,
+            confidence="medium",
         )
-        for finding in findings(account)
-        if finding.saved_us >= _MATTERS * finding.step_us
+        for each in findings(account)
+        if each.saved_us >= _MATTERS * each.step_us
     )
 
 

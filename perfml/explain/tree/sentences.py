@@ -21,7 +21,7 @@ SMALL = 0.1
 def summary_sentences(time: Ratio, causes: Causes) -> tuple[str, ...]:
     """Return what cannot be told, what speaks for the measured difference, and what against it."""
     headings = (f"makes it {time.verdict}", "works against that")
-    different = time.verdict in ("slower", "faster")
+    different = time.slower is not None
     untold = () if causes.untold is None or not different else (causes.untold.sentence(),)
     return untold + tuple(
         f"{heading}: {'; '.join(cause_in_words(total, causes) for total in totals[:NAMED])}"
@@ -35,7 +35,7 @@ def sided_causes(time: Ratio, causes: Causes) -> tuple[Sequence[TermTotal], Sequ
 
     Those that are small beside the largest are left out, and all where nothing differs.
     """
-    if time.verdict not in ("slower", "faster") or not causes.totals:
+    if time.slower is None or not causes.totals:
         return (), ()
     sign = 1.0 if time.log_ratio > 0 else -1.0
     towards = [(total, sign * total.log_ratio) for total in causes.totals]
@@ -106,7 +106,7 @@ def find_disagreements(
     if model is None:
         return ()
     sentences = _against_measurement(time, model)
-    if time.verdict not in ("slower", "faster"):
+    if time.slower is None:
         return tuple(sentences)
     one_sided = [total.log_ratio for total in causes.totals if total.term.id in ONE_SIDED]
     if sum(map(abs, one_sided)) > MAJOR * _size(causes):

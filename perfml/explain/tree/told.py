@@ -192,6 +192,14 @@ class PairCauses:
     unlike: bool = False
     unlike_product: bool = False
 
+    def part_of(self, term: str) -> float:
+        """Return what a term, by its id, has of the layer's log ratio here."""
+        return sum(one.log_ratio for one in self.contributions if one.term.id == term)
+
+    def has(self, term: str) -> bool:
+        """Return whether a term, by its id, is one of its contributions."""
+        return any(one.term.id == term for one in self.contributions)
+
 
 @dataclass(frozen=True)
 class TermTotal:
@@ -280,6 +288,10 @@ class Causes:
             known = sums.get(part.term.id, TermTotal(part.term, 0.0)).log_ratio
             sums[part.term.id] = TermTotal(part.term, known + part.log_ratio)
         return tuple(sorted(sums.values(), key=lambda total: -abs(total.log_ratio)))
+
+    def towards(self, log_ratio: float) -> list[TermTotal]:
+        """Return the terms of the sign of a log ratio, the largest first."""
+        return [each for each in self.totals if each.log_ratio * log_ratio > 0]
 
     @property
     def confidence(self) -> Confidence:
