@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from enum import StrEnum
 from typing import Annotated
 
@@ -71,7 +72,8 @@ def advise(
     if found.account is not None and not output.as_json:
         show_step(output, found.account)
     shown = advice_document(advice, top, everything=bool(output.verbose), levels=levels)
-    document = {"table": found.name, "kernels": json_value(levels), **advice.to_dict()}
+    kernels = json_value([*map(asdict, levels)])
+    document = {"table": found.name, "kernels": kernels, **advice.to_dict()}
     output.document(document, shown)
 
 

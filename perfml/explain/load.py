@@ -37,18 +37,39 @@ _SHOWN = 4
 
 
 @dataclass(frozen=True)
-class Pairing:
-    """Kernels of two sides that answer to each other."""
+class Sides:
+    """What is compared."""
 
-    baseline: Side  # the sides; every kernel (or group of kernels) is a layer
+    baseline: Side
     target: Side
-    alignment: Alignment  # which answers to which
+    # which of their layers answer to each other, where ranges do not tell
+    alignment: Alignment | None = None
+    # the table that both are of, which a model may learn from; None of two tables
+    training: pd.DataFrame | None = None
+    # the reports behind the baseline and behind the target
+    reports: tuple[Sequence[Report], Sequence[Report]] = ((), ())
+
+    @property
+    def tables(self) -> list[tuple[str, pd.DataFrame, pd.DataFrame | None]]:
+        """Name, layers and launches of both; layers that answer to each other share a name."""
+        target = self.target
+        if self.alignment is not None:
+            pairs = self.alignment.pairs
+            called = dict(zip(pairs["target_layer"], pairs["layer"], strict=True))
+            layers, kernels = (
+                None if each is None else each.assign(layer=each["layer"].replace(called))
+                for each in (target.layers, target.kernels)
+            )
+            assert layers is not None
+            target = replace(target, layers=layers, kernels=kernels)
+        return [(side.name, side.layers, side.kernels) for side in (self.baseline, target)]
 
 
 @dataclass(frozen=True)
 class _Pair:
-    left: tuple[int, ...]
-    right: tuple[int, ...]
+    """Units of the baseline and of the target, by their places, and how they were found."""
+
+    places: tuple[tuple[int, ...], tuple[int, ...]]
     how: str
 
 
@@ -68,26 +89,24 @@ def pair_kernels(
     *,
     by: str = "",
     notes: Sequence[str] = (),
-) -> Pairing:
-    """Pair the kernels of two Kernels tables.
+) -> Sides:
+    """Pair the kernels of two Kernels tables: every kernel (or group of kernels) is a layer.
 
     A side is a name and a Kernels table, whose ranges are not looked at. `by` is the column that
     tells the sides apart, empty where they are two tables; `notes` are what else to say of the
     pairing.
     """
     ran = (on_busiest_device(baseline[1]), on_busiest_device(target[1]))
-    left, left_codes = kernel_units(ran[0])
-    right, right_codes = kernel_units(ran[1])
-    pairs = sorted(_pairs(left, right), key=lambda pair: pair.left)
-    ours = _side(baseline[0], ran[0], left, left_codes, [pair.left for pair in pairs])
-    theirs = _side(target[0], ran[1], right, right_codes, [pair.right for pair in pairs])
+    units, codes = zip(*map(kernel_units, ran), strict=True)
+    pairs = sorted(_pairs(units), key=lambda pair: pair.places)
+    ours, theirs = (
+        _side(name, ran[at], units[at], codes[at], [pair.places[at] for pair in pairs])
+        for at, name in enumerate((baseline[0], target[0]))
+    )
     rows = zip(ours.labels, theirs.labels, (pair.how for pair in pairs), strict=True)
     alone = [
-        tuple(unit.label for place, unit in enumerate(units) if place not in taken)
-        for units, taken in (
-            (left, {place for pair in pairs for place in pair.left}),
-            (right, {place for pair in pairs for place in pair.right}),
-        )
+        tuple(units[at][place].label for place in places)
+        for at, places in enumerate(_unpaired(units, pairs))
     ]
     counted = not all(launched_as_repeats(each) for each in ran)
     # a profiler of counters measures the launches that it was asked for
@@ -101,49 +120,49 @@ def pair_kernels(
         whole_us=(ours.whole_us, theirs.whole_us) if counted else None,
         said=tuple(each for each in sentences if each),
     )
-    return Pairing(replace(ours.side, by=by), replace(theirs.side, by=by), alignment)
+    return Sides(replace(ours.side, by=by), replace(theirs.side, by=by), alignment)
 
 
-def _pairs(left: Sequence[KernelUnit], right: Sequence[KernelUnit]) -> list[_Pair]:
-    """Pair units by name, then by signature, then by place."""
+def _pairs(units: Sequence[Sequence[KernelUnit]]) -> list[_Pair]:
+    """Pair the units of both sides by name, then by signature, then by place."""
     named: dict[str, tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
-    for side, units in enumerate((left, right)):
-        for place, unit in enumerate(units):
+    for side, own in enumerate(units):
+        for place, unit in enumerate(own):
             named[unit.purpose][side].append(place)
     found: list[_Pair] = []
     for ours, theirs in named.values():
         if len(ours) == len(theirs) == 1:
-            found.append(_Pair((ours[0],), (theirs[0],), "name"))
+            found.append(_Pair(((ours[0],), (theirs[0],)), "name"))
             continue
         for same in (
             lambda a, b: (a.kernel, a.shape) == (b.kernel, b.shape),
             lambda a, b: a.kernel == b.kernel,
         ):
             for place in list(ours):
-                match = next((each for each in theirs if same(left[place], right[each])), None)
+                mine = units[0][place]
+                match = next((each for each in theirs if same(mine, units[1][each])), None)
                 if match is not None:
-                    found.append(_Pair((place,), (match,), "signature"))
+                    found.append(_Pair(((place,), (match,)), "signature"))
                     ours.remove(place)
                     theirs.remove(match)
-        found += [_Pair((a,), (b,), "name and place") for a, b in zip(ours, theirs, strict=False)]
-    taken = [{place for pair in found for place in side(pair)} for side in (_left, _right)]
-    rest = [
-        [place for place in range(len(units)) if place not in known]
-        for units, known in zip((left, right), taken, strict=True)
-    ]
-    if len(rest[0]) == len(rest[1]):
-        found += [_Pair((a,), (b,), "place") for a, b in zip(*rest, strict=True)]
-    elif rest[0] and rest[1]:
-        found.append(_Pair(tuple(rest[0]), tuple(rest[1]), "place"))
+        found += [_Pair(((a,), (b,)), "name and place") for a, b in zip(ours, theirs, strict=False)]
+    left, right = _unpaired(units, found)
+    if len(left) == len(right):
+        found += [_Pair(((a,), (b,)), "place") for a, b in zip(left, right, strict=True)]
+    elif left and right:
+        found.append(_Pair((left, right), "place"))
     return found
 
 
-def _left(pair: _Pair) -> tuple[int, ...]:
-    return pair.left
-
-
-def _right(pair: _Pair) -> tuple[int, ...]:
-    return pair.right
+def _unpaired(
+    units: Sequence[Sequence[KernelUnit]], pairs: Sequence[_Pair]
+) -> list[tuple[int, ...]]:
+    """Return the units of each side that are in no pair."""
+    taken = [{place for pair in pairs for place in pair.places[at]} for at in (0, 1)]
+    return [
+        tuple(place for place in range(len(own)) if place not in known)
+        for own, known in zip(units, taken, strict=True)
+    ]
 
 
 def _side(
@@ -215,35 +234,6 @@ def _unequal(ours: _Grouped, theirs: _Grouped, *, counted: bool) -> str:
     return f"{said}; times are of all launches of a kernel."
 
 
-@dataclass(frozen=True)
-class Sides:
-    """What is compared."""
-
-    baseline: Side  # the sides
-    target: Side
-    # which of their layers answer to each other, where ranges do not tell
-    alignment: Alignment | None
-    # the table that both are of, which a model may learn from; None of two tables
-    training: pd.DataFrame | None
-    # the reports behind the baseline and behind the target
-    reports: tuple[list[Report], list[Report]]
-
-    @property
-    def tables(self) -> list[tuple[str, pd.DataFrame, pd.DataFrame | None]]:
-        """Name, layers and launches of both; layers that answer to each other share a name."""
-        target = self.target
-        if self.alignment is not None:
-            pairs = self.alignment.pairs
-            called = dict(zip(pairs["target_layer"], pairs["layer"], strict=True))
-            layers, kernels = (
-                None if each is None else each.assign(layer=each["layer"].replace(called))
-                for each in (target.layers, target.kernels)
-            )
-            assert layers is not None
-            target = replace(target, layers=layers, kernels=kernels)
-        return [(side.name, side.layers, side.kernels) for side in (self.baseline, target)]
-
-
 def load_tables(
     dataset: str | Path, where: Sequence[str] = ()
 ) -> tuple[pd.DataFrame, pd.DataFrame | None]:
@@ -286,33 +276,22 @@ def load_sides(inputs: Inputs) -> Sides:
     left, right = inputs.comparable.tables
     named = list(zip(inputs.names, (left, right), strict=True))
     unranged = [name for name, each in named if not each.ranged]
-    reports = (reports_behind(left), reports_behind(right))
     if not unranged or any(each.kernels is None for _, each in named):
-        layered = [(name, each.in_layers) for name, each in named]
-        sides = [make_side(name, each.layers, each.kernels) for name, each in layered]
-        return _two_tables(sides[0], sides[1], (left, right), reports)
-    one = len(unranged) == 1
-    note = f"{unranged[0]} has no ranges, so kernels are compared." if one else ""
-    paired = pair_kernels(
-        *((name, each.timed) for name, each in named),
-        notes=(note, *(each.left_out for _, each in named)),
+        layered = ((name, each.in_layers) for name, each in named)
+        sides = Sides(*(make_side(name, each.layers, each.kernels) for name, each in layered))
+    else:
+        one = len(unranged) == 1
+        note = f"{unranged[0]} has no ranges, so kernels are compared." if one else ""
+        sides = pair_kernels(
+            *((name, each.timed) for name, each in named),
+            notes=(note, *(each.left_out for _, each in named)),
+        )
+    return replace(
+        sides,
+        baseline=replace(sides.baseline, account=left.account),
+        target=replace(sides.target, account=right.account),
+        reports=(reports_behind(left), reports_behind(right)),
     )
-    return _two_tables(paired.baseline, paired.target, (left, right), reports, paired)
-
-
-def _two_tables(
-    baseline: Side,
-    target: Side,
-    inputs: tuple[Input, Input],
-    reports: tuple[list[Report], list[Report]],
-    paired: Pairing | None = None,
-) -> Sides:
-    """Return the sides of two inputs, with what a trace tells of their steps."""
-    before, after = (
-        replace(side, account=each.account)
-        for side, each in zip((baseline, target), inputs, strict=True)
-    )
-    return Sides(before, after, paired.alignment if paired else None, None, reports)
 
 
 def _of_one(inputs: Inputs) -> Sides:
@@ -325,7 +304,7 @@ def _of_one(inputs: Inputs) -> Sides:
         before, after = ((name, require_value(given.timed, chosen.by, name)) for name in names)
         paired = pair_kernels(before, after, by=chosen.by)
         reports = (reports_behind(given, before[1]), reports_behind(given, after[1]))
-        return Sides(paired.baseline, paired.target, paired.alignment, None, reports)
+        return replace(paired, reports=reports)
     table = given.layers
     left, right = sides_of(
         table, chosen.baseline, chosen.target, by=chosen.by, kernels=given.kernels

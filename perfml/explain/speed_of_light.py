@@ -1,7 +1,7 @@
 """How near each kernel is to what compute and memory can do, and what is left to gain.
 
-The fields of `KernelHeadroom` are those that agents who tune kernels ask for: a category, the
-efficiency (how busy the busiest unit is), the headroom and whether the kernel is at its roofline.
+What JSON has of `KernelLevels` is what agents who tune kernels ask for: a category, the efficiency
+(how busy the busiest unit is), the headroom and whether the kernel is at its roofline.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -38,20 +38,54 @@ by `_ACTIVE` to the elapsed time."""
 _ACTIVE = "sm_efficiency"
 
 
+AT_ROOF = 0.8
+"""Fraction of the peak from which a kernel is at its roofline: Nsight Compute's rule
+``SOLBottleneck`` calls a launch above 80 % well utilised, and says that only other work helps."""
+
+ALL_AT_ROOF = 0.8
+"""Part of the kernels' time that has to be at a roofline before perfml says stop (our choice)."""
+
+SMALL_GAIN = 0.05
+"""Of the kernels' time: what saves less is not worth another round (our choice)."""
+
+
 @dataclass(frozen=True)
 class KernelLevels:
-    """A kernel in one shape: its time, and how busy it kept the GPU."""
+    """A kernel in one shape: its time, how busy it kept the GPU, and how far it is from its limit.
 
-    kernel: str  # its label
-    launches: int  # how many
-    time_us: float  # mean of one, in microseconds
-    share: float  # of the time of all kernels
-    # fractions of the peak: of the busiest compute unit, of the busiest part of memory (both over
-    # the elapsed time), and of the issue slots; NaN where not measured
+    Attributes
+    ----------
+    kernel
+        Its label.
+    launches
+        How many.
+    time_us
+        Mean of one, in microseconds.
+    share
+        Of the time of all kernels.
+    compute, memory, issue
+        Fractions of the peak: of the busiest compute unit, of the busiest part of memory (both
+        over the elapsed time), and of the issue slots; NaN where not measured.
+    first_launch, launch
+        Place of its first launch in the profile, from 0: ``FILE@launch`` names it to every verb.
+    category
+        ``memory``, ``compute``, ``underutilized`` (no unit reaches 60 % of its peak) or
+        ``not measured``.
+    efficiency
+        How busy the busiest unit is, as a fraction of its peak; NaN where not measured.
+    headroom_us
+        The time less what its busiest unit would need at its peak; NaN where not measured.
+    at_roofline
+        Whether `efficiency` is 80 % or more.
+    """
+
+    kernel: str
+    launches: int
+    time_us: float
+    share: float
     compute: float
     memory: float
     issue: float
-    # place of its first launch in the table, from 0: ``FILE@3`` names the fourth
     first_launch: int = 0
 
     @property
@@ -72,11 +106,38 @@ class KernelLevels:
             return "latency" if len(known) == 2 else "not measured"
         return most
 
+    @property
+    def category(self) -> str:
+        """The same in the word that agents ask for."""
+        return "underutilized" if self.limit == "latency" else self.limit
+
+    @property
+    def efficiency(self) -> float:
+        """How busy the busiest unit is, of its peak; NaN where that may be another one."""
+        if self.limit == "not measured":
+            return math.nan
+        return float(np.fmax(self.compute, self.memory))
+
+    @property
+    def headroom_us(self) -> float:
+        """The time less what its busiest unit would need at its peak."""
+        return self.total_us * (1 - min(self.efficiency, 1.0))
+
+    @property
+    def at_roofline(self) -> bool:
+        """Whether only other work makes it faster."""
+        return self.efficiency >= AT_ROOF
+
     def sentence(self) -> str:
         """Say what limits it, with the numbers."""
         levels = (("compute", self.compute), ("memory", self.memory))
         said = [f"{name} {100 * level:.0f} %" for name, level in levels if not math.isnan(level)]
         return f"limit: {self.limit} ({', '.join(said) or 'no level'} of peak)"
+
+    JSON: ClassVar = (
+        *("kernel", ("launch", "first_launch"), "launches", ("time_us", "total_us"), "share"),
+        *("category", "efficiency", "headroom_us", "at_roofline"),
+    )
 
 
 def is_ordinary(sources: Iterable[Mapping[str, Any]]) -> bool:
@@ -135,55 +196,6 @@ def fact_key(fact: Mapping[str, Any]) -> tuple[str, str]:
     return str(fact["kernel"])[:LONGEST], launch_shape(str(fact["grid"]), str(fact["block"]))
 
 
-AT_ROOF = 0.8
-"""Fraction of the peak from which a kernel is at its roofline: Nsight Compute's rule
-``SOLBottleneck`` calls a launch above 80 % well utilised, and says that only other work helps."""
-
-ALL_AT_ROOF = 0.8
-"""Part of the kernels' time that has to be at a roofline before perfml says stop (our choice)."""
-
-SMALL_GAIN = 0.05
-"""Of the kernels' time: what saves less is not worth another round (our choice)."""
-
-
-@dataclass(frozen=True)
-class KernelHeadroom:
-    """How far a kernel is from its limit.
-
-    Attributes
-    ----------
-    kernel
-        Its label.
-    launch
-        Place of its first launch in the profile, from 0: ``FILE@launch`` names it to every verb.
-    launches
-        How many.
-    time_us
-        Of all launches, in microseconds.
-    share
-        Of the time of all kernels.
-    category
-        ``memory``, ``compute``, ``underutilized`` (no unit reaches 60 % of its peak) or
-        ``not measured``.
-    efficiency
-        How busy the busiest unit is, as a fraction of its peak; NaN where not measured.
-    headroom_us
-        The time less what its busiest unit would need at its peak; NaN where not measured.
-    at_roofline
-        Whether `efficiency` is 80 % or more.
-    """
-
-    kernel: str
-    launch: int
-    launches: int
-    time_us: float
-    share: float
-    category: str
-    efficiency: float
-    headroom_us: float
-    at_roofline: bool
-
-
 @dataclass(frozen=True)
 class LimitHeadroom:
     """What is left at one limit, over all kernels that stand there: microseconds, and the part."""
@@ -212,7 +224,7 @@ class Headroom:
     stop: bool
     reason: str
     limits: tuple[LimitHeadroom, ...]
-    kernels: tuple[KernelHeadroom, ...]
+    kernels: tuple[KernelLevels, ...]
 
 
 def headroom(levels: Sequence[KernelLevels], saving_us: float) -> Headroom | None:
@@ -221,11 +233,10 @@ def headroom(levels: Sequence[KernelLevels], saving_us: float) -> Headroom | Non
     `levels` say how busy each kernel keeps the GPU; `saving_us` is the largest likely saving that
     advice knows, in microseconds.
     """
-    kernels = tuple(map(_of_kernel, levels))
-    whole = sum(each.time_us for each in kernels)
+    whole = sum(each.total_us for each in levels)
     if not whole > 0:
         return None
-    measured = [each for each in kernels if not math.isnan(each.efficiency)]
+    measured = [each for each in levels if not math.isnan(each.efficiency)]
     left: dict[str, float] = defaultdict(float)
     for each in measured:
         left[each.category] += each.headroom_us
@@ -233,30 +244,13 @@ def headroom(levels: Sequence[KernelLevels], saving_us: float) -> Headroom | Non
         (LimitHeadroom(name, us, us / whole) for name, us in left.items()),
         key=lambda limit: -limit.headroom_us,
     )
-    at_roof = sum(each.time_us for each in kernels if each.at_roofline) / whole
+    at_roof = sum(each.total_us for each in levels if each.at_roofline) / whole
     stop = at_roof >= ALL_AT_ROOF and saving_us < SMALL_GAIN * whole
-    known = sum(each.time_us for each in measured) / whole
+    known = sum(each.total_us for each in measured) / whole
     reason = _reason(stop, at_roof, saving_us, whole)
     if known < ALL_AT_ROOF:
         reason += f" How busy the GPU was is known for {percentage(known)} of it."
-    return Headroom(stop, reason, tuple(limits), kernels)
-
-
-def _of_kernel(levels: KernelLevels) -> KernelHeadroom:
-    limit = levels.limit
-    known = limit != "not measured"
-    level = float(np.fmax(levels.compute, levels.memory)) if known else math.nan
-    return KernelHeadroom(
-        kernel=levels.kernel,
-        launch=levels.first_launch,
-        launches=levels.launches,
-        time_us=levels.total_us,
-        share=levels.share,
-        category="underutilized" if limit == "latency" else limit,
-        efficiency=level,
-        headroom_us=levels.total_us * (1 - min(level, 1.0)) if known else math.nan,
-        at_roofline=level >= AT_ROOF,
-    )
+    return Headroom(stop, reason, tuple(limits), tuple(levels))
 
 
 def _reason(stop: bool, at_roof: float, saving_us: float, whole: float) -> str:

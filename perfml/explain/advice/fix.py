@@ -136,6 +136,8 @@ class Fix:
         How sure the cause is that this follows.
     tells
         What would tell whether it is the cause; empty where the confidence is high.
+    measured
+        Whether an experiment measured `after`, over its rounds.
     """
 
     side: str
@@ -147,6 +149,7 @@ class Fix:
     unsaid: CannotSay | None = None
     confidence: Confidence = "high"
     tells: str = ""
+    measured: bool = False
 
     def saving(self) -> str:
         """Say what it may save, or why that cannot be said."""
@@ -155,6 +158,8 @@ class Fix:
             why = (self.unsaid or CannotSay.COUNTERS).value
             return f"what removing this cause alone saves cannot be said: {why}"
         low, high, now, about = micros_alike(time.low_us, time.high_us, self.now_us, time.time_us)
+        if self.measured:
+            return f"measured without this cause: {about} instead of {now} ({low} to {high})"
         if time.unknown:
             most = f"{high} instead of {now}" if time.high_us < self.now_us else f"the {now} of now"
             return (

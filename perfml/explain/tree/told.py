@@ -272,6 +272,8 @@ class Causes:
         What stands against the first cause; None where the confidence is high.
     probability
         That the first cause is right, as measured (`perfml.explain.tree.confidence`).
+    tested
+        What an experiment says of the first cause; None where there was none.
     """
 
     pairs: tuple[PairCauses, ...]
@@ -279,6 +281,7 @@ class Causes:
     missing: tuple[str, ...] = ()
     untold: Untold | None = None
     probability: float = 0.0
+    tested: Confidence | None = None
 
     @cached_property
     def totals(self) -> tuple[TermTotal, ...]:
@@ -296,6 +299,8 @@ class Causes:
     @property
     def confidence(self) -> Confidence:
         """How sure the first cause is; high: held-out answers like it were right in 95 %."""
+        if self.tested is not None:
+            return self.tested
         named = bool(self.totals) and self.log_ratio != 0
         if named and self.untold is None and self.probability > 0:
             return "high"
