@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypedDict
 
 from perfml.explain.advice.persons import Person, person_of
@@ -97,6 +97,27 @@ COLUMNS = tuple(Finding.__annotations__)
 
 
 @dataclass(frozen=True)
+class Layer:
+    """A layer of one condition, with its product and the device's peak where they are known."""
+
+    # what it is called, with ``layer_us`` and ``of_all``
+    row: Mapping[str, Any]
+    # its usual launches, and what people read of each; of a merged row the layer as if it were one
+    launches: tuple[Launch, ...]
+    labels: tuple[str, ...] = ()
+    convolves: bool = False  # whether convolutions run in it
+    # ``product_m``, ``product_n``, ``product_k``, ``product_bytes`` and ``product_flops`` of its
+    # largest product; empty where nobody recorded them
+    product: Mapping[str, float] = field(default_factory=dict)
+    peak: float = math.nan  # FLOP/s of the device in the layer's precision; NaN if not known
+
+    @property
+    def time_us(self) -> float:
+        """The time of its launches."""
+        return sum(one.time_us for one in self.launches)
+
+
+@dataclass(frozen=True)
 class _Part:
     """What one cause takes of one launch."""
 
@@ -130,22 +151,14 @@ class _Part:
         return self.label, users.id, mark
 
 
-def layer_findings_of(
-    launches: Sequence[Launch],
-    labels: Sequence[str],
-    row: Mapping[str, Any],
-    *,
-    merged: bool = False,
-    convolves: bool = False,
-) -> list[dict[str, Any]]:
-    """Return the findings of one layer's usual launches, the largest likely gain first.
+def launch_findings(layer: Layer, *, merged: bool = False) -> list[dict[str, Any]]:
+    """Return what a layer's launches lose, the largest likely gain first.
 
-    `row` is what the layer is called, with ``layer_us`` and ``of_all``; `merged` says that the
-    launches are merged layers, `convolves` that convolutions run in it.
+    `merged` says that the launches are merged layers.
     """
-    whole = sum(one.time_us for one in launches)
+    whole = layer.time_us
     together: dict[tuple[str, ...], list[_Part]] = defaultdict(list)
-    for launch, label in zip(launches, labels, strict=True):
+    for launch, label in zip(layer.launches, layer.labels, strict=True):
         share, state = launch.time_us / whole, LaunchState(launch)
         single = not merged or launch["kernels"] == 1
         for loss in losses(launch, single=single):
@@ -153,13 +166,11 @@ def layer_findings_of(
             if remedy is not None and loss.part * share >= _LEAST:
                 part = _Part(launch, state, label, share, loss, remedy)
                 together[part.together()].append(part)
-    found = [_finding(parts, row, merged, convolves) for parts in together.values()]
+    found = [_finding(parts, layer, merged) for parts in together.values()]
     return sorted(found, key=lambda each: -float(each["gain"]))
 
 
-def _finding(
-    parts: Sequence[_Part], row: Mapping[str, Any], merged: bool, convolves: bool
-) -> dict[str, Any]:
+def _finding(parts: Sequence[_Part], layer: Layer, merged: bool) -> dict[str, Any]:
     gain = sum(part.gain for part in parts)
     causes: dict[str, float] = defaultdict(float)
     for part in parts:
@@ -169,33 +180,26 @@ def _finding(
     first = max((p for p in parts if p.loss.cause == named[0]), key=lambda p: p.gain)
     remedies = list(dict.fromkeys(remedy_of(name) for name in named))
     kernels = list(dict.fromkeys(p.label for p in sorted(parts, key=lambda p: -p.gain)))
-    person = person_of(first.launch.kernel)
-    own = action_here(named[0], first.launch) or first.remedy.author
-    author = person is Person.AUTHOR
-    known = first.loss.known and not first.potential
     alone = _alone(parts, named) if gain >= _SMALL else gain
-    finding = finding_of(
-        row,
-        named,
-        "; ".join(_hazard(each, parts) for each in remedies[:2] if each is not None),
-        _evidence(parts, kernels, row, merged),
-        own if author else first.remedy.advice_for(person, convolves=convolves),
+    known = first.loss.known and not first.potential
+    sure, term = confidence_of(gain, first.loss.level, known=known), TERMS[named[0]]
+    return finding_of(
+        layer,
+        first.remedy,
         (gain, max(gain, alone)),
-        first.remedy.source,
-        person,
-        None if author else own,
+        person_of(first.launch.kernel),
+        action_here(named[0], first.launch) or first.remedy.author,
+        kernel=kernels[0],
+        rules=named,
+        hazard="; ".join(_hazard(each, parts) for each in remedies[:2] if each is not None),
+        evidence=_evidence(parts, kernels, layer, merged),
+        level=first.loss.level,
+        confidence=sure,
+        tells=resolved_by(term, first.launch.kernel) if sure == "low" else "",
+        potential=first.potential,
+        idle=first.loss.cause in unknown_needs() and first.loss.level < MAJORITY,
+        counted=not first.potential and term.kind not in (Kind.STALL, Kind.OCCUPANCY),
     )
-    finding |= {
-        "kernel": kernels[0],
-        "level": first.loss.level,
-        "confidence": confidence_of(gain, first.loss.level, known=known),
-        "potential": first.potential,
-        "idle": first.loss.cause in unknown_needs() and first.loss.level < MAJORITY,
-        "counted": not first.potential and TERMS[named[0]].kind not in (Kind.STALL, Kind.OCCUPANCY),
-    }
-    if finding["confidence"] == "low":
-        finding["tells"] = resolved_by(TERMS[named[0]], first.launch.kernel)
-    return finding
 
 
 def _hazard(remedy: Remedy, parts: Sequence[_Part]) -> str:
@@ -205,41 +209,36 @@ def _hazard(remedy: Remedy, parts: Sequence[_Part]) -> str:
 
 
 def finding_of(
-    row: Mapping[str, Any],
-    rules: tuple[str, ...],
-    hazard: str,
-    evidence: str,
-    mitigation: str,
-    gains: tuple[float, float],
-    source: str,
-    person: Person,
-    for_author: str | None,
+    layer: Layer, remedy: Remedy, gains: tuple[float, float], person: Person, own: str, **said: Any
 ) -> dict[str, Any]:
-    """Return a finding of a whole layer; `gains` are the likely one, and that at most."""
+    """Return a finding of a layer.
+
+    `gains` are the likely one and that at most, `own` what the kernel's author could do, and `said`
+    what else differs from a finding of the whole layer.
+    """
     gain, high = (min(max(each, 0.0), 1.0) for each in gains)
-    time = float(row["layer_us"])
+    time = float(layer.row["layer_us"])
+    author = person is Person.AUTHOR
+    action = own if author else remedy.advice_for(person, convolves=layer.convolves)
     return {
-        **{name: row.get(name) for name in ("layer", "backend", "precision", "batch")},
+        **{name: layer.row.get(name) for name in ("layer", "backend", "precision", "batch")},
         "kernel": "whole layer",
-        "rules": rules,
-        "hazard": hazard,
-        "evidence": evidence,
-        "mitigation": mitigation,
+        "mitigation": action,
         "gain": gain,
         "gain_high": high,
         "time_us": time,
-        "of_all": float(row.get("of_all", 1.0)),
+        "of_all": float(layer.row.get("of_all", 1.0)),
         "saved_us": high * time,
-        "source": source,
+        "source": remedy.source,
         "person": person.value,
-        "for_author": None if for_author == mitigation else for_author,
+        "for_author": None if own == action else own,
         "faster": None,
-        "confidence": "medium",
         "tells": "",
         "level": 0.0,
         "potential": False,
         "idle": False,
         "counted": True,
+        **said,
     }
 
 
@@ -266,9 +265,7 @@ def _alone(parts: Sequence[_Part], named: Sequence[str]) -> float:
     return sum(saved.values())
 
 
-def _evidence(
-    parts: Sequence[_Part], kernels: Sequence[str], row: Mapping[str, Any], merged: bool
-) -> str:
+def _evidence(parts: Sequence[_Part], kernels: Sequence[str], layer: Layer, merged: bool) -> str:
     """Return the numbers that show it, of the launch that loses most of each kernel."""
     said = []
     for label in kernels[:_TOLD]:
@@ -277,7 +274,7 @@ def _evidence(
         text = filled(first.remedy.evidence, first.state.__getitem__)
         launches = {id(part.launch): part.share for part in mine}
         many = f"{len(launches)} launches, " if len(launches) > 1 else ""
-        time = float(row["layer_us"])
+        time = float(layer.row["layer_us"])
         where = f"{many}{micros(time * sum(launches.values()))} of the layer's {micros(time)}"
         text = text if merged else f"{where}: {text}"
         said.append(text if len(kernels) == 1 else f"{label}: {text}")

@@ -26,8 +26,9 @@ from perfml.explain.advice.findings import (
     COLUMNS,
     EqualFinding,
     Finding,
+    Layer,
     in_order,
-    layer_findings_of,
+    launch_findings,
 )
 from perfml.explain.advice.layer_findings import layer_findings
 from perfml.explain.advice.network import (
@@ -39,7 +40,6 @@ from perfml.explain.advice.network import (
 )
 from perfml.explain.advice.persons import Person, faster_elsewhere, place_of, what_to_do
 from perfml.explain.advice.table import (
-    Layer,
     NotChecked,
     layers_of,
     merged_rows,
@@ -308,11 +308,9 @@ def _only(rows: pd.DataFrame, layers: Sequence[str]) -> pd.DataFrame:
 
 def _findings(layer: Layer, merged: bool) -> list[dict[str, Any]]:
     """Return the findings of a layer, in the order in which they are told."""
-    found = layer_findings_of(
-        layer.launches, layer.labels, layer.row, merged=merged, convolves=layer.convolves
-    )
+    found = launch_findings(layer, merged=merged)
     if not merged:
-        found += layer_findings(layer.together, layer.row, convolves=layer.convolves)
+        found += layer_findings(layer)
     return in_order(found)
 
 

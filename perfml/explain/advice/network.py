@@ -23,9 +23,10 @@ from perfml.account.causes import findings
 from perfml.account.device_time import DeviceTime
 from perfml.account.words import evidence, remedy
 from perfml.explain.advice.equal_layers import Place, listed_layers
-from perfml.explain.advice.layer_findings import SHORT_US, LayerLaunches, launch_finding
+from perfml.explain.advice.findings import Layer
+from perfml.explain.advice.layer_findings import SHORT_US, launch_finding
 from perfml.explain.advice.persons import Person, place_of
-from perfml.explain.advice.table import CONDITIONS, Layer
+from perfml.explain.advice.table import CONDITIONS
 from perfml.explain.confidence import Confidence
 from perfml.explain.gaps import Timeline
 from perfml.kernel_names import kernel_label, kernel_traits
@@ -177,7 +178,7 @@ class _Network:
         launches = [one for layer in self.layers for one in layer.launches]
         whole = sum(self.times.values())
         row = {**self.layers[0].row, "layer_us": whole, "of_all": 1.0}
-        found = launch_finding(LayerLaunches(tuple(launches), {}), row)
+        found = launch_finding(Layer(row, tuple(launches)))
         if found is None:
             return None
         saved = {

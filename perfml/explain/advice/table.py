@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypedDict
 
 import numpy as np
@@ -14,7 +13,7 @@ from perfml.account.device_time import OFTEN
 from perfml.chips import of_rows
 from perfml.datasets.loading import DEVICE_FACTS
 from perfml.errors import PerfmlError
-from perfml.explain.advice.layer_findings import LayerLaunches
+from perfml.explain.advice.findings import Layer
 from perfml.explain.advice.remedies import load_remedies
 from perfml.explain.launches import Launch, kernel_label, with_limits, with_waves
 from perfml.explain.roofs.peaks import Peaks, peaks_of
@@ -100,21 +99,6 @@ _CONVOLVES = ("convolution", "layout")
 """What kernels do where a layout of images matters (`perfml.kernel_names`)."""
 
 
-@dataclass(frozen=True)
-class Layer:
-    """A layer of one condition."""
-
-    row: Mapping[str, Any]  # what it is called, ``layer_us`` and ``of_all``
-    together: LayerLaunches  # its usual launches; of a merged row the layer as if it were one
-    labels: tuple[str, ...]  # what people read of each launch
-    convolves: bool  # whether convolutions run in it
-
-    @property
-    def launches(self) -> tuple[Launch, ...]:
-        """Its launches."""
-        return self.together.launches
-
-
 def layers_of(rows: pd.DataFrame, peaks: Peaks | None) -> list[Layer]:
     """Return the layers of usual launches, or of merged rows; peaks of each device by default."""
     told = rows.drop(columns=metric_columns(rows)).to_dict("records")
@@ -138,14 +122,9 @@ def layers_of(rows: pd.DataFrame, peaks: Peaks | None) -> list[Layer]:
             values = known[device] if peaks is None else peaks.values
             peak = values.get(precision, math.nan)
         own = tuple(launches[at] for at in places)
-        layers.append(
-            Layer(
-                first,
-                LayerLaunches(own, sizes, peak, str(first.get("precision")) == "fp32"),
-                tuple(str(told[at]["label"]) for at in places),
-                any(one.kernel in convolving for one in own),
-            )
-        )
+        labels = tuple(str(told[at]["label"]) for at in places)
+        convolves = any(one.kernel in convolving for one in own)
+        layers.append(Layer(first, own, labels, convolves, sizes, peak))
     return layers
 
 
