@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -127,8 +128,8 @@ def _whole_iterations(side: Side, layers: pd.Series) -> pd.DataFrame:
 
 
 _MERGED = (
-    "only merged layers were given: what vanished or appeared is known by name, not by time; give "
-    "the kernels table for that"
+    "only merged layers were given: give the kernels table to see the time of kernels that "
+    "vanished or appeared"
 )
 
 
@@ -206,57 +207,20 @@ def explain(
     elif model is not None:
         rows = pd.concat([left.layers, right.layers]) if training is None else training
         explainer = _learned(rows, model, seed, warnings)
-    return compare_sides(
-        left,
-        right,
-        alignment or paired or align_layers(left.layers, right.layers),
-        asked=layers,
-        top=top,
-        explainer=explainer,
-        tolerance=tolerance,
-        peaks=peaks,
-        advice=advice,
-        warnings=warnings,
-        progress=progress,
-    )
-
-
-def compare_sides(
-    left: Side,
-    right: Side,
-    alignment: Alignment,
-    *,
-    asked: Sequence[str] | None,
-    top: int,
-    explainer: Explainer | None,
-    tolerance: float,
-    peaks: Peaks | None,
-    advice: Advice | None,
-    warnings: Sequence[str],
-    progress: Progress | None,
-) -> Explanation:
-    """Explain two sides whose layers are aligned; parameters as of `explain`."""
-    ratios = layer_ratios(left, right, alignment, tolerance)
-    table = _overview(alignment.pairs, ratios)
-    names = (left.name, right.name)
-    clocks: dict[str, Waterfall] = {}
-    step = gaps = None
-    if left.account is not None and right.account is not None:
-        step = StepComparison(names, left.account, right.account)
-    else:
-        gaps = compare_clocks(left.kernels, right.kernels, names)
-        if len(ratios) > 1:  # of one layer that is said of the whole
-            clocks = layers_on_the_clock(left.kernels, right.kernels, names, alignment.names)
-    launched = alignment.launched or [None] * len(ratios)
+    met = alignment or paired or align_layers(left.layers, right.layers)
+    ratios = layer_ratios(left, right, met, tolerance)
+    table = _overview(met.pairs, ratios)
+    clock = _Clock.of(left, right, met)
+    launched = met.launched or [None] * len(ratios)
     pairs = [
         LayerPair(
-            alignment.names[at],
+            met.names[at],
             str(table["aligned_by"].iloc[at]),
             ratios[at],
             launched[at],
-            clocks.get(alignment.names[at][0]),
+            clock.layers.get(met.names[at][0]),
         )
-        for at in _chosen(table, asked, top)
+        for at in _chosen(table, layers, top)
     ]
     reader = DetailReader((left, right), pairs, explainer, peaks, advice)
     details = []
@@ -264,27 +228,51 @@ def compare_sides(
         if progress is not None:
             progress(done, len(pairs), pair.names[0])
         details.append(reader.read(pair))
-    total = None if step is None else step.total
-    merged = left.kernels is None or right.kernels is None
-    waiting = list(clocks)[:MOST_LAYERS] if asked is None else asked
+    total = None if clock.step is None else clock.step.total
+    if left.kernels is None or right.kernels is None:
+        warnings.append(_MERGED)
+    waiting = list(clock.layers)[:MOST_LAYERS] if layers is None else layers
     return Explanation(
         baseline=left.name,
         target=right.name,
-        total=total or total_ratio(left, right, alignment, ratios, tolerance),
+        total=total or total_ratio(left, right, met, ratios, tolerance),
         layers=table,
         details=tuple(details),
-        only_baseline=alignment.only_baseline,
-        only_target=alignment.only_target,
-        warnings=(*warnings, *((_MERGED,) if merged else ())),
-        pairing=alignment.said,
+        only_baseline=met.only_baseline,
+        only_target=met.only_target,
+        warnings=tuple(warnings),
+        pairing=met.said,
         time_notes=(
             *time_notes((left.name, left.layers), (right.name, right.layers)),
-            *(() if gaps is None else gaps.sentences()),
-            *(f"{name}: {clocks[name].of_layer()}" for name in waiting if name in clocks),
+            *(() if clock.gaps is None else clock.gaps.sentences()),
+            *(
+                f"{each}: {clock.layers[each].of_layer()}"
+                for each in waiting
+                if each in clock.layers
+            ),
         ),
-        gaps=gaps,
-        step=step,
+        gaps=clock.gaps,
+        step=clock.step,
     )
+
+
+@dataclass(frozen=True)
+class _Clock:
+    """What the clock shows of two sides: of a step or an iteration, and of layers by name."""
+
+    step: StepComparison | None
+    gaps: Waterfall | None
+    layers: Mapping[str, Waterfall]
+
+    @classmethod
+    def of(cls, left: Side, right: Side, met: Alignment) -> _Clock:
+        names = (left.name, right.name)
+        if left.account is not None and right.account is not None:
+            return cls(StepComparison(names, left.account, right.account), None, {})
+        kernels = (left.kernels, right.kernels)
+        several = len(met.names) > 1  # of one layer that is said of the whole
+        layers = layers_on_the_clock(*kernels, names, met.names) if several else {}
+        return cls(None, compare_clocks(*kernels, names), layers)
 
 
 def _learned(rows: pd.DataFrame, model: str, seed: int, warnings: list[str]) -> Explainer | None:

@@ -120,9 +120,9 @@ def pieces_apart(
     names = [name for _, name in sorted(apart, reverse=True)]
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     why = (
-        f"{micros(inside)} lie in ranges within this one that the other side lacks "
-        f"({', '.join(names[:_NAMED])}{more}), which are layers of their own; compare the sums, or "
-        "record again with perfml collect, which lets ranges of libraries divide no layer"
+        f"{micros(inside)} lie in ranges that the other side lacks "
+        f"({', '.join(names[:_NAMED])}{more}). "
+        "Compare the sums, or record again with perfml collect, where no library divides a layer"
     )
     first = along[0].term
     other = "kernels_appeared" if first.id != "kernels_appeared" else "kernels_vanished"

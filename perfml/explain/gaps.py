@@ -43,8 +43,8 @@ _ACTIONS = {
     "to_device": "Make it on the device, or copy it once before the loop. Copy what is new in each "
     "step from pinned memory, while kernels run (in PyTorch: pin_memory=True and "
     '.to("cuda", non_blocking=True)).',
-    "copied": "Let the kernel before write to where it is needed, or let the one after read it "
-    "there (in PyTorch: fewer .contiguous(), .clone() and torch.cat).",
+    "copied": "Let the kernel before write it where it is needed (in PyTorch: fewer .contiguous(), "
+    ".clone() and torch.cat).",
     "filled": "Let the first kernel that writes there overwrite it, so that nothing has to be "
     "cleared.",
 }
@@ -114,10 +114,8 @@ SHOWN = 0.1
 _PART = 0.01
 """A smaller part of what the sides differ by is left out of a sentence."""
 UNSEEN = (
-    "the kernels alone show no difference: if the program is slower, its time lies between them: "
-    "copies, memsets, waits for the host, overlap that is lost; a profiler of counters records "
-    "none of these; look there with perfml collect, or record both sides with nsys "
-    "profile --trace cuda,nvtx; then give the traces to perfml explain"
+    "the kernels alone show no difference; copies, memsets and waits for the host between them "
+    "were not recorded. Record both sides with perfml collect or nsys profile --trace cuda,nvtx"
 )
 """What cannot be told of sides whose kernels, timed one at a time, are as fast."""
 _TERM = TERMS["launch_gaps"]
@@ -125,27 +123,13 @@ _TERM = TERMS["launch_gaps"]
 
 @dataclass(frozen=True)
 class Timeline:
-    """What the clock shows of an iteration or a layer: the usual one, by its time on the clock.
+    """What the clock shows of an iteration or a layer: the usual one, by its time on the clock."""
 
-    Attributes
-    ----------
-    name
-        What the side is called; empty where there is one.
-    devices
-        The account of each device, the one that worked longest first.
-    iterations
-        How many are known, of which this is the usual one.
-    moved
-        What was copied and filled while no kernel ran, where that is known.
-    clock
-        Whether it is known what is idle.
-    """
-
-    name: str
-    devices: tuple[DeviceTime, ...]
-    iterations: int = 1
-    moved: Moved = NOTHING
-    clock: bool = True
+    name: str  # what the side is called; empty where there is one
+    devices: tuple[DeviceTime, ...]  # the account of each device, the one that worked longest first
+    iterations: int = 1  # how many are known, of which this is the usual one
+    moved: Moved = NOTHING  # what was copied and filled while no kernel ran, where that is known
+    clock: bool = True  # whether it is known what is idle
 
     @property
     def busiest(self) -> DeviceTime:
@@ -256,15 +240,9 @@ _WORDS = {
 
 @dataclass(frozen=True)
 class Waterfall:
-    """Two sides on the clock: what makes one longer, in microseconds that add up.
+    """Two sides on the clock: what makes one longer, in microseconds that add up."""
 
-    Attributes
-    ----------
-    baseline, target
-        The sides.
-    """
-
-    baseline: Timeline
+    baseline: Timeline  # the sides
     target: Timeline
 
     @property

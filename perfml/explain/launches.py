@@ -145,13 +145,7 @@ class Launches:
 
 
 class LaunchReader:
-    """Reads the launches of any layer of one side; the tables are taken apart once.
-
-    Parameters
-    ----------
-    side
-        Where the tables are.
-    """
+    """Reads the launches of any layer of one side; the tables are taken apart once."""
 
     def __init__(self, side: Side) -> None:
         self.side = side

@@ -119,21 +119,9 @@ doubles the predictions of exact Shapley values."""
 class Explainer:
     """A model of log time, fitted once, asked about many layers.
 
-    Parameters
-    ----------
-    training
-        Layers table of all sides and layers (and of other backends, where there are any). Of
-        more than `MOST_ROWS` rows, those that repeat a layer of a run are thinned evenly: they
-        differ by noise, and a report of 50 MB has 10,000 of them.
-    model
-        A regression model of the registry.
-    seed
-        ``random_state`` of the model.
-
-    Raises
-    ------
-    PerfmlError
-        If there are fewer than `MIN_LAYERS` layers.
+    It learns from a Layers table of all sides and layers. Of more than `MOST_ROWS` rows, those that
+    repeat a layer of a run are thinned evenly: they differ by noise, and a report of 50 MB has
+    10,000 of them. Raises `PerfmlError` if there are fewer than `MIN_LAYERS` layers.
     """
 
     def __init__(self, training: pd.DataFrame, *, model: str = "gbr", seed: int = 0) -> None:

@@ -33,18 +33,10 @@ _NAMED = 0.02
 
 @dataclass(frozen=True)
 class StepComparison:
-    """Two sides on the clock.
+    """Two sides on the clock."""
 
-    Attributes
-    ----------
-    names
-        Of the baseline and the target.
-    baseline, target
-        Their accounts.
-    """
-
-    names: tuple[str, str]
-    baseline: Account
+    names: tuple[str, str]  # of the baseline and the target
+    baseline: Account  # their accounts
     target: Account
 
     @property

@@ -188,7 +188,7 @@ def _finding(parts: Sequence[_Part], layer: Layer, merged: bool) -> dict[str, An
         first.remedy,
         (gain, max(gain, alone)),
         person_of(first.launch.kernel),
-        action_here(named[0], first.launch) or first.remedy.author,
+        action_here(named[0], first.launch) or term.action,
         kernel=kernels[0],
         rules=named,
         hazard="; ".join(_hazard(each, parts) for each in remedies[:2] if each is not None),

@@ -162,14 +162,10 @@ _MORE_WORK = 1.5
 _WORK_ASKED = ("instructions", "global_requests", "redundant_traffic", "integer_arithmetic")
 """Causes that grow with what a call asks for."""
 _ASKED = (
-    "see what the calls ask for: this kernel runs on both sides; it executes {asked:.3g} times "
-    "the instructions here (options, such as a mask in place of is_causal; sizes; padding)"
+    "see what the calls ask for (masks, sizes, padding): this kernel executes {asked:.3g} times "
+    "the instructions of the other side"
 )
-_AT_ONCE = (
-    "let one call do what {number} launches of the same kernel do (a larger batch, or bmm "
-    "in place of a loop)"
-)
-"""Launches of one kernel that the other side lacks: from so many on they are a loop's."""
+_AT_ONCE = "let one call do what {number} launches of one kernel do (a larger batch, or bmm)"
 
 
 def first_fix(

@@ -17,6 +17,7 @@ from typing import Any
 from perfml.explain.advice.persons import Person
 from perfml.explain.launches import Launch
 from perfml.explain.speed_of_light import LOW
+from perfml.explain.tree.causes import TERMS
 from perfml.util.words import Readable
 
 _FIELD = re.compile(r"\{([A-Za-z_][\w.]*)(?::([,.\d%a-z]*))?\}")
@@ -107,7 +108,7 @@ def _remedy(row: Mapping[str, Any], users: Mapping[str, ForUsers]) -> Remedy:
         row["hazard"],
         row.get("below", row["hazard"]),
         row["evidence"],
-        row["author"],
+        row.get("author") or TERMS[row["causes"][0]].action,
         users[row["users"]],
         row["source"],
         ncu,

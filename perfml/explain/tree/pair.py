@@ -54,30 +54,12 @@ def log_mean(a: float, b: float) -> float:
 
 
 class Pair:
-    """Two launches.
-
-    Parameters
-    ----------
-    before, after
-        Of the baseline and of the target.
-    single
-        Whether both are single launches; a mean of waves over kernels has no last wave.
-
-    Attributes
-    ----------
-    slow, fast
-        The slower and the faster of both.
-    log_ratio
-        The logarithm of the slower one's time over the faster one's.
-    more_us
-        By how much the slower one takes longer, microseconds.
-    """
+    """Two launches; a mean of waves over kernels, not `single` launches, has no last wave."""
 
     def __init__(self, before: Launch, after: Launch, *, single: bool) -> None:
         self.before, self.after = LaunchState(before), LaunchState(after)
         slower = after.time_us > before.time_us
         self.slow, self.fast = (self.after, self.before) if slower else (self.before, self.after)
-        self.more_us = self.slow.launch.time_us - self.fast.launch.time_us
         self.log_ratio = math.log(self.slow.launch.time_us / self.fast.launch.time_us)
         self.single = single
         fast, slow = self.fast["active"], self.slow["active"]

@@ -111,9 +111,8 @@ def find_disagreements(
     one_sided = [total.log_ratio for total in causes.totals if total.term.id in ONE_SIDED]
     if sum(map(abs, one_sided)) > MAJOR * _size(causes):
         sentences.append(
-            "kernels or launches that vanished or appeared are a main cause "
-            f"(×{math.exp(sum(one_sided)):.2f}), which no metric of the model can say: the model "
-            "spreads it over metrics that merely changed along with it"
+            f"kernels that came or went are a main cause (×{math.exp(sum(one_sided)):.2f}): the "
+            "model has no metric for it"
         )
     sentences += _occupancy(causes, model)
     first = model.values.iloc[0] if len(model.values) else None

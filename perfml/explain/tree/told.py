@@ -97,24 +97,21 @@ class Untold:
 
     def sentence(self) -> str:
         """Say it in words."""
-        names = [_short(term) for term in self.causes[:NAMED]]
+        names = [_short(term) for term in self.causes[: NAMED - 1]]
         more = len(self.causes) - len(names)
         others = " or ".join(names) + (f" ({more} more)" if more > 0 else "")
         first = "the rest" if self.instead_of.residual else _short(self.instead_of)
-        if not self.causes:
-            return f"cannot be certain of {first}: " + "; ".join(
-                filter(None, (self.why, self.check))
-            )
-        said = filter(None, (self.why, self.what_tells()))
-        return f"cannot tell {others} from {first}: {'; '.join(said)}"
+        doubt = f"cannot tell {others} from {first}" if names else f"cannot be certain of {first}"
+        why = f": {self.why}" if self.why else ""
+        tells = self.what_tells()
+        return f"{doubt}{why}" + (f". {tells[:1].upper()}{tells[1:]}" if tells else "")
 
     def what_tells(self) -> str:
         """Say what to collect, look at or run, that would settle it; empty where nothing would."""
         if not self.metrics:
             return self.check
-        where = f"section {' and '.join(self.sections)}; " if self.sections else ""
-        wanted = f"collect {', '.join(self.metrics)}"
-        return f"{wanted} ({where}perfml collect --metrics {self.collect})"
+        where = f" (of ncu: {' and '.join(self.sections)})" if self.sections else ""
+        return f"collect more counters: perfml collect --metrics {self.collect}{where}"
 
     JSON: ClassVar = (
         *("causes", "instead_of", "metrics", "sections", "collect", "share", "reason", "check"),
