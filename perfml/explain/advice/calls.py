@@ -6,13 +6,12 @@ Here to change: a call that PyTorch has a better one for is a row of ``calls.tom
 from __future__ import annotations
 
 import re
-import tomllib
 from functools import cache
-from importlib import resources
 from typing import Any
 
 from perfml.explain.advice.persons import Person
 from perfml.explain.tree.causes import ONE_SIDED, Kind, Term
+from perfml.util.rows import read_rows
 
 _USERS = {Person.LIBRARY: "library", Person.PYTORCH: "pytorch"}
 
@@ -42,8 +41,7 @@ def usual_call(person: Person, term: Term) -> str | None:
 
 @cache
 def _calls() -> dict[str, Any]:
-    path = resources.files("perfml.explain.advice").joinpath("calls.toml")
-    return tomllib.loads(path.read_text(encoding="utf-8"))
+    return read_rows("perfml.explain.advice", "calls.toml")
 
 
 def _applies(cause: str | list[str], term: Term) -> bool:

@@ -8,16 +8,15 @@ from __future__ import annotations
 import functools
 import math
 import re
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from importlib import resources
 from typing import Any
 
 from perfml.explain.advice.persons import Person
 from perfml.explain.launches import Launch
 from perfml.explain.speed_of_light import LOW
 from perfml.explain.tree.causes import TERMS
+from perfml.util.rows import read_rows, record
 from perfml.util.words import Readable
 
 _FIELD = re.compile(r"\{([A-Za-z_][\w.]*)(?::([,.\d%a-z]*))?\}")
@@ -30,11 +29,11 @@ class NcuRule:
     """A rule of Nsight Compute that means the same: its name, and a pattern of its message."""
 
     rule: str
-    message: re.Pattern[str] | None
+    message: re.Pattern[str] = re.compile("")
 
     def says(self, rule: str, message: str) -> bool:
         """Return whether a result of Nsight Compute is of this rule."""
-        return self.rule == rule and (self.message is None or bool(self.message.search(message)))
+        return self.rule == rule and self.message.search(message) is not None
 
 
 @dataclass(frozen=True)
@@ -83,8 +82,7 @@ class Remedy:
 @functools.cache
 def load_remedies() -> tuple[tuple[Remedy, ...], Mapping[str, Remedy]]:
     """Return the remedies of causes, and those of layers by id."""
-    path = resources.files("perfml.explain.advice").joinpath("remedies.toml")
-    rows = tomllib.loads(path.read_text(encoding="utf-8"))
+    rows = read_rows("perfml.explain.advice", "remedies.toml")
     users = {name: ForUsers(name, **texts) for name, texts in rows["users"].items()}
     layers = {row["id"]: _remedy(row, users) for row in rows["layer"]}
     return tuple(_remedy(row, users) for row in rows["remedy"]), layers
@@ -99,20 +97,13 @@ def remedy_of(cause: str) -> Remedy | None:
 
 def _remedy(row: Mapping[str, Any], users: Mapping[str, ForUsers]) -> Remedy:
     ncu = tuple(
-        NcuRule(each["rule"], re.compile(each["message"], re.I) if "message" in each else None)
+        NcuRule(each["rule"], re.compile(each.get("message", ""), re.I))
         for each in row.get("ncu", ())
     )
-    return Remedy(
-        row["id"],
-        tuple(row.get("causes", (row["id"],))),
-        row["hazard"],
-        row.get("below", row["hazard"]),
-        row["evidence"],
-        row.get("author") or TERMS[row["causes"][0]].action,
-        users[row["users"]],
-        row["source"],
-        ncu,
-    )
+    usual = {"causes": (row["id"],), "below": row["hazard"]}
+    if "causes" in row:
+        usual["author"] = TERMS[row["causes"][0]].action
+    return record(Remedy, {**usual, **row}, users=users[row["users"]], ncu=ncu)
 
 
 def filled(text: str, value: Callable[[str], float]) -> str:

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import math
 import re
-import tomllib
 from collections.abc import Callable, Collection, Mapping
 from functools import cache, cached_property
-from importlib import resources
 
 from perfml.chips import REFERENCE
 from perfml.explain.launches import Launch
@@ -29,6 +27,7 @@ from perfml.explain.limits.traffic import (
     waits,
 )
 from perfml.metrics.expressions import Expression, parse
+from perfml.util.rows import read_rows
 
 
 def resident_warps(launch: Launch) -> float:
@@ -47,8 +46,7 @@ _WAIT, _SHARE = "wait.", "share."
 @cache
 def derived() -> Mapping[str, Expression]:
     """Return the formula of each derived quantity."""
-    path = resources.files("perfml.explain.limits").joinpath("quantities.toml")
-    rows = tomllib.loads(path.read_text(encoding="utf-8"))["quantities"]
+    rows = read_rows("perfml.explain.limits", "quantities.toml")["quantities"]
     return {name: parse(formula) for name, formula in rows.items()}
 
 

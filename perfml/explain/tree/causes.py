@@ -10,16 +10,15 @@ replacement of ``limits.toml``.
 from __future__ import annotations
 
 import math
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from importlib import resources
 from typing import Any, ClassVar
 
 from perfml.explain.launches import Launch
 from perfml.metrics import load_catalogue
 from perfml.metrics.expressions import Expression, parse
+from perfml.util.rows import read_rows, record
 
 SHARE_OF_TIME = "{target:.0%} of the warps' time, {baseline:.0%} in the baseline"
 """What the levels of a cause mean that warps wait for."""
@@ -138,35 +137,17 @@ _RESOLVED_BY = {
 """What tells whether a cause of a kind is the one, where its row says nothing else."""
 
 
-def _read() -> dict[str, Term]:
-    path = resources.files("perfml.explain.tree").joinpath("causes.toml")
-    rows: Mapping[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
-    return {name: _term(name, row) for name, row in rows.items()}
-
-
 def _term(name: str, row: Mapping[str, Any]) -> Term:
-    level = row.get("level")
-    waited = level is not None and level.startswith("wait.")
-    words = row.get("words", SHARE_OF_TIME if waited else Term.words)
-    return Term(
-        id=name,
-        label=row["label"],
-        kind=Kind(row["kind"]),
-        evidence=tuple(row.get("needs", ())),
-        action=row["action"],
-        words=words,
-        falls=row.get("falls", False),
-        or_evidence=tuple(row.get("or", ())),
-        level=None if level is None else parse(level),
-        limits=tuple(row.get("limits", ())),
-        none_where=tuple(row.get("none_where", ())),
-        place=row.get("place", False),
-        resolved_by=row.get("resolved_by") or _RESOLVED_BY[Kind(row["kind"])],
-        author_only=row.get("author_only", False),
-    )
+    kind, level = Kind(row["kind"]), row.get("level")
+    usual: dict[str, Any] = {"id": name, "evidence": (), "resolved_by": _RESOLVED_BY.get(kind)}
+    if level is not None and level.startswith("wait."):
+        usual["words"] = SHARE_OF_TIME
+    formula = None if level is None else parse(level)
+    return record(Term, usual | dict(row), kind=kind, level=formula)
 
 
-TERMS: dict[str, Term] = _read()
+_ROWS = read_rows("perfml.explain.tree", "causes.toml")
+TERMS: dict[str, Term] = {name: _term(name, row) for name, row in _ROWS.items()}
 """Every cause by its id."""
 
 

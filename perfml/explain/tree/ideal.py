@@ -9,11 +9,9 @@ ceiling (`ideals.toml`).
 from __future__ import annotations
 
 import math
-import tomllib
 from collections.abc import Callable, Container, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
-from importlib import resources
 
 from perfml.explain.launches import Launch, known
 from perfml.explain.limits.state import LaunchState
@@ -22,6 +20,7 @@ from perfml.explain.tree.library_kernels import is_product
 from perfml.explain.tree.limits import limit_of, load_limits
 from perfml.explain.tree.work import DIVISION
 from perfml.metrics.expressions import parse
+from perfml.util.rows import read_rows, record
 
 NEAR = 0.3
 """A limit that is less near its ceiling loses no time with work that may be needed.
@@ -77,33 +76,19 @@ class Ideal:
     cause: str
     left: float | str
     scales: tuple[str, ...]
-    sets: Mapping[str, float]
-    limits: tuple[str, ...] | None
-    unless: tuple[str, ...]
-    alone: float | str | None
-    unknown: str
-    bounded: bool
+    sets: Mapping[str, float] = field(default_factory=dict)
+    limits: tuple[str, ...] | None = None
+    unless: tuple[str, ...] = ()
+    alone: float | str | None = None
+    unknown: str = ""
+    bounded: bool = False
 
 
 @cache
 def load_ideals() -> tuple[Ideal, ...]:
     """Return the rows of ``ideals.toml``."""
-    path = resources.files("perfml.explain.tree").joinpath("ideals.toml")
-    rows = tomllib.loads(path.read_text(encoding="utf-8"))["ideal"]
-    return tuple(
-        Ideal(
-            row["cause"],
-            row["left"],
-            tuple(row["scales"]),
-            row.get("sets", {}),
-            tuple(row["limits"]) if "limits" in row else None,
-            tuple(row.get("unless", ())),
-            row.get("alone"),
-            row.get("unknown", ""),
-            row.get("bounded", False),
-        )
-        for row in rows
-    )
+    rows = read_rows("perfml.explain.tree", "ideals.toml")["ideal"]
+    return tuple(record(Ideal, row) for row in rows)
 
 
 @cache
