@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -122,15 +122,21 @@ def group_findings(table: pd.DataFrame, equal: Mapping[Place, int]) -> pd.DataFr
         finding = (number, row["kernel"], row["mitigation"])
         nth = seen[(place_of(row), finding)] = seen.get((place_of(row), finding), -1) + 1
         together.setdefault((*finding, nth), []).append(row)
-    found = [(key[0], _together(same)) for key, same in together.items()]
-    order, least = [], dict[Any, float]()
-    for place, (number, row) in enumerate(found):
-        # within a layer the order stays: causes stand before their symptoms
-        key = number if number >= 0 else place_of(row)
-        least[key] = min(least.get(key, np.inf), float(row["gain"]) * float(row["time_us"]))
-        order.append((-least[key], place))
-    kept = [found[place][1] for _, place in sorted(order)]
-    return pd.DataFrame(kept, columns=[*table.columns, "layers"])
+    # within a layer the order stays: causes stand before their symptoms
+    found = [_together(same) for same in together.values()]
+    layers = (key[0] if key[0] >= 0 else place_of(same[0]) for key, same in together.items())
+    return pd.DataFrame(by_saving(found, layers), columns=[*table.columns, "layers"])
+
+
+def by_saving(rows: Sequence[Mapping[str, Any]], layers: Iterable[Any]) -> list[Mapping[str, Any]]:
+    """Return findings by the largest likely saving of their layer's; in a layer the order stays."""
+    least: dict[Any, float] = {}
+    order = []
+    for at, (row, layer) in enumerate(zip(rows, layers, strict=True)):
+        likely = float(row["gain"]) * float(row["time_us"])
+        least[layer] = min(least.get(layer, likely), likely)
+        order.append((-least[layer], at))
+    return [rows[at] for _, at in sorted(order)]
 
 
 def _together(same: list[dict[str, Any]]) -> dict[str, Any]:

@@ -20,7 +20,13 @@ from perfml.datasets.loading import DEVICE_FACTS
 from perfml.datasets.opening import read_input
 from perfml.datasets.selection import Source
 from perfml.errors import PerfmlError, did_you_mean
-from perfml.explain.advice.equal_layers import Place, equal_layers, group_findings, times_equal
+from perfml.explain.advice.equal_layers import (
+    Place,
+    by_saving,
+    equal_layers,
+    group_findings,
+    times_equal,
+)
 from perfml.explain.advice.file_rules import ListedFinding, file_rules, listed_findings
 from perfml.explain.advice.findings import (
     COLUMNS,
@@ -320,14 +326,7 @@ def _told(found: Sequence[Mapping[str, Any]], of_layer: float, of_all: float) ->
     The largest likely saving is first; within a layer the order stays.
     """
     large = [each for each in found if _matters(each, of_layer, of_all)]
-    least: dict[tuple[str, ...], float] = {}
-    order = []
-    for at, each in enumerate(large):
-        place = place_of(each)
-        likely = float(each["gain"]) * float(each["time_us"])
-        least[place] = min(least.get(place, likely), likely)
-        order.append((-least[place], at))
-    return pd.DataFrame([large[at] for _, at in sorted(order)], columns=list(COLUMNS))
+    return pd.DataFrame(by_saving(large, map(place_of, large)), columns=list(COLUMNS))
 
 
 def _matters(finding: Mapping[str, Any], of_layer: float, of_all: float) -> bool:
