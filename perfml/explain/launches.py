@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
-from typing import Literal, TypedDict
+from typing import Annotated, Literal, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -308,15 +308,9 @@ class ChangeRow(TypedDict):
 
 
 class LaunchRow(TypedDict):
-    """A launch of either side or both.
+    """A launch of either side or both."""
 
-    Attributes
-    ----------
-    run
-        Number of the change that it belongs to.
-    """
-
-    run: int
+    run: Annotated[int, "number of the change that it belongs to"]
     change: str
     side: Literal["both", "baseline", "target"]
     kernel: str

@@ -29,44 +29,19 @@ from perfml.util.words import Readable, number, percentage
 
 @dataclass(frozen=True)
 class Line:
-    """The instruction that carries most of a cause.
+    """The instruction that carries most of a cause."""
 
-    Attributes
-    ----------
-    term
-        Id of the cause, or of the rule of advice.
-    kernel
-        Whose instruction it is.
-    offset
-        Bytes from the start of the kernel's code.
-    sass
-        The instruction.
-    share
-        Its part, of 1, and that of those `alike`.
-    alike
-        Instructions that count as one: of the same line; without lines, those with the same
-        operation and base register, which is what unrolling makes of one.
-    of
-        What that is a part of.
-    file, line
-        Of the source, or None. Of CUDA's own headers the line that calls them.
-    called_at
-        Where the line is code that was inlined: the line that calls it, or None.
-    waits_at
-        Where warps wait for the instruction: the one at which most of them do, or None.
-    """
-
-    term: str
-    kernel: str
-    offset: int
-    sass: str
-    share: float
-    of: str
-    alike: int = 1
-    file: str | None = None
-    line: int | None = None
-    called_at: str | None = None
-    waits_at: str | None = None
+    term: Annotated[str, "id of the cause, or of the rule of advice"]
+    kernel: Annotated[str, "whose instruction it is"]
+    offset: Annotated[int, "bytes from the start of the kernel's code"]
+    sass: Annotated[str, "the instruction"]
+    share: Annotated[float, "its part, of 1, and that of those `alike`"]
+    of: Annotated[str, "what that is a part of"]
+    alike: Annotated[int, "instructions of its line, or unrolled from one"] = 1
+    file: Annotated[str | None, "of the source; of CUDA's own headers what calls them"] = None
+    line: Annotated[int | None, "of the source; of CUDA's own headers what calls them"] = None
+    called_at: Annotated[str | None, "the line that calls it, where it was inlined"] = None
+    waits_at: Annotated[str | None, "where most warps wait for it"] = None
 
     def sentence(self) -> str:
         """Say it in words."""
@@ -222,25 +197,17 @@ class LayerDiff:
 
 
 class AlignedLayer(TypedDict):
-    """A layer of the baseline and its counterpart.
-
-    Attributes
-    ----------
-    aligned_by
-        ``name``, ``shape``, ``signature``, ``place``, ...
-    share
-        Of the sum of absolute time differences.
-    """
+    """A layer of the baseline and its counterpart."""
 
     layer: str
     target_layer: str
-    aligned_by: str
+    aligned_by: Annotated[str, "``name``, ``shape``, ``signature``, ``place``, ..."]
     baseline_us: float
     target_us: float
     ratio: float
     low: float
     high: float
-    share: float
+    share: Annotated[float, "of the sum of absolute time differences"]
     verdict: TimeVerdict
 
 

@@ -10,7 +10,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -51,42 +51,16 @@ SMALL_GAIN = 0.05
 
 @dataclass(frozen=True)
 class KernelLevels:
-    """A kernel in one shape: its time, how busy it kept the GPU, and how far it is from its limit.
+    """A kernel in one shape: how busy it kept the GPU, and how far it is from its limit."""
 
-    Attributes
-    ----------
-    kernel
-        Its label.
-    launches
-        How many.
-    time_us
-        Mean of one, in microseconds.
-    share
-        Of the time of all kernels.
-    compute, memory, issue
-        Fractions of the peak: of the busiest compute unit, of the busiest part of memory (both
-        over the elapsed time), and of the issue slots; NaN where not measured.
-    first_launch, launch
-        Place of its first launch in the profile, from 0: ``FILE@launch`` names it to every verb.
-    category
-        ``memory``, ``compute``, ``underutilized`` (no unit reaches 60 % of its peak) or
-        ``not measured``.
-    efficiency
-        How busy the busiest unit is, as a fraction of its peak; NaN where not measured.
-    headroom_us
-        The time less what its busiest unit would need at its peak; NaN where not measured.
-    at_roofline
-        Whether `efficiency` is 80 % or more.
-    """
-
-    kernel: str
-    launches: int
-    time_us: float
-    share: float
-    compute: float
-    memory: float
-    issue: float
-    first_launch: int = 0
+    kernel: Annotated[str, "its label"]
+    launches: Annotated[int, "how many"]
+    time_us: Annotated[float, "mean of one, in microseconds"]
+    share: Annotated[float, "of the time of all kernels"]
+    compute: Annotated[float, "of the busiest compute unit's peak, over the elapsed time"]
+    memory: Annotated[float, "of the busiest part of memory's peak"]
+    issue: Annotated[float, "of the issue slots"]
+    first_launch: Annotated[int, "place in the profile, from 0: FILE@3 names the fourth"] = 0
 
     @property
     def total_us(self) -> float:
@@ -107,24 +81,24 @@ class KernelLevels:
         return most
 
     @property
-    def category(self) -> str:
+    def category(self) -> Annotated[str, "memory, compute, underutilized or not measured"]:
         """The same in the word that agents ask for."""
         return "underutilized" if self.limit == "latency" else self.limit
 
     @property
-    def efficiency(self) -> float:
+    def efficiency(self) -> Annotated[float, "of the busiest unit's peak"]:
         """How busy the busiest unit is, of its peak; NaN where that may be another one."""
         if self.limit == "not measured":
             return math.nan
         return float(np.fmax(self.compute, self.memory))
 
     @property
-    def headroom_us(self) -> float:
+    def headroom_us(self) -> Annotated[float, "above the time at its busiest unit's peak"]:
         """The time less what its busiest unit would need at its peak."""
         return self.total_us * (1 - min(self.efficiency, 1.0))
 
     @property
-    def at_roofline(self) -> bool:
+    def at_roofline(self) -> Annotated[bool, "whether `efficiency` is 80 % or more"]:
         """Whether only other work makes it faster."""
         return self.efficiency >= AT_ROOF
 
@@ -207,24 +181,12 @@ class LimitHeadroom:
 
 @dataclass(frozen=True)
 class Headroom:
-    """What is left to gain in all.
+    """What is left to gain in all."""
 
-    Attributes
-    ----------
-    stop
-        Whether nothing is left to gain here.
-    reason
-        Why, in a sentence with numbers.
-    limits
-        By limit, the largest headroom first.
-    kernels
-        The kernels, the one that takes most time first.
-    """
-
-    stop: bool
-    reason: str
-    limits: tuple[LimitHeadroom, ...]
-    kernels: tuple[KernelLevels, ...]
+    stop: Annotated[bool, "whether nothing is left to gain here"]
+    reason: Annotated[str, "why, in a sentence with numbers"]
+    limits: Annotated[tuple[LimitHeadroom, ...], "by limit, the largest headroom first"]
+    kernels: Annotated[tuple[KernelLevels, ...], "the kernels, the one that takes most time first"]
 
 
 def headroom(levels: Sequence[KernelLevels], saving_us: float) -> Headroom | None:

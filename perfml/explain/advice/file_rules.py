@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import pandas as pd
 
@@ -47,36 +47,18 @@ class FileRule:
 
 @dataclass(frozen=True)
 class ListedFinding:
-    """A finding of perfml, of Nsight Compute, or of both.
+    """A finding of perfml, of Nsight Compute, or of both."""
 
-    Attributes
-    ----------
-    kernel
-        Where it is.
-    time_us
-        Time there, in microseconds, in one repeat of the program.
-    hazard, evidence, action
-        What it is, what shows it, what to do.
-    perfml_us, ncu_us
-        At most saved by either's estimate, in microseconds; NaN without one.
-    says
-        Who says it: ``perfml``, ``Nsight Compute`` or both.
-    rules
-        Identifiers of the rules.
-    local
-        Whether ncu's estimate is of one unit's use, and so a bound that is rarely reached.
-    """
-
-    kernel: str
-    time_us: float
-    hazard: str
-    evidence: str
-    action: str
-    perfml_us: float
-    ncu_us: float
-    says: str
-    rules: tuple[str, ...]
-    local: bool = False
+    kernel: Annotated[str, "where it is"]
+    time_us: Annotated[float, "time there, in microseconds, in one repeat of the program"]
+    hazard: Annotated[str, "what it is"]
+    evidence: Annotated[str, "what shows it"]
+    action: Annotated[str, "what to do"]
+    perfml_us: Annotated[float, "at most saved by this estimate, in microseconds"]
+    ncu_us: Annotated[float, "at most saved by this estimate, in microseconds"]
+    says: Annotated[str, "who says it: ``perfml``, ``Nsight Compute`` or both"]
+    rules: Annotated[tuple[str, ...], "identifiers of the rules"]
+    local: Annotated[bool, "whether ncu's estimate is of one unit: rarely reached"] = False
 
     @property
     def saved_us(self) -> float:

@@ -6,7 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypedDict
+from typing import Annotated, Any, TypedDict
 
 from perfml.explain.advice.persons import Person, person_of
 from perfml.explain.advice.remedies import Remedy, action_here, filled, remedy_of
@@ -37,48 +37,28 @@ _MUCH, _LARGE = 0.3, 0.5
 
 
 class Finding(TypedDict):
-    """A hazard of a layer.
-
-    Attributes
-    ----------
-    rules
-        Ids of the causes, or the hazard of the whole layer, what takes most first.
-    mitigation
-        What helps, for the ``person`` whom the kernel's name tells of.
-    gain, gain_high
-        Fractions of the layer's time: likely, at most. Likely ones of a layer's kernels add up.
-    saved_us
-        ``gain_high`` of ``time_us``, the time of the layer.
-    for_author
-        What the kernel's author could do, where that is another person.
-    faster
-        The backend of the table that runs the layer fastest.
-    tells
-        What would tell, where the confidence is low.
-    level
-        How near its ceiling the limit stands that it is about; 0 where it is about none.
-    """
+    """A hazard of a layer."""
 
     layer: str
     backend: str | None
     precision: str | None
     batch: int | None
     kernel: str | None
-    rules: tuple[str, ...]
+    rules: Annotated[tuple[str, ...], "ids of causes or hazard of the layer, the largest first"]
     hazard: str
     evidence: str
-    mitigation: str
-    gain: float
-    gain_high: float
+    mitigation: Annotated[str, "what helps, for the ``person`` whom the kernel's name tells of"]
+    gain: Annotated[float, "likely, of the layer's time; those of its kernels add up"]
+    gain_high: Annotated[float, "at most, of the layer's time"]
     time_us: float
-    saved_us: float
+    saved_us: Annotated[float, "``gain_high`` of ``time_us``, the time of the layer"]
     source: str
     person: Person
-    for_author: str | None
-    faster: str | None
+    for_author: Annotated[str | None, "what the author could do, if another person"]
+    faster: Annotated[str | None, "the backend of the table that runs the layer fastest"]
     confidence: Confidence
-    tells: str
-    level: float
+    tells: Annotated[str, "what would tell, where the confidence is low"]
+    level: Annotated[float, "how near its ceiling its limit stands; 0 without one"]
 
 
 class SideFinding(Finding):

@@ -12,7 +12,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from perfml.explain.confidence import IN_WORDS, Confidence
 from perfml.explain.launches import Launch
@@ -114,42 +114,18 @@ class CannotSay(Enum):
 
 @dataclass(frozen=True)
 class Fix:
-    """The first thing to do.
+    """The first thing to do."""
 
-    Attributes
-    ----------
-    side
-        The slower side's name.
-    term
-        Its largest cause that counters prove.
-    kernel
-        Where that cause is largest.
-    action
-        What to do, for the author of the kernel, or for the user of the library it is from.
-    now_us
-        The layer's time on that side.
-    after
-        Of the layer without this cause; None where that cannot be said.
-    unsaid
-        Why not.
-    confidence
-        How sure the cause is that this follows.
-    tells
-        What would tell whether it is the cause; empty where the confidence is high.
-    measured
-        Whether an experiment measured `after`, over its rounds.
-    """
-
-    side: str
-    term: Term
-    kernel: str
-    action: str
-    now_us: float
-    after: Estimate | None
-    unsaid: CannotSay | None = None
-    confidence: Confidence = "high"
-    tells: str = ""
-    measured: bool = False
+    side: Annotated[str, "the slower side's name"]
+    term: Annotated[Term, "its largest cause that counters prove"]
+    kernel: Annotated[str, "where that cause is largest"]
+    action: Annotated[str, "for the author of the kernel, or who calls it"]
+    now_us: Annotated[float, "the layer's time on that side"]
+    after: Annotated[Estimate | None, "without this cause; None if it cannot be said"]
+    unsaid: Annotated[CannotSay | None, "why not"] = None
+    confidence: Annotated[Confidence, "how sure the cause is that this follows"] = "high"
+    tells: Annotated[str, "what would tell; empty where the confidence is high"] = ""
+    measured: Annotated[bool, "whether an experiment measured `after`, over its rounds"] = False
 
     def saving(self) -> str:
         """Say what it may save, or why that cannot be said."""

@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any
 
 import pandas as pd
 
@@ -51,45 +51,21 @@ _CONDITION = ("backend", "precision", "batch")
 
 @dataclass(frozen=True, kw_only=True)
 class NetworkFinding:
-    """One action, over all layers of a network that it helps.
+    """One action, over all layers of a network that it helps."""
 
-    Attributes
-    ----------
-    backend, precision, batch
-        Of the layers.
-    rules
-        The causes, the one with the largest sum first.
-    hazard
-        What they are, in words.
-    evidence
-        In how many layers, and in which most.
-    mitigation
-        What to do.
-    gain
-        Likely, of the network's time.
-    saved_us
-        At most.
-    time_us
-        Of the network.
-    layers
-        Names of the layers, those that save most first.
-    confidence, tells
-        Of most of what it saves, and what tells where that is low.
-    """
-
-    backend: str | None = None
-    precision: str | None = None
-    batch: int | None = None
-    rules: tuple[str, ...]
-    hazard: str
-    evidence: str
-    mitigation: str
-    gain: float
-    saved_us: float
-    time_us: float
-    layers: tuple[str, ...] = ()
-    confidence: Confidence
-    tells: str = ""
+    backend: Annotated[str | None, "of the layers"] = None
+    precision: Annotated[str | None, "of the layers"] = None
+    batch: Annotated[int | None, "of the layers"] = None
+    rules: Annotated[tuple[str, ...], "the causes, the one with the largest sum first"]
+    hazard: Annotated[str, "what they are, in words"]
+    evidence: Annotated[str, "in how many layers, and in which most"]
+    mitigation: Annotated[str, "what to do"]
+    gain: Annotated[float, "likely, of the network's time"]
+    saved_us: Annotated[float, "at most"]
+    time_us: Annotated[float, "of the network"]
+    layers: Annotated[tuple[str, ...], "names of the layers, those that save most first"] = ()
+    confidence: Annotated[Confidence, "of most of what it saves"]
+    tells: Annotated[str, "what tells, where that is low"] = ""
 
     @property
     def clock(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, TypedDict
+from typing import Annotated, Any, TypedDict
 
 import numpy as np
 import pandas as pd
@@ -160,20 +160,14 @@ def _peaks(device: str, facts: Mapping[str, Mapping[str, Any]]) -> Mapping[str, 
 
 
 class NotChecked(TypedDict):
-    """A cause that could not be checked, and why.
-
-    Attributes
-    ----------
-    why
-        ``not collected``, ``undefined: ...`` or ``not given``.
-    """
+    """A cause that could not be checked, and why."""
 
     backend: str | None
     precision: str | None
     batch: int | None
     rule: str
     missing: str
-    why: str
+    why: Annotated[str, "``not collected``, ``undefined: ...`` or ``not given``"]
 
 
 def not_checked_by(rows: pd.DataFrame, *, merged: bool) -> pd.DataFrame:

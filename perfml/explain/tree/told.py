@@ -61,39 +61,17 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True)
 class Untold:
-    """What the answer may be instead, and what would tell.
+    """What the answer may be instead, and what would tell."""
 
-    Attributes
-    ----------
-    causes
-        Other causes that it may be, the likeliest first.
-    instead_of
-        The cause that stands first.
-    metrics
-        Counters that would tell and were not collected.
-    sections
-        Sections of Nsight Compute that collect these.
-    collect
-        The set of perfml's ``collect --metrics`` that holds them.
-    share
-        How much of the difference the first cause holds.
-    reason
-        Why it is not certain.
-    why
-        The same for people; empty where counters are missing.
-    check
-        What to look at, or to run, that tells them apart; empty where it is what to collect.
-    """
-
-    causes: tuple[Term, ...]
-    instead_of: Term
-    metrics: tuple[str, ...] = ()
-    sections: tuple[str, ...] = ()
-    collect: str = ""
-    share: float = 0.0
-    reason: Reason = Reason.COUNTERS
-    why: str = ""
-    check: str = ""
+    causes: Annotated[tuple[Term, ...], "other causes that it may be, the likeliest first"]
+    instead_of: Annotated[Term, "the cause that stands first"]
+    metrics: Annotated[tuple[str, ...], "counters that would tell and were not collected"] = ()
+    sections: Annotated[tuple[str, ...], "sections of Nsight Compute that collect these"] = ()
+    collect: Annotated[str, "the set of perfml's ``collect --metrics`` that holds them"] = ""
+    share: Annotated[float, "how much of the difference the first cause holds"] = 0.0
+    reason: Annotated[Reason, "why it is not certain"] = Reason.COUNTERS
+    why: Annotated[str, "the same for people; empty where counters are missing"] = ""
+    check: Annotated[str, "what to look at, or to run, that tells"] = ""
 
     def sentence(self) -> str:
         """Say it in words."""
@@ -220,25 +198,15 @@ class TermTotal:
 
 
 class TermRow(TypedDict):
-    """A cause over all kernels of a layer; log ratios add up to the layer's.
+    """A cause over all kernels of a layer; log ratios add up to the layer's."""
 
-    Attributes
-    ----------
-    term
-        Its id.
-    residual
-        Whether it is a rest that names no cause.
-    share
-        Of all terms that point the same way, so no term has more than the whole.
-    """
-
-    term: str
+    term: Annotated[str, "its id"]
     label: str
     kind: Kind
     log_ratio: float
     factor: float
-    residual: bool
-    share: float
+    residual: Annotated[bool, "whether it is a rest that names no cause"]
+    share: Annotated[float, "of all terms that point the same way"]
 
 
 class KernelTermRow(TypedDict):
