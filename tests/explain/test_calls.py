@@ -87,7 +87,7 @@ def test_what_other_kernels_of_a_library_would_take_is_not_said(fixes):
 
 
 def test_a_loop_of_products_is_one_call_s_to_do(fixes):
-    assert "let one call do what 15 launches of the same kernel do" in fixes["grouped_conv"].action
+    assert "let one call do what 15 launches" in fixes["grouped_conv"].action
 
 
 def test_floats_in_place_of_doubles_are_half_the_bytes(fixes):
