@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from enum import StrEnum
 from typing import Annotated
 
@@ -71,7 +72,8 @@ def advise(
     if found.account is not None and not output.as_json:
         show_step(output, found.account)
     shown = advice_document(advice, top, everything=bool(output.verbose), levels=levels)
-    document = {"table": found.name, "kernels": json_value(levels), **advice.to_dict()}
+    kernels = json_value([*map(asdict, levels)])
+    document = {"table": found.name, "kernels": kernels, **advice.to_dict()}
     output.document(document, shown)
 
 
@@ -90,9 +92,9 @@ def roofline(
     from perfml.account.time_sources import time_notes
     from perfml.datasets.choosing import layers_named
     from perfml.datasets.loading import DEVICE_FACTS
+    from perfml.explain.roofs.asked import usual_roofline
     from perfml.explain.roofs.by_layer import with_described_flops
     from perfml.explain.roofs.peaks import REPORTED, peaks_of
-    from perfml.explain.roofs.table import usual_roofline
     from perfml.report.verbs import roofline_document
 
     given = read(selection, output, in_layers=True).first.in_layers

@@ -5,8 +5,8 @@ ratio with its interval, the kernels and metrics that changed, the causes that c
 what a fitted model attributes to each metric. Both add up exactly to what they attribute.
 
 Here to change: causes in ``tree/``, what is known of a launch in ``limits/``, the view of a model
-in ``model/``, hazards in ``advice/``, peaks in ``roofs/``; what two sides are and how their layers
-meet, in ``compared.py`` and ``align.py``.
+in ``model.py``, hazards in ``advice/``, peaks in ``roofs/``; what two sides are and how their
+layers meet, in ``compared.py``.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _HOMES = {
     "Term": "tree.causes",
     "TERMS": "tree.causes",
     "Contribution": "tree.causes",
-    "ModelAttribution": "model.attribution",
-    "Ratio": "ratio",
-    "align_layers": "align",
+    "ModelAttribution": "results",
+    "Ratio": "times",
+    "align_layers": "compared",
     "compare_times": "times",
-    "exact_shapley": "model.shapley",
+    "exact_shapley": "model",
     "roofline": "roofs.by_layer",
     "Peaks": "roofs.peaks",
     "known_peaks": "roofs.peaks",

@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from perfml.errors import plain
 from perfml.explain.advice.equal_layers import group_name
 from perfml.explain.advice.persons import what_to_do
 from perfml.explain.confidence import marked
-from perfml.explain.headroom import Headroom, headroom
+from perfml.explain.speed_of_light import Headroom, headroom
 from perfml.explain.tree.sentences import cause_in_words, sided_causes
 from perfml.kernel_names import shortened
 from perfml.util.json_values import json_object
@@ -63,33 +63,15 @@ class BriefLayer:
 
 @dataclass(frozen=True)
 class Brief:
-    """A short answer.
+    """A short answer."""
 
-    Attributes
-    ----------
-    of
-        What was asked about.
-    verdict
-        The answer as a whole.
-    layers
-        Those that matter most, first the first.
-    missing
-        What was not collected and would tell more.
-    notes
-        What else to know before one relies on it.
-    left_out
-        Parts that did not fit.
-    headroom
-        How far the kernels are from their limits, and whether to stop; of one side alone.
-    """
-
-    of: tuple[str, ...]
-    verdict: str
-    layers: tuple[BriefLayer, ...]
-    missing: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
-    left_out: int = 0
-    headroom: Headroom | None = None
+    of: Annotated[tuple[str, ...], "what was asked about"]
+    verdict: Annotated[str, "the answer as a whole"]
+    layers: Annotated[tuple[BriefLayer, ...], "those that matter most, first the first"]
+    missing: Annotated[tuple[str, ...], "what was not collected and would tell more"] = ()
+    notes: Annotated[tuple[str, ...], "what else to know before one relies on it"] = ()
+    left_out: Annotated[int, "parts that did not fit"] = 0
+    headroom: Annotated[Headroom | None, "how far kernels are from their limits"] = None
 
     JSON_OPTIONAL: ClassVar = ("headroom",)
     to_dict = json_object

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import compress
-from typing import TypedDict
+from typing import Annotated, TypedDict
 
 import numpy as np
 import pandas as pd
@@ -22,23 +22,14 @@ ROUNDING = 1e-4
 
 
 class ChangedMetric(TypedDict):
-    """A metric of both sides.
-
-    Attributes
-    ----------
-    noise
-        The larger standard deviation of a repeat on either side.
-    changed
-        Whether the means differ by more than `FACTOR` times the noise and the repeats do not
-        overlap, or only one side has the metric; null where a side has no two repeats to tell.
-    """
+    """A metric of both sides."""
 
     metric: str
     baseline: float
     target: float
     difference: float
-    noise: float
-    changed: bool | None
+    noise: Annotated[float, "the larger standard deviation of a repeat on either side"]
+    changed: Annotated[bool | None, "beyond its noise; null without two repeats a side"]
 
 
 def compare_metrics(baseline: pd.DataFrame, target: pd.DataFrame) -> pd.DataFrame:

@@ -1,35 +1,135 @@
-"""The one function that compares two sides; everything else is a part of it."""
+"""The one function that compares two sides: the time of every layer, and details of some."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pandas as pd
 
-from perfml.account.time_sources import time_notes
+from perfml.account.device_time import OFTEN, busy_on_one_device
+from perfml.account.time_sources import not_comparable, time_notes
 from perfml.errors import PerfmlError, did_you_mean
 from perfml.explain.advice.hazards import Advice
-from perfml.explain.align import Alignment, align_layers
-from perfml.explain.compared import Side, check_conditions, make_side
+from perfml.explain.compared import Alignment, Side, align_layers, check_conditions, make_side
 from perfml.explain.details import DetailReader, LayerPair
 from perfml.explain.gaps import Waterfall
-from perfml.explain.layer_times import layer_ratios, total_ratio
-from perfml.explain.ratio import Ratio
 from perfml.explain.results import Explanation
 from perfml.explain.roofs.peaks import Peaks
 from perfml.explain.steps import StepComparison
 from perfml.explain.timelines import MOST_LAYERS, compare_clocks, layers_on_the_clock
-from perfml.explain.times import TOLERANCE
+from perfml.explain.times import (
+    OVERLAP,
+    TOLERANCE,
+    Ratio,
+    compare_times,
+    corrected_verdicts,
+    did_the_same,
+    may_overlap,
+    of_totals,
+    processes_of,
+    without_verdict,
+)
 from perfml.util.typing import Progress
 
 if TYPE_CHECKING:
-    from perfml.explain.model.explainer import Explainer
+    from perfml.explain.model import Explainer
+
+
+def layer_ratios(
+    baseline: Side, target: Side, alignment: Alignment, tolerance: float
+) -> list[Ratio]:
+    """Return the ratio of every pair of layers; verdicts hold together."""
+    ratios = []
+    for at, (layer, partner) in enumerate(alignment.names):
+        ratio = _compared(baseline.rows(layer), target.rows(partner), tolerance)
+        if alignment.launched is not None:  # a row is one launch of several
+            before, after = alignment.launched[at]
+            unequal = before.launches != after.launches
+            ratio = of_totals(ratio, (before.total_us, after.total_us), unequal=unequal)
+        ratios.append(ratio)
+    unlike = not_comparable((baseline.name, baseline.layers), (target.name, target.layers))
+    return corrected_verdicts([without_verdict(r, unlike) if unlike else r for r in ratios])
+
+
+def total_ratio(
+    baseline: Side, target: Side, alignment: Alignment, ratios: Sequence[Ratio], tolerance: float
+) -> Ratio:
+    """Compare the sums over all aligned layers, of the iterations that have every one of them.
+
+    Where a repeat is one launch, the sums of all launches are compared; kernels that are launched
+    as often as each other give an interval.
+    """
+    pairs, whole = alignment.pairs, alignment.whole_us
+    often = {each.launches for both in alignment.launched or () for each in both}
+    if whole is not None and len(often) > 1:
+        ratio = compare_times(whole[:1], whole[1:], tolerance=tolerance)
+    else:
+        before = _whole_iterations(baseline, pairs["layer"])
+        after = _whole_iterations(target, pairs["target_layer"])
+        ratio = _compared(before, after, tolerance)
+        ratio = ratio if whole is None else of_totals(ratio, whole, unequal=False)
+    why = next((each.unclaimed for each in ratios if each.unclaimed), "")
+    if _layers_may_overlap(baseline) or _layers_may_overlap(target):
+        why = why or OVERLAP
+    return without_verdict(ratio, why) if why else ratio
+
+
+def _compared(before: pd.DataFrame, after: pd.DataFrame, tolerance: float) -> Ratio:
+    """Compare the times of some rows; what they were measured in says what their repeats are."""
+    processes = processes_of(before), processes_of(after)
+    # what several processes a side differ by is measured
+    one_each = any(each is None or each.max() == 0 for each in processes)
+    ratio = compare_times(
+        before["time_us"].to_numpy(dtype=float),
+        after["time_us"].to_numpy(dtype=float),
+        baseline_process=processes[0],
+        target_process=processes[1],
+        tolerance=tolerance,
+        same_work=one_each and did_the_same(before, after),
+    )
+    overlap = may_overlap(before) or may_overlap(after)
+    return without_verdict(ratio, OVERLAP) if overlap else ratio
+
+
+def _layers_may_overlap(side: Side) -> bool:
+    """Return whether layers may have run side by side: on streams, when nobody knows."""
+    kernels = side.kernels
+    if kernels is None or "stream" not in kernels.columns or kernels["stream"].nunique() < 2:
+        return False
+    return "start_us" not in kernels.columns or bool(kernels["start_us"].isna().any())
+
+
+def _whole_iterations(side: Side, layers: pd.Series) -> pd.DataFrame:
+    """Return the time of each iteration that has all of some layers.
+
+    Layers that run side by side, as on two streams or devices, are no sum: there it is the time in
+    which the device that worked longest was busy with any of them.
+    """
+    names = set(layers)
+    rows = side.layers[side.layers["layer"].isin(names)]
+    keys = [name for name in ("run_id", "process", "iteration") if name in rows.columns]
+    groups = rows.groupby(keys, dropna=False, sort=False)["time_us"]
+    whole = groups.sum()[groups.size() == len(names)]
+    if whole.empty:
+        # layers that were never measured together: the sum of their geometric means
+        means = [np.exp(np.log(side.rows(name)["time_us"].astype(float)).mean()) for name in names]
+        return pd.DataFrame({"time_us": [float(np.sum(means))]})
+    kernels = side.kernels
+    if kernels is not None and "start_us" in kernels.columns and OFTEN not in kernels.columns:
+        launches = kernels[kernels["layer"].isin(names)]
+        busy = busy_on_one_device(launches, [key for key in keys if key in launches.columns])
+        if busy.index.names == whole.index.names:
+            whole = busy.reindex(whole.index).fillna(whole)
+    return whole.reset_index()
+
 
 _MERGED = (
-    "only merged layers were given: what vanished or appeared is known by name, not by time; give "
-    "the kernels table for that"
+    "only merged layers were given: give the kernels table to see the time of kernels that "
+    "vanished or appeared"
 )
 
 
@@ -107,91 +207,78 @@ def explain(
     elif model is not None:
         rows = pd.concat([left.layers, right.layers]) if training is None else training
         explainer = _learned(rows, model, seed, warnings)
-    return compare_sides(
-        left,
-        right,
-        alignment or paired or align_layers(left.layers, right.layers),
-        asked=layers,
-        top=top,
-        explainer=explainer,
-        tolerance=tolerance,
-        peaks=peaks,
-        advice=advice,
-        warnings=warnings,
-        progress=progress,
-    )
-
-
-def compare_sides(
-    left: Side,
-    right: Side,
-    alignment: Alignment,
-    *,
-    asked: Sequence[str] | None,
-    top: int,
-    explainer: Explainer | None,
-    tolerance: float,
-    peaks: Peaks | None,
-    advice: Advice | None,
-    warnings: Sequence[str],
-    progress: Progress | None,
-) -> Explanation:
-    """Explain two sides whose layers are aligned; parameters as of `explain`."""
-    ratios = layer_ratios(left, right, alignment, tolerance)
-    table = _overview(alignment.pairs, ratios)
-    names = (left.name, right.name)
-    clocks: dict[str, Waterfall] = {}
-    step = gaps = None
-    if left.account is not None and right.account is not None:
-        step = StepComparison(names, left.account, right.account)
-    else:
-        gaps = compare_clocks(left.kernels, right.kernels, names)
-        if len(ratios) > 1:  # of one layer that is said of the whole
-            clocks = layers_on_the_clock(left.kernels, right.kernels, names, alignment.names)
-    launched = alignment.launched or [None] * len(ratios)
+    met = alignment or paired or align_layers(left.layers, right.layers)
+    ratios = layer_ratios(left, right, met, tolerance)
+    table = _overview(met.pairs, ratios)
+    clock = _Clock.of(left, right, met)
+    launched = met.launched or [None] * len(ratios)
     pairs = [
         LayerPair(
-            alignment.names[at],
+            met.names[at],
             str(table["aligned_by"].iloc[at]),
             ratios[at],
             launched[at],
-            clocks.get(alignment.names[at][0]),
+            clock.layers.get(met.names[at][0]),
         )
-        for at in _chosen(table, asked, top)
+        for at in _chosen(table, layers, top)
     ]
-    reader = DetailReader(left, right, pairs, explainer=explainer, peaks=peaks, advice=advice)
+    reader = DetailReader((left, right), pairs, explainer, peaks, advice)
     details = []
     for done, pair in enumerate(pairs):
         if progress is not None:
             progress(done, len(pairs), pair.names[0])
         details.append(reader.read(pair))
-    total = None if step is None else step.total
-    merged = left.kernels is None or right.kernels is None
-    waiting = list(clocks)[:MOST_LAYERS] if asked is None else asked
+    total = None if clock.step is None else clock.step.total
+    if left.kernels is None or right.kernels is None:
+        warnings.append(_MERGED)
+    waiting = list(clock.layers)[:MOST_LAYERS] if layers is None else layers
     return Explanation(
         baseline=left.name,
         target=right.name,
-        total=total or total_ratio(left, right, alignment, ratios, tolerance),
+        total=total or total_ratio(left, right, met, ratios, tolerance),
         layers=table,
         details=tuple(details),
-        only_baseline=alignment.only_baseline,
-        only_target=alignment.only_target,
-        warnings=(*warnings, *((_MERGED,) if merged else ())),
-        pairing=alignment.said,
+        only_baseline=met.only_baseline,
+        only_target=met.only_target,
+        warnings=tuple(warnings),
+        pairing=met.said,
         time_notes=(
             *time_notes((left.name, left.layers), (right.name, right.layers)),
-            *(() if gaps is None else gaps.sentences()),
-            *(f"{name}: {clocks[name].of_layer()}" for name in waiting if name in clocks),
+            *(() if clock.gaps is None else clock.gaps.sentences()),
+            *(
+                f"{each}: {clock.layers[each].of_layer()}"
+                for each in waiting
+                if each in clock.layers
+            ),
         ),
-        gaps=gaps,
-        step=step,
+        gaps=clock.gaps,
+        step=clock.step,
     )
+
+
+@dataclass(frozen=True)
+class _Clock:
+    """What the clock shows of two sides: of a step or an iteration, and of layers by name."""
+
+    step: StepComparison | None
+    gaps: Waterfall | None
+    layers: Mapping[str, Waterfall]
+
+    @classmethod
+    def of(cls, left: Side, right: Side, met: Alignment) -> _Clock:
+        names = (left.name, right.name)
+        if left.account is not None and right.account is not None:
+            return cls(StepComparison(names, left.account, right.account), None, {})
+        kernels = (left.kernels, right.kernels)
+        several = len(met.names) > 1  # of one layer that is said of the whole
+        layers = layers_on_the_clock(*kernels, names, met.names) if several else {}
+        return cls(None, compare_clocks(*kernels, names), layers)
 
 
 def _learned(rows: pd.DataFrame, model: str, seed: int, warnings: list[str]) -> Explainer | None:
     """Return a model that has learned from some layers; warn where these are too few."""
     # scikit-learn takes longer to import than an answer without a model takes
-    from perfml.explain.model.explainer import Explainer
+    from perfml.explain.model import Explainer
     from perfml.modeling.models.registry import get_model
 
     get_model(model, "regression")

@@ -1,7 +1,8 @@
-"""The two sides: from tables of kernels or layers to rows that can be compared."""
+"""The two sides: rows that can be compared, and which of their layers answer to each other."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Set
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -14,6 +15,7 @@ from perfml.account.account import Account
 from perfml.errors import PerfmlError, TableError, did_you_mean
 from perfml.ingest.merge.numbering import launch_numbers
 from perfml.ingest.merge.rule import launch_totals, merge, unattributed_time
+from perfml.modeling.layer_shapes import AMOUNTS
 from perfml.util.words import Readable, count
 
 WHOLE = "(whole run)"
@@ -28,30 +30,14 @@ _SHARED = ("workload", "precision", "batch", "device")
 
 @dataclass(frozen=True)
 class Side:
-    """One side.
+    """One side."""
 
-    Attributes
-    ----------
-    name
-        For people.
-    layers
-        Layers table; every row of a layer is a repeat.
-    kernels
-        Kernels table of the same runs, or None.
-    warnings
-        What the user has to know of it.
-    by
-        Column that tells it from the other side; empty where they are two tables.
-    account
-        What a step takes on the clock, where a trace tells.
-    """
-
-    name: str
-    layers: pd.DataFrame
-    kernels: pd.DataFrame | None
-    warnings: tuple[str, ...] = ()
-    by: str = ""
-    account: Account | None = None
+    name: str  # for people
+    layers: pd.DataFrame  # Layers table; every row of a layer is a repeat
+    kernels: pd.DataFrame | None  # Kernels table of the same runs, or None
+    warnings: tuple[str, ...] = ()  # what the user has to know of it
+    by: str = ""  # column that tells it from the other side; empty where they are two tables
+    account: Account | None = None  # what a step takes on the clock, where a trace tells
 
     @cached_property
     def _repeats(self) -> dict[str, pd.DataFrame]:
@@ -256,3 +242,103 @@ def _one_layer(table: pd.DataFrame) -> pd.DataFrame:
         whole["iteration"] = whole.groupby(codes).cumcount()
         whole["kernel_index"] = codes
     return whole
+
+
+@dataclass(frozen=True)
+class Launched:
+    """What a side launches of a kernel in a repeat of its program."""
+
+    launches: float  # how often
+    total_us: float  # the time of all of them, in microseconds
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """Pairs of layers, and what found no partner."""
+
+    pairs: pd.DataFrame  # ``layer, target_layer, aligned_by`` in the baseline's order
+    only_baseline: tuple[str, ...]  # names without a partner
+    only_target: tuple[str, ...]
+    # what the baseline and the target launch of each pair, where the rows of a layer are single
+    # launches; None where a row is the layer of a repeat
+    launched: tuple[tuple[Launched, Launched], ...] | None = None
+    # then the time of all launches of a repeat, those without a partner among them
+    whole_us: tuple[float, float] | None = None
+    # how the pairs were found, in sentences, where names of ranges did not tell
+    said: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> list[tuple[str, str]]:
+        """The names of each pair."""
+        columns = (self.pairs[name].astype(str) for name in ("layer", "target_layer"))
+        return list(zip(*columns, strict=True))
+
+
+def align_layers(baseline: pd.DataFrame, target: pd.DataFrame) -> Alignment:
+    """Align the layers of two Layers tables.
+
+    By name first; the rest by shape (equal amounts of work, in order of appearance) where both
+    tables have the columns `AMOUNTS`; a single layer on each side is aligned whatever its name.
+
+    Raises
+    ------
+    PerfmlError
+        If no layer finds a partner.
+    """
+    left, right = _layer_names(baseline), _layer_names(target)
+    pairs: dict[str, tuple[str, str]] = {}
+    if len(left) == len(right) == 1:
+        how = "name" if left == right else "only one"
+        pairs[left[0]] = (right[0], how)
+    else:
+        pairs |= {name: (name, "name") for name in left if name in set(right)}
+        taken = set(pairs)
+        pairs |= _by_shape(
+            baseline,
+            target,
+            [name for name in left if name not in taken],
+            [name for name in right if name not in taken],
+        )
+    if not pairs:
+        msg = "no layer of one side answers to a layer of the other"
+        raise PerfmlError(
+            msg,
+            found=f"{', '.join(left[:4])} against {', '.join(right[:4])}",
+            cure="Use the same range names on both sides, or tables with shapes "
+            "(perfml.modeling.with_shapes), or keep one layer a side.",
+        )
+    met = {partner for partner, _ in pairs.values()}
+    rows = [(name, *pairs[name]) for name in left if name in pairs]
+    return Alignment(
+        pd.DataFrame(rows, columns=["layer", "target_layer", "aligned_by"]),
+        tuple(name for name in left if name not in pairs),
+        tuple(name for name in right if name not in met),
+    )
+
+
+def _layer_names(layers: pd.DataFrame) -> list[str]:
+    return [str(name) for name in dict.fromkeys(layers["layer"].dropna())]
+
+
+def _by_shape(
+    baseline: pd.DataFrame, target: pd.DataFrame, left: list[str], right: list[str]
+) -> dict[str, tuple[str, str]]:
+    if not all(name in side.columns for name in AMOUNTS for side in (baseline, target)):
+        return {}
+    waiting: dict[tuple[float, ...], list[str]] = defaultdict(list)
+    for name, shape in _shapes(target, right).items():
+        waiting[shape].append(name)
+    found = {}
+    for name, shape in _shapes(baseline, left).items():
+        if waiting[shape]:
+            found[name] = (waiting[shape].pop(0), "shape")
+    return found
+
+
+def _shapes(layers: pd.DataFrame, names: list[str]) -> dict[str, tuple[float, ...]]:
+    first = layers.drop_duplicates("layer").set_index("layer")[list(AMOUNTS)].dropna()
+    return {
+        name: tuple(first.loc[[name]].to_numpy(dtype=float)[0].tolist())
+        for name in names
+        if name in first.index
+    }

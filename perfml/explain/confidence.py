@@ -33,16 +33,7 @@ IN_WORDS: dict[Confidence, str] = {
 
 
 def marked(text: str, confidence: Confidence, tells: str = "") -> str:
-    """Return what to do, with how sure that is where that is not high.
-
-    Parameters
-    ----------
-    text
-        What to do: sentences.
-    confidence
-        Of it.
-    tells
-        What would tell whether it is right.
+    """Return what to do, with how sure that is where that is not high, and what would tell.
 
     Examples
     --------

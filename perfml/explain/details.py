@@ -1,20 +1,29 @@
-"""One layer of two sides in detail: what counters, a model and the rules of advice say of it."""
+"""One layer of two sides in detail: what counters, a model and the rules of advice say of it.
+
+A layer's time is what its device was busy with it. Counters speak of single launches, so that
+
+    layer = launches x time of one launch x (busy / sum of the kernels' times)
+
+and the first and the last factor are causes of their own, ``launch_count`` and ``side_by_side``.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pandas as pd
 
 from perfml.account.time_sources import only_kernels
-from perfml.explain.advice.beside import with_cause
-from perfml.explain.advice.first_fix import first_fix
+from perfml.explain.advice.first_fix import first_fix, with_cause
 from perfml.explain.advice.hazards import Advice, advise
-from perfml.explain.align import Launched
 from perfml.explain.changed_metrics import compare_metrics, sort_metrics
-from perfml.explain.compared import Side, rows_by, same_device
+from perfml.explain.compared import Launched, Side, rows_by, same_device
+from perfml.explain.confidence import MOST
 from perfml.explain.gaps import UNSEEN, Waterfall
 from perfml.explain.launches import (
     Change,
@@ -26,41 +35,115 @@ from perfml.explain.launches import (
     launches_table,
     merged_launch,
 )
-from perfml.explain.layer_parts import LayerParts, pieces_apart
-from perfml.explain.ratio import Ratio
 from perfml.explain.results import LayerDiff
 from perfml.explain.roofs.peaks import Peaks
-from perfml.explain.tree.contradictions import find_disagreements
+from perfml.explain.times import Ratio, compare_times
+from perfml.explain.tree.causes import TERMS, Contribution
 from perfml.explain.tree.layer import kernel_causes, layer_causes
-from perfml.explain.tree.sentences import summary_sentences
-from perfml.explain.tree.told import Causes
+from perfml.explain.tree.sentences import find_disagreements, summary_sentences
+from perfml.explain.tree.told import Causes, PairCauses, Reason, Untold
+from perfml.util.words import micros
 
 if TYPE_CHECKING:
-    from perfml.explain.model.explainer import Explainer
+    from perfml.explain.model import Explainer
+
+_NAMED = 2
+"""Names of ranges in one sentence."""
+_LEAST = 1e-3
+"""A factor nearer to 1 is none."""
+
+
+@dataclass(frozen=True)
+class LayerParts:
+    """What lies between a layer's time and its launches', on the baseline and on the target."""
+
+    launches: tuple[float, float]  # how often what is compared is launched; 1 for a layer
+    # the sum of the kernels' times over the time in which one of them ran; 1 for one after another
+    overlap: tuple[float, float]
+
+    @classmethod
+    def of(
+        cls, before: pd.DataFrame, after: pd.DataFrame, launched: tuple[Launched, Launched] | None
+    ) -> LayerParts:
+        """Return what the rows of a layer and its counted launches tell."""
+        often = (1.0, 1.0) if launched is None else (launched[0].launches, launched[1].launches)
+        return cls(often, (_overlap(before), _overlap(after)))
+
+    def kernels_us(self, time: Ratio) -> tuple[float, float]:
+        """Return the sum of the kernels' times in one launch of what is compared, microseconds."""
+        both = zip((time.baseline_us, time.target_us), self.overlap, self.launches, strict=True)
+        before, after = (us * overlap / launches for us, overlap, launches in both)
+        return before, after
+
+    def joined(self, causes: Causes) -> Causes:
+        """Return the causes of the kernels with those of the layer; they add up to its ratio."""
+        parts = []
+        if (count := math.log(self.launches[1] / self.launches[0])) != 0:
+            term = Contribution(TERMS["launch_count"], *self.launches, count)
+            names = dict.fromkeys(pair.kernels for pair in causes.pairs)
+            parts.append(PairCauses(", ".join(names), None, (term,)))
+        if abs(beside := math.log(self.overlap[0] / self.overlap[1])) > _LEAST:
+            hidden, hides = (1 - 1 / each for each in self.overlap)
+            term = Contribution(TERMS["side_by_side"], hidden, hides, beside)
+            parts.append(PairCauses("all launches", None, (term,)))
+        ratio = causes.log_ratio + sum(part.contributions[0].log_ratio for part in parts)
+        return replace(causes, pairs=(*causes.pairs, *parts), log_ratio=ratio) if parts else causes
+
+
+def _overlap(rows: pd.DataFrame) -> float:
+    """Return the sum of a layer's kernels over its time, the mean over its repeats."""
+    if "kernels_us" not in rows.columns:
+        return 1.0
+    share = rows["kernels_us"].to_numpy(dtype=float) / rows["time_us"].to_numpy(dtype=float)
+    return float(np.exp(np.log(share).mean()))
+
+
+def pieces_apart(
+    layer: str, time: Ratio, causes: Causes, sides: tuple[Side, Side]
+) -> Untold | None:
+    """Return that a layer's causes cannot be told, where ranges within it hold most of it.
+
+    It is told where ranges within it that the other side lacks take at least half as long as what
+    differs between the sides; else None is returned. The layer has one name on both sides.
+    """
+    known = [side.names for side in sides]
+    apart = [
+        (_time(side, name), name)
+        for side, mine, others in zip(sides, known, reversed(known), strict=True)
+        for name in sorted(mine - others)
+        if name.startswith(f"{layer}/")
+    ]
+    inside = sum(us for us, _ in apart)
+    along = causes.towards(time.log_ratio)
+    if not along or inside < MOST * abs(time.target_us - time.baseline_us):
+        return None
+    names = [name for _, name in sorted(apart, reverse=True)]
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    why = (
+        f"{micros(inside)} lie in ranges that the other side lacks "
+        f"({', '.join(names[:_NAMED])}{more}). "
+        "Compare the sums, or record again with perfml collect, where no library divides a layer"
+    )
+    first = along[0].term
+    other = "kernels_appeared" if first.id != "kernels_appeared" else "kernels_vanished"
+    return Untold((TERMS[other],), first, share=1.0, reason=Reason.PIECES, why=why)
+
+
+def _time(side: Side, layer: str) -> float:
+    times = side.rows(layer)["time_us"].to_numpy(dtype=float)
+    return compare_times(times, times).baseline_us
 
 
 @dataclass(frozen=True)
 class LayerPair:
-    """Two layers that answer to each other.
+    """Two layers that answer to each other."""
 
-    Attributes
-    ----------
-    names
-        On the baseline and on the target.
-    aligned_by
-        How they were found.
-    time
-        The target's over the baseline's.
-    launched
-        What both sides launch of a kernel; None where a row is a whole layer.
-    on_the_clock
-        What passes between its kernels, where that is known and differs.
-    """
-
-    names: tuple[str, str]
-    aligned_by: str
-    time: Ratio
+    names: tuple[str, str]  # on the baseline and on the target
+    aligned_by: str  # how they were found
+    time: Ratio  # the target's over the baseline's
+    # what both sides launch of a kernel; None where a row is a whole layer
     launched: tuple[Launched, Launched] | None
+    # what passes between its kernels, where that is known and differs
     on_the_clock: Waterfall | None
 
 
@@ -74,43 +157,24 @@ class _Counted:
     causes: Causes
 
 
+@dataclass(frozen=True)
 class DetailReader:
-    """Explains any layer of two sides; their tables are taken apart once.
+    """Explains the layers of two sides; their tables are taken apart once."""
 
-    Parameters
-    ----------
-    baseline, target
-        The sides.
-    pairs
-        The layers that will be asked for.
-    explainer
-        A model that has learned; None for no attribution.
-    peaks
-        For rules of advice that compare precisions.
-    advice
-        What the rules say of both sides, where that is known already.
-    """
+    sides: tuple[Side, Side]
+    pairs: Sequence[LayerPair]
+    explainer: Explainer | None  # a model that has learned; None for no attribution
+    peaks: Peaks | None  # for what padding a product saves
+    known: Advice | None  # what advice says of both sides, where that is known already
 
-    def __init__(
-        self,
-        baseline: Side,
-        target: Side,
-        pairs: Sequence[LayerPair],
-        *,
-        explainer: Explainer | None,
-        peaks: Peaks | None,
-        advice: Advice | None,
-    ) -> None:
-        self.sides = baseline, target
-        self.explainer = explainer
-        if not pairs:
-            return
-        self._readers = LaunchReader(baseline), LaunchReader(target)
-        self._same_device = same_device(baseline, target)
-        self._advice = tuple(
-            _advice(side, [pair.names[at] for pair in pairs], peaks, advice)
-            for at, side in enumerate(self.sides)
-        )
+    @cached_property
+    def _readers(self) -> tuple[LaunchReader, LaunchReader]:
+        return LaunchReader(self.sides[0]), LaunchReader(self.sides[1])
+
+    @cached_property
+    def _advice(self) -> list[Mapping[str, pd.DataFrame]]:
+        """What advice says of the layers of each side; it takes longer than all else."""
+        return [self._of_side(at) for at in range(len(self.sides))]
 
     def read(self, pair: LayerPair) -> LayerDiff:
         """Return what is to be said of a layer."""
@@ -127,7 +191,7 @@ class DetailReader:
         if not between:
             called = (left.name, right.name)
             fix = first_fix(time, causes, called, counted.launches, tables=not left.by)
-        alike = time.verdict not in ("slower", "faster") and pair.on_the_clock is None
+        alike = time.slower is None and pair.on_the_clock is None
         unseen = UNSEEN if alike and only_kernels(*rows) else ""
         attribution = None if self.explainer is None else self.explainer.attribute(*rows)
         metrics = compare_metrics(*rows)
@@ -162,7 +226,7 @@ class DetailReader:
             fix=fix,
             on_the_clock=hidden,
             unseen=unseen,
-            advice=self._advice_beside(pair, causes, between=between),
+            asked=partial(self._advice_beside, pair, causes, between=between),
         )
 
     def _counted(self, pair: LayerPair, rows: Sequence[pd.DataFrame]) -> _Counted:
@@ -174,13 +238,14 @@ class DetailReader:
             for reader, name, us in zip(self._readers, pair.names, kernels_us, strict=True)
         )
         changes = changes_between(before.names, after.names)
+        alike = same_device(*self.sides)
         if before.launches is not None and after.launches is not None:
             launches = before.launches, after.launches
-            causes = kernel_causes(changes, before, after, same_device=self._same_device)
+            causes = kernel_causes(changes, before, after, same_device=alike)
         else:
             merged = [merged_launch(*side) for side in zip(rows, kernels_us, strict=True)]
             launches = (merged[0],), (merged[1],)
-            causes = layer_causes(merged[0], merged[1], same_device=self._same_device)
+            causes = layer_causes(merged[0], merged[1], same_device=alike)
         causes = parts.joined(causes)
         layer, partner = pair.names
         if layer == partner and (apart := pieces_apart(layer, pair.time, causes, self.sides)):
@@ -191,30 +256,25 @@ class DetailReader:
         """Return both sides' findings; what both sides tell makes them more or less sure."""
         own = [side[name] for side, name in zip(self._advice, pair.names, strict=True)]
         found = pd.concat(own, ignore_index=True)
-        if pair.time.verdict not in ("slower", "faster"):
+        slower = pair.time.slower
+        if slower is None or own[slower].empty:
             return found
-        slower = own[1 if pair.time.verdict == "slower" else 0]
-        if slower.empty:
-            return found
-        sign = 1.0 if pair.time.verdict == "slower" else -1.0
-        along = [each.term for each in causes.totals if sign * each.log_ratio > 0]
-        first = along[0] if along and not along[0].residual and not between else None
+        along = causes.towards(1.0 if slower else -1.0)
+        known = bool(along) and not along[0].term.residual and not between
+        first = along[0].term if known else None
         sure = "low" if between else causes.confidence
-        return with_cause(found, str(slower["side"].iloc[0]), sure, first)
+        return with_cause(found, str(own[slower]["side"].iloc[0]), sure, first)
 
-
-def _advice(
-    side: Side, layers: Sequence[str], peaks: Peaks | None, known: Advice | None
-) -> Mapping[str, pd.DataFrame]:
-    """Return what advice says of each of some layers of one side."""
-    if known is None:
-        rows = side.layers if side.kernels is None else side.kernels
-        mine = rows[rows["layer"].isin(layers)]
-        found = advise(mine, peaks=peaks, layers=list(mine["layer"].unique())).table
-    else:
-        own = known.table["backend"] == side.name
-        # who is faster the comparison itself says
-        found = known.table[own].assign(faster=None).reset_index(drop=True)
-    found.insert(0, "side", side.name)
-    places = rows_by(found["layer"])
-    return {str(name): found.iloc[places.get(str(name), [])] for name in layers}
+    def _of_side(self, at: int) -> Mapping[str, pd.DataFrame]:
+        side, layers = self.sides[at], [pair.names[at] for pair in self.pairs]
+        if self.known is None:
+            rows = side.layers if side.kernels is None else side.kernels
+            mine = rows[rows["layer"].isin(layers)]
+            found = advise(mine, peaks=self.peaks, layers=list(mine["layer"].unique())).table
+        else:
+            own = self.known.table["backend"] == side.name
+            # who is faster the comparison itself says
+            found = self.known.table[own].assign(faster=None).reset_index(drop=True)
+        found.insert(0, "side", side.name)
+        places = rows_by(found["layer"])
+        return {name: found.iloc[places.get(name, [])] for name in layers}

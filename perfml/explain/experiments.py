@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,40 +16,12 @@ from perfml.experiments.findings import Examination, Finding, claimed_of, examin
 from perfml.experiments.record import FILE, read_experiments
 from perfml.experiments.responses import Responses, responses
 from perfml.experiments.verdicts import OPEN, PROVEN
-from perfml.explain.advice.after_fix import Estimate
-from perfml.explain.advice.fix import Fix
+from perfml.explain.advice.fix import Estimate
 from perfml.explain.advice.hazards import Advice
 from perfml.explain.confidence import Confidence
 from perfml.explain.results import Explanation, LayerDiff
-from perfml.explain.tree.told import Causes
-from perfml.util.words import micros_alike
 
 Answer = TypeVar("Answer", Advice, Explanation)
-
-
-@dataclass(frozen=True)
-class TestedCauses(Causes):
-    """Causes of which the first was asked by experiment."""
-
-    tested: Confidence = "low"
-
-    @property
-    def confidence(self) -> Confidence:
-        """What the experiment says."""
-        return self.tested
-
-
-@dataclass(frozen=True)
-class TestedFix(Fix):
-    """A fix whose gain was measured: `after` is over the rounds of the experiment."""
-
-    def saving(self) -> str:
-        """Say what was measured."""
-        if self.after is None:
-            return super().saving()
-        times = (self.after.low_us, self.after.high_us, self.now_us, self.after.time_us)
-        low, high, now, about = micros_alike(*times)
-        return f"measured without this cause: {about} instead of {now} ({low} to {high})"
 
 
 def with_experiments(answer: Answer, *tables: str | None) -> Answer:
@@ -85,9 +57,9 @@ def _explained(detail: LayerDiff, sides: list[list[Responses]]) -> LayerDiff:
     confidence, gains = _confidence(said, fix.confidence), said.gains_us
     if gains is not None:
         after, high, low = (max(fix.now_us - each, 0.0) for each in gains)
-        fix = TestedFix(**{**_values(fix), "after": Estimate(after, low, high)})
-    causes = TestedCauses(**_values(detail.causes), tested=confidence)
-    fix = replace(fix, confidence=confidence, unsaid=None if gains else fix.unsaid)
+        fix = replace(fix, after=Estimate(after, low, high), measured=True, unsaid=None)
+    causes = replace(detail.causes, tested=confidence)
+    fix = replace(fix, confidence=confidence)
     return replace(detail, fix=fix, reasons=(said.said, *detail.reasons), causes=causes)
 
 
@@ -116,7 +88,3 @@ def _finding(row: dict[Any, Any], launches: list[Responses]) -> dict[Any, Any]:
 def _confidence(said: Examination, before: Confidence) -> Confidence:
     verdict = OPEN if said.verdict is None else said.verdict.verdict
     return before if verdict == OPEN else "proven" if verdict == PROVEN else "refuted"
-
-
-def _values(of: Any) -> dict[str, Any]:
-    return {each.name: getattr(of, each.name) for each in fields(of)}

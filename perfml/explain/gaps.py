@@ -7,8 +7,9 @@ that add up (`perfml.account.device_time`),
     wall = kernels - what ran side by side + copies and fills + idle
 
 so that what is small cannot hide behind what is large. The causes are ``launch_gaps`` (idle) and
-``memory_moves`` (copies). Recordings of ``perfml collect`` from before it timed copies have them as
-gaps. Each device has an account of its own, and a saving ends at what the busiest one leaves.
+``memory_moves`` (copies and memsets, counted while no kernel runs: `perfml.readers.moves`).
+Recordings of ``perfml collect`` from before it timed copies have them as gaps. Each device has an
+account of its own, and a saving ends at what the busiest one leaves.
 
 One gap is one event of the host. In one recorded iteration of blocks of PyTorch on an H200 gaps of
 6 ms (an allocation, most likely) stood before kernels that wait for nothing without a profiler. So
@@ -18,16 +19,92 @@ of a side of which one iteration is known, its longest gap proves nothing.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
 from perfml.account.device_time import DeviceTime
-from perfml.explain import moved as moves
-from perfml.explain.moved import NOTHING, Moved
 from perfml.explain.tree.causes import TERMS, Term
 from perfml.util.json_values import json_object
-from perfml.util.words import Readable, count, micros
+from perfml.util.words import Readable, count, micros, number
+
+_COPIES = TERMS["memory_moves"]
+WAYS = {
+    "to_host": "copied to the host",
+    "to_device": "copied from the host",
+    "copied": "copied on the device",
+    "filled": "filled (memset)",
+}
+"""Ids of `perfml.tables.MOVED_COLUMNS`, in words."""
+_ACTIONS = {
+    "to_host": "Leave it on the device: in PyTorch no .cpu(), .numpy(), .tolist() or .item() in a "
+    "step. The host waits for such a copy, and the device then for the host.",
+    "to_device": "Make it on the device, or copy it once before the loop. Copy what is new in each "
+    "step from pinned memory, while kernels run (in PyTorch: pin_memory=True and "
+    '.to("cuda", non_blocking=True)).',
+    "copied": "Let the kernel before write it where it is needed (in PyTorch: fewer .contiguous(), "
+    ".clone() and torch.cat).",
+    "filled": "Let the first kernel that writes there overwrite it, so that nothing has to be "
+    "cleared.",
+}
+
+
+@dataclass(frozen=True)
+class Move:
+    """What is copied one way, or filled: microseconds without a kernel, and bytes."""
+
+    us: float
+    bytes: float
+
+
+@dataclass(frozen=True)
+class Moved:
+    """What some launches copy and fill."""
+
+    # by the ids of the columns, the longest first; without those in which nothing is moved
+    ways: Mapping[str, Move]
+
+    @property
+    def total_us(self) -> float:
+        """All of the time."""
+        return sum(each.us for each in self.ways.values())
+
+    def words(self) -> str:
+        """Say how much is moved where, the longest first.
+
+        Examples
+        --------
+        >>> Moved({"to_host": Move(640.0, 4e6), "to_device": Move(2.0, 4e3)}).words()
+        '4.00 MB copied to the host in 640 µs'
+        """
+        return ", ".join(
+            f"{_bytes(each.bytes)} {WAYS[way]} in {micros(each.us)}"
+            for way, each in self.ways.items()
+            if each.us >= SHOWN * self.total_us
+        )
+
+    def action(self) -> str:
+        """Say what to do about what takes longest, or about all where that is not known."""
+        return _ACTIONS[next(iter(self.ways))] if self.total_us else _COPIES.action
+
+
+NOTHING = Moved({})
+
+
+def _bytes(size: float) -> str:
+    """Return a number of bytes in words; a thousand is a kB.
+
+    Examples
+    --------
+    >>> _bytes(4194304), _bytes(12)
+    ('4.19 MB', '12 bytes')
+    """
+    for unit, least in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if size >= least:
+            return f"{number(size / least)} {unit}"
+    return f"{size:.0f} bytes"
+
 
 GRAPH_GAP_US = 0.3
 """From one kernel's end to the next one's start in a CUDA graph: 0.26 to 0.29 us in the median on
@@ -37,10 +114,8 @@ SHOWN = 0.1
 _PART = 0.01
 """A smaller part of what the sides differ by is left out of a sentence."""
 UNSEEN = (
-    "the kernels alone show no difference: if the program is slower, its time lies between them: "
-    "copies, memsets, waits for the host, overlap that is lost; a profiler of counters records "
-    "none of these; look there with perfml collect, or record both sides with nsys "
-    "profile --trace cuda,nvtx; then give the traces to perfml explain"
+    "the kernels alone show no difference; copies, memsets and waits for the host between them "
+    "were not recorded. Record both sides with perfml collect or nsys profile --trace cuda,nvtx"
 )
 """What cannot be told of sides whose kernels, timed one at a time, are as fast."""
 _TERM = TERMS["launch_gaps"]
@@ -48,27 +123,13 @@ _TERM = TERMS["launch_gaps"]
 
 @dataclass(frozen=True)
 class Timeline:
-    """What the clock shows of an iteration or a layer: the usual one, by its time on the clock.
+    """What the clock shows of an iteration or a layer: the usual one, by its time on the clock."""
 
-    Attributes
-    ----------
-    name
-        What the side is called; empty where there is one.
-    devices
-        The account of each device, the one that worked longest first.
-    iterations
-        How many are known, of which this is the usual one.
-    moved
-        What was copied and filled while no kernel ran, where that is known.
-    clock
-        Whether it is known what is idle.
-    """
-
-    name: str
-    devices: tuple[DeviceTime, ...]
-    iterations: int = 1
-    moved: Moved = NOTHING
-    clock: bool = True
+    name: str  # what the side is called; empty where there is one
+    devices: tuple[DeviceTime, ...]  # the account of each device, the one that worked longest first
+    iterations: int = 1  # how many are known, of which this is the usual one
+    moved: Moved = NOTHING  # what was copied and filled while no kernel ran, where that is known
+    clock: bool = True  # whether it is known what is idle
 
     @property
     def busiest(self) -> DeviceTime:
@@ -171,7 +232,7 @@ def _amounts(device: DeviceTime) -> list[str]:
 _WORDS = {
     "kernels": "the kernels themselves",
     "side_by_side": "kernels side by side",
-    "copies": moves.TERM.label,
+    "copies": _COPIES.label,
     "idle": "idle between kernels",
 }
 """What two sides may differ by on the clock."""
@@ -179,15 +240,9 @@ _WORDS = {
 
 @dataclass(frozen=True)
 class Waterfall:
-    """Two sides on the clock: what makes one longer, in microseconds that add up.
+    """Two sides on the clock: what makes one longer, in microseconds that add up."""
 
-    Attributes
-    ----------
-    baseline, target
-        The sides.
-    """
-
-    baseline: Timeline
+    baseline: Timeline  # the sides
     target: Timeline
 
     @property
@@ -237,12 +292,12 @@ class Waterfall:
         copies as in gaps is enough.
         """
         copies = abs(self.parts["copies"])
-        return moves.TERM if copies > abs(self._proven_idle_us) / 2 else _TERM
+        return _COPIES if copies > abs(self._proven_idle_us) / 2 else _TERM
 
     @property
     def cause_us(self) -> float:
         """What this cause makes of the difference."""
-        return self.parts["copies" if self.cause is moves.TERM else "idle"]
+        return self.parts["copies" if self.cause is _COPIES else "idle"]
 
     @property
     def hidden(self) -> bool:
@@ -267,7 +322,7 @@ class Waterfall:
     def action(self) -> str:
         """Say what to do on the side that waits or copies longer."""
         waiting = self.target if self.cause_us > 0 else self.baseline
-        copies = self.cause is moves.TERM
+        copies = self.cause is _COPIES
         return f"do in {waiting.name}: {waiting.moved.action() if copies else _TERM.action}"
 
     def points(self) -> tuple[str, str]:

@@ -1,13 +1,15 @@
-"""The kernels of one layer on one side, and how their order changed between two sides."""
+"""The launches of a layer: counters, how many blocks fit, and how their order changed."""
 
 from __future__ import annotations
 
+import functools
 import math
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
-from typing import Literal, TypedDict
+from typing import Annotated, Literal, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -15,37 +17,101 @@ import pandas as pd
 
 from perfml.chips import UNKNOWN, Chip, of_rows
 from perfml.explain.compared import Side, rows_by
-from perfml.explain.residency import with_limits, with_waves
 from perfml.kernel_names import kernel_label as kernel_label
 from perfml.kernel_names import kernel_purpose
 from perfml.metrics.expressions import Array
 from perfml.tables import metric_columns
 
+REGISTER_UNIT = 256
+"""Registers are allocated to a warp in units of this many."""
+WARP = 32
+
+SHAPE = ("registers_per_thread", "shared_memory_per_block", "block", "compute_capability")
+"""Columns of launches that say how many blocks fit."""
+
+_PRINTED = 0.005
+"""Waves below which two digits are zeros."""
+
+LIMITS = ("registers", "shared_memory", "warps", "slots")
+_TRIPLE = re.compile(r"\((\d+), *(\d+), *(\d+)\)")
+COLUMN = "resident_blocks_limit_"
+"""Beginning of the counters by which Nsight Compute says the same."""
+
+
+def product(texts: pd.Series) -> Array:
+    """Return the product of a grid or block written as ``(x, y, z)``; NaN where there is none."""
+    codes, names = pd.factorize(texts)
+    products = [_product(str(name)) for name in names]
+    return np.array([*products, math.nan])[codes]
+
+
+@functools.cache
+def _product(text: str) -> float:
+    found = _TRIPLE.search(text)
+    return math.nan if found is None else float(math.prod(map(int, found.groups())))
+
+
+def resident_blocks(launches: pd.DataFrame) -> pd.DataFrame:
+    """Return the blocks that fit by registers, shared memory, warps and places for blocks.
+
+    The launches have the columns of `SHAPE`. Returned are the columns `LIMITS`, a row a launch; NaN
+    where the shape or the device is not known.
+    """
+    sizes = [launches[name].to_numpy(dtype=float, na_value=np.nan).tolist() for name in SHAPE[:2]]
+    rows = zip(*sizes, product(launches["block"]).tolist(), of_rows(launches), strict=True)
+    found = np.array([_fit(*row) for row in rows], dtype=float)
+    return pd.DataFrame(found.reshape(-1, len(LIMITS)), columns=list(LIMITS), index=launches.index)
+
+
+def with_limits(launches: pd.DataFrame) -> pd.DataFrame:
+    """Return launches with these limits as counters, where a profiler did not say them."""
+    known = any(f"{COLUMN}{name}" in launches.columns for name in LIMITS)
+    if known or not set(SHAPE) <= set(launches.columns):
+        return launches
+    fit = resident_blocks(launches).add_prefix(COLUMN)
+    return launches if fit.isna().all(axis=None) else launches.join(fit)
+
+
+def with_waves(launches: pd.DataFrame) -> pd.DataFrame:
+    """Return launches with the waves of grids so small that Nsight Compute prints 0.00 of them.
+
+    Fewer blocks than multiprocessors keep as many of these busy: the mean of their busy time, over
+    that of the busiest one, is blocks a multiprocessor, and a wave is as many as fit.
+    """
+    wanted = ("waves_per_sm", "sm_active_cycles_mean", "sm_active_cycles_max")
+    limits = [f"{COLUMN}{name}" for name in LIMITS]
+    if not {*wanted, *limits} <= set(launches.columns):
+        return launches
+    waves, mean, most = (launches[name].astype(float) for name in wanted)
+    rounded = (waves == 0) & (most > 0) & (mean > 0)
+    small = (mean / most / launches[limits].astype(float).min(axis=1)).clip(upper=_PRINTED)
+    return launches.assign(waves_per_sm=waves.mask(rounded & small.notna(), small))
+
+
+def _fit(registers: float, shared: float, threads: float, chip: Chip) -> tuple[float, ...]:
+    if math.isnan(chip.warps) or not threads > 0:
+        return (math.nan,) * len(LIMITS)
+    warps = math.ceil(threads / WARP)
+    by_registers = by_shared = math.nan
+    if registers > 0:
+        unit = math.ceil(registers * WARP / REGISTER_UNIT) * REGISTER_UNIT
+        by_registers = chip.registers // (unit * warps)
+    if not math.isnan(shared):
+        by_shared = chip.shared_bytes // max(shared + chip.reserved_shared_bytes, 1)
+    return by_registers, by_shared, chip.warps // warps, chip.blocks
+
 
 @dataclass(frozen=True)
 class Launch:
-    """A kernel launch with its counters (or a merged layer, as if it were one launch).
+    """A kernel launch with its counters (or a merged layer, as if it were one launch)."""
 
-    Attributes
-    ----------
-    kernel
-        Its name; empty for a merged layer.
-    time_us
-        Its time without a profiler, microseconds.
-    counters
-        Metrics by name, and ``ncu_time_us`` (the duration under the profiler) where it is known;
-        of a merged layer also ``kernels``, how many launches it has.
-    grid
-        Its grid as it was recorded; empty where that is not known.
-    chip
-        What is known of its device.
-    """
-
-    kernel: str
-    time_us: float
+    kernel: str  # its name; empty for a merged layer
+    time_us: float  # its time without a profiler, microseconds
+    # metrics by name, and ``ncu_time_us`` (the duration under the profiler) where it is known; of a
+    # merged layer also ``kernels``, how many launches it has
     counters: Mapping[str, float]
-    grid: str = ""
-    chip: Chip = UNKNOWN
+    grid: str = ""  # its grid as it was recorded; empty where that is not known
+    chip: Chip = UNKNOWN  # what is known of its device
 
     def __getitem__(self, name: str) -> float:
         """Return a counter; NaN where it was not collected."""
@@ -68,33 +134,18 @@ class Launch:
 
 @dataclass(frozen=True)
 class Launches:
-    """What a layer launches in most of its repeats.
+    """What a layer launches in most of its repeats."""
 
-    Attributes
-    ----------
-    names
-        Kernels in launch order.
-    launches
-        The launches with their counters (medians over the repeats); their times add up to the
-        layer's. None where only a Layers table is known.
-    repeats, others
-        Repeats with this launch order, and with another.
-    """
-
-    names: tuple[str, ...]
+    names: tuple[str, ...]  # kernels in launch order
+    # the launches with their counters (medians over the repeats); their times add up to the
+    # layer's. None where only a Layers table is known.
     launches: tuple[Launch, ...] | None
-    repeats: int
+    repeats: int  # repeats with this launch order, and with another
     others: int
 
 
 class LaunchReader:
-    """Reads the launches of any layer of one side; the tables are taken apart once.
-
-    Parameters
-    ----------
-    side
-        Where the tables are.
-    """
+    """Reads the launches of any layer of one side; the tables are taken apart once."""
 
     def __init__(self, side: Side) -> None:
         self.side = side
@@ -193,19 +244,12 @@ PAIRED = ("same", "variant")
 
 @dataclass(frozen=True)
 class Change:
-    """A run of launches that stayed, or that one side does otherwise.
+    """A run of launches that stayed, or that one side does otherwise."""
 
-    Attributes
-    ----------
-    kind
-        ``same``, ``variant`` (one function, other template arguments), ``replaced``, ``fused``
-        (into fewer), ``split`` (into more), ``vanished`` or ``appeared``.
-    baseline, target
-        Places in the launch order of either side.
-    """
-
+    # ``same``, ``variant`` (one function, other template arguments), ``replaced``, ``fused`` (into
+    # fewer), ``split`` (into more), ``vanished`` or ``appeared``
     kind: str
-    baseline: range
+    baseline: range  # places in the launch order of either side
     target: range
 
 
@@ -264,15 +308,9 @@ class ChangeRow(TypedDict):
 
 
 class LaunchRow(TypedDict):
-    """A launch of either side or both.
+    """A launch of either side or both."""
 
-    Attributes
-    ----------
-    run
-        Number of the change that it belongs to.
-    """
-
-    run: int
+    run: Annotated[int, "number of the change that it belongs to"]
     change: str
     side: Literal["both", "baseline", "target"]
     kernel: str

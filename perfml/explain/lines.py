@@ -19,11 +19,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from perfml.explain.advice.representative import LABEL
-from perfml.explain.line import Line, file_name
-from perfml.explain.reports import Report, code_of
-from perfml.explain.results import Explanation, LayerDiff
-from perfml.explain.sass import Code, opcode, without_predicate
+from perfml.explain.advice.table import LABEL
+from perfml.explain.reports import Code, Report, code_of, opcode, without_predicate
+from perfml.explain.results import Explanation, LayerDiff, Line, file_name
 from perfml.explain.tree.sentences import sided_causes
 from perfml.kernel_names import kernel_label
 from perfml.metrics.expressions import Array
@@ -51,24 +49,12 @@ _ACCESS = r"^([\w.]+) [^\[]*\[(U?R\d+)"
 
 @dataclass(frozen=True)
 class _Carrier:
-    """What is summed over the instructions of a kernel.
+    """What is summed over the instructions of a kernel."""
 
-    Attributes
-    ----------
-    of
-        What it is, in words.
-    weigh
-        Gives each instruction's part, shape (n,).
-    opcodes
-        Operations that can carry it; all by default.
-    reasons
-        Why warps wait at it, where it is that.
-    """
-
-    of: str
-    weigh: Callable[[pd.DataFrame], Array]
-    opcodes: tuple[str, ...] = ()
-    reasons: tuple[str, ...] = ()
+    of: str  # what it is, in words
+    weigh: Callable[[pd.DataFrame], Array]  # gives each instruction's part, shape (n,)
+    opcodes: tuple[str, ...] = ()  # operations that can carry it; all by default
+    reasons: tuple[str, ...] = ()  # why warps wait at it, where it is that
 
     def weights(self, table: pd.DataFrame) -> Array:
         """Return each instruction's part, 0 for those that cannot carry it."""

@@ -1,42 +1,53 @@
-"""From what a user selects to two sides, or to the layers and the launches behind them."""
+"""From what a user selects to two sides, and which kernel answers to which where no ranges tell.
+
+Kernels are paired by name; among several of one name those of one signature and shape; what is
+left by place. Where one side has more left than the other, all that is left is one pair: kernels
+that were fused or split are compared together.
+"""
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
+from perfml.account.device_time import on_busiest_device, repeat_keys
+from perfml.account.time_sources import not_comparable
 from perfml.datasets import Input, Inputs, read_input
 from perfml.errors import PerfmlError
-from perfml.explain.align import Alignment
-from perfml.explain.compared import Side, make_side, require_value, sides_of
-from perfml.explain.pairing import Pairing, pair_kernels
+from perfml.explain.compared import (
+    Alignment,
+    Launched,
+    Side,
+    launched_as_repeats,
+    make_side,
+    require_value,
+    sides_of,
+)
 from perfml.explain.reports import Report, reports_behind
+from perfml.ingest.merge.by_kernel import KernelUnit, kernel_units, occurrences, with_layers
+from perfml.ingest.merge.numbering import launch_numbers
+
+_SHOWN = 4
+"""Pairs of kernels with different names that the sentence on pairing lists."""
 
 
 @dataclass(frozen=True)
 class Sides:
-    """What is compared.
-
-    Attributes
-    ----------
-    baseline, target
-        The sides.
-    alignment
-        Which of their layers answer to each other, where ranges do not tell.
-    training
-        The table that both are of, which a model may learn from; None of two tables.
-    reports
-        The reports behind the baseline and behind the target.
-    """
+    """What is compared."""
 
     baseline: Side
     target: Side
-    alignment: Alignment | None
-    training: pd.DataFrame | None
-    reports: tuple[list[Report], list[Report]]
+    # which of their layers answer to each other, where ranges do not tell
+    alignment: Alignment | None = None
+    # the table that both are of, which a model may learn from; None of two tables
+    training: pd.DataFrame | None = None
+    # the reports behind the baseline and behind the target
+    reports: tuple[Sequence[Report], Sequence[Report]] = ((), ())
 
     @property
     def tables(self) -> list[tuple[str, pd.DataFrame, pd.DataFrame | None]]:
@@ -52,6 +63,175 @@ class Sides:
             assert layers is not None
             target = replace(target, layers=layers, kernels=kernels)
         return [(side.name, side.layers, side.kernels) for side in (self.baseline, target)]
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """Units of the baseline and of the target, by their places, and how they were found."""
+
+    places: tuple[tuple[int, ...], tuple[int, ...]]
+    how: str
+
+
+@dataclass(frozen=True)
+class _Grouped:
+    """A side, and of each pair what a repeat of the program launches and what it is called."""
+
+    side: Side
+    launched: tuple[Launched, ...]
+    labels: tuple[str, ...]
+    whole_us: float
+
+
+def pair_kernels(
+    baseline: tuple[str, pd.DataFrame],
+    target: tuple[str, pd.DataFrame],
+    *,
+    by: str = "",
+    notes: Sequence[str] = (),
+) -> Sides:
+    """Pair the kernels of two Kernels tables: every kernel (or group of kernels) is a layer.
+
+    A side is a name and a Kernels table, whose ranges are not looked at. `by` is the column that
+    tells the sides apart, empty where they are two tables; `notes` are what else to say of the
+    pairing.
+    """
+    ran = (on_busiest_device(baseline[1]), on_busiest_device(target[1]))
+    units, codes = zip(*map(kernel_units, ran), strict=True)
+    pairs = sorted(_pairs(units), key=lambda pair: pair.places)
+    ours, theirs = (
+        _side(name, ran[at], units[at], codes[at], [pair.places[at] for pair in pairs])
+        for at, name in enumerate((baseline[0], target[0]))
+    )
+    rows = zip(ours.labels, theirs.labels, (pair.how for pair in pairs), strict=True)
+    alone = [
+        tuple(units[at][place].label for place in places)
+        for at, places in enumerate(_unpaired(units, pairs))
+    ]
+    counted = not all(launched_as_repeats(each) for each in ran)
+    # a profiler of counters measures the launches that it was asked for
+    counted &= not not_comparable((baseline[0], ran[0]), (target[0], ran[1]))
+    sentences = (*notes, _sentence(pairs, ours, theirs), _unequal(ours, theirs, counted=counted))
+    alignment = Alignment(
+        pd.DataFrame(rows, columns=["layer", "target_layer", "aligned_by"]),
+        alone[0],
+        alone[1],
+        launched=tuple(zip(ours.launched, theirs.launched, strict=True)) if counted else None,
+        whole_us=(ours.whole_us, theirs.whole_us) if counted else None,
+        said=tuple(each for each in sentences if each),
+    )
+    return Sides(replace(ours.side, by=by), replace(theirs.side, by=by), alignment)
+
+
+def _pairs(units: Sequence[Sequence[KernelUnit]]) -> list[_Pair]:
+    """Pair the units of both sides by name, then by signature, then by place."""
+    named: dict[str, tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
+    for side, own in enumerate(units):
+        for place, unit in enumerate(own):
+            named[unit.purpose][side].append(place)
+    found: list[_Pair] = []
+    for ours, theirs in named.values():
+        if len(ours) == len(theirs) == 1:
+            found.append(_Pair(((ours[0],), (theirs[0],)), "name"))
+            continue
+        for same in (
+            lambda a, b: (a.kernel, a.shape) == (b.kernel, b.shape),
+            lambda a, b: a.kernel == b.kernel,
+        ):
+            for place in list(ours):
+                mine = units[0][place]
+                match = next((each for each in theirs if same(mine, units[1][each])), None)
+                if match is not None:
+                    found.append(_Pair(((place,), (match,)), "signature"))
+                    ours.remove(place)
+                    theirs.remove(match)
+        found += [_Pair(((a,), (b,)), "name and place") for a, b in zip(ours, theirs, strict=False)]
+    left, right = _unpaired(units, found)
+    if len(left) == len(right):
+        found += [_Pair(((a,), (b,)), "place") for a, b in zip(left, right, strict=True)]
+    elif left and right:
+        found.append(_Pair((left, right), "place"))
+    return found
+
+
+def _unpaired(
+    units: Sequence[Sequence[KernelUnit]], pairs: Sequence[_Pair]
+) -> list[tuple[int, ...]]:
+    """Return the units of each side that are in no pair."""
+    taken = [{place for pair in pairs for place in pair.places[at]} for at in (0, 1)]
+    return [
+        tuple(place for place in range(len(own)) if place not in known)
+        for own, known in zip(units, taken, strict=True)
+    ]
+
+
+def _side(
+    name: str,
+    table: pd.DataFrame,
+    units: Sequence[KernelUnit],
+    codes: np.ndarray,
+    groups: Sequence[tuple[int, ...]],
+) -> _Grouped:
+    """Return a side with a layer a group of units."""
+    repeats = max(table.groupby(repeat_keys(table), dropna=False).ngroups, 1)
+    launches = launch_numbers(table)
+    count = np.bincount(codes, launches) / repeats
+    total = np.bincount(codes, launches * table["time_us"].to_numpy(dtype=float)) / repeats
+    labels = np.array([unit.label for unit in units], dtype=object)
+    rows = occurrences(table, codes)
+    launched, names = [], []
+    single = np.ones(len(table), dtype=bool)
+    for group in groups:
+        joined = " + ".join(units[place].label for place in group[:_SHOWN])
+        more = len(group) - _SHOWN
+        joined = f"{joined} + {more} more" if more > 0 else joined
+        labels[list(group)] = joined
+        often = set(count[list(group)].tolist())
+        if len(often) > 1:
+            # launched unequally often: they are one layer of a repeat of the program
+            mine = np.isin(codes, group)
+            rows[mine] = pd.factorize(table["iteration"])[0][mine]
+            single &= ~mine
+        launched.append(
+            Launched(often.pop() if len(often) == 1 else 1.0, float(total[list(group)].sum()))
+        )
+        names.append(joined)
+    named = with_layers(table, labels[codes], rows)
+    if not single.all():
+        named["launches"] = np.where(single, 1.0, launches)
+    return _Grouped(make_side(name, named), tuple(launched), tuple(names), float(total.sum()))
+
+
+def _sentence(pairs: Sequence[_Pair], ours: _Grouped, theirs: _Grouped) -> str:
+    """Say how kernels were paired, and which of them have different names."""
+    hows = Counter(pair.how for pair in pairs)
+    counts = ", ".join(f"{count} by {how}" for how, count in hows.items())
+    kernels = "kernel is" if len(pairs) == 1 else "kernels are"
+    said = f"Without ranges, {len(pairs)} {kernels} paired: {counts}"
+    unlike = [
+        f"{a} with {b}"
+        for a, b, pair in zip(ours.labels, theirs.labels, pairs, strict=True)
+        if pair.how == "place"
+    ]
+    if unlike:
+        said += f" ({'; '.join(unlike[:_SHOWN])}{'; ...' if len(unlike) > _SHOWN else ''})"
+    return f"{said}."
+
+
+def _unequal(ours: _Grouped, theirs: _Grouped, *, counted: bool) -> str:
+    """Say which kernels the sides launch unequally often; nothing where there are none."""
+    unlike = [
+        f"{name} {before.launches:g} and {after.launches:g} times"
+        for name, before, after in zip(ours.labels, ours.launched, theirs.launched, strict=True)
+        if before.launches != after.launches
+    ]
+    if not unlike:
+        return ""
+    more = f", and {len(unlike) - _SHOWN} more" if len(unlike) > _SHOWN else ""
+    said = f"Launched unequally often on the two sides: {', '.join(unlike[:_SHOWN])}{more}"
+    if not counted:
+        return f"{said}; they count as repeats, and times are of one launch."
+    return f"{said}; times are of all launches of a kernel."
 
 
 def load_tables(
@@ -96,33 +276,22 @@ def load_sides(inputs: Inputs) -> Sides:
     left, right = inputs.comparable.tables
     named = list(zip(inputs.names, (left, right), strict=True))
     unranged = [name for name, each in named if not each.ranged]
-    reports = (reports_behind(left), reports_behind(right))
     if not unranged or any(each.kernels is None for _, each in named):
-        layered = [(name, each.in_layers) for name, each in named]
-        sides = [make_side(name, each.layers, each.kernels) for name, each in layered]
-        return _sides(sides[0], sides[1], (left, right), reports)
-    one = len(unranged) == 1
-    note = f"{unranged[0]} has no ranges, so kernels are compared." if one else ""
-    paired = pair_kernels(
-        *((name, each.timed) for name, each in named),
-        notes=(note, *(each.left_out for _, each in named)),
+        layered = ((name, each.in_layers) for name, each in named)
+        sides = Sides(*(make_side(name, each.layers, each.kernels) for name, each in layered))
+    else:
+        one = len(unranged) == 1
+        note = f"{unranged[0]} has no ranges, so kernels are compared." if one else ""
+        sides = pair_kernels(
+            *((name, each.timed) for name, each in named),
+            notes=(note, *(each.left_out for _, each in named)),
+        )
+    return replace(
+        sides,
+        baseline=replace(sides.baseline, account=left.account),
+        target=replace(sides.target, account=right.account),
+        reports=(reports_behind(left), reports_behind(right)),
     )
-    return _sides(paired.baseline, paired.target, (left, right), reports, paired)
-
-
-def _sides(
-    baseline: Side,
-    target: Side,
-    inputs: tuple[Input, Input],
-    reports: tuple[list[Report], list[Report]],
-    paired: Pairing | None = None,
-) -> Sides:
-    """Return the sides of two inputs, with what a trace tells of their steps."""
-    before, after = (
-        replace(side, account=each.account)
-        for side, each in zip((baseline, target), inputs, strict=True)
-    )
-    return Sides(before, after, paired.alignment if paired else None, None, reports)
 
 
 def _of_one(inputs: Inputs) -> Sides:
@@ -135,7 +304,7 @@ def _of_one(inputs: Inputs) -> Sides:
         before, after = ((name, require_value(given.timed, chosen.by, name)) for name in names)
         paired = pair_kernels(before, after, by=chosen.by)
         reports = (reports_behind(given, before[1]), reports_behind(given, after[1]))
-        return Sides(paired.baseline, paired.target, paired.alignment, None, reports)
+        return replace(paired, reports=reports)
     table = given.layers
     left, right = sides_of(
         table, chosen.baseline, chosen.target, by=chosen.by, kernels=given.kernels

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import PurePosixPath, PureWindowsPath
 from typing import Annotated, ClassVar, TypedDict
 
 import pandas as pd
@@ -13,17 +16,107 @@ from perfml.explain.changed_metrics import ChangedMetric
 from perfml.explain.confidence import TimeVerdict
 from perfml.explain.gaps import Waterfall
 from perfml.explain.launches import ChangeRow, LaunchRow
-from perfml.explain.line import Line
-from perfml.explain.model.attribution import ModelAttribution
-from perfml.explain.ratio import Ratio
 from perfml.explain.steps import StepComparison
+from perfml.explain.times import Ratio
 from perfml.explain.tree.causes import Term
 from perfml.explain.tree.told import Causes
 from perfml.util.html import section
 from perfml.util.json_values import json_object
 from perfml.util.lazy import drawn_by
 from perfml.util.text import screen
-from perfml.util.words import number, percentage
+from perfml.util.words import Readable, number, percentage
+
+
+@dataclass(frozen=True)
+class Line:
+    """The instruction that carries most of a cause."""
+
+    term: Annotated[str, "id of the cause, or of the rule of advice"]
+    kernel: Annotated[str, "whose instruction it is"]
+    offset: Annotated[int, "bytes from the start of the kernel's code"]
+    sass: Annotated[str, "the instruction"]
+    share: Annotated[float, "its part, of 1, and that of those `alike`"]
+    of: Annotated[str, "what that is a part of"]
+    alike: Annotated[int, "instructions of its line, or unrolled from one"] = 1
+    file: Annotated[str | None, "of the source; of CUDA's own headers what calls them"] = None
+    line: Annotated[int | None, "of the source; of CUDA's own headers what calls them"] = None
+    called_at: Annotated[str | None, "the line that calls it, where it was inlined"] = None
+    waits_at: Annotated[str | None, "where most warps wait for it"] = None
+
+    def sentence(self) -> str:
+        """Say it in words."""
+        where = ""
+        if self.file is not None:
+            called = f" (called at {self.called_at})" if self.called_at else ""
+            where = f"{file_name(self.file)}:{self.line}{called}, "
+        have = "has" if self.alike == 1 else f"and {self.alike - 1} more like it have"
+        return (
+            f"{where}{self.sass} at {self.offset:#06x} {have} {Readable(self.share):.0%} of "
+            f"{self.of}" + (f", most of them at {self.waits_at}" if self.waits_at else "")
+        )
+
+
+def file_name(path: str) -> str:
+    """Return the last part of a path: reports come from both kinds of systems.
+
+    A folder tells a person's name, so it is not shown.
+    """
+    return (PureWindowsPath if "\\" in path else PurePosixPath)(path).name
+
+
+class ModelValue(TypedDict):
+    """A metric's part in a model's prediction."""
+
+    metric: str
+    family: str | None
+    baseline: float
+    target: float
+    log_ratio: float
+
+
+@dataclass(frozen=True)
+class ModelAttribution:
+    """How a fitted model gets from the baseline's prediction to the target's.
+
+    Attributes
+    ----------
+    model
+        Its name in the registry; it was fitted to the logarithm of the time.
+    values
+        One `ModelValue` a metric: exact Shapley values with the baseline as background, which add
+        up to `predicted_log_ratio`.
+    predicted_log_ratio
+        Of the model fitted with this layer.
+    held_out_log_ratio
+        Predicted by the same model fitted without this layer; None if nothing is left to fit.
+    held_out_errors
+        Relative errors of that model on the baseline's and the target's time, or None.
+    training_rows
+        Rows the model was fitted to.
+    """
+
+    model: str
+    values: Annotated[pd.DataFrame, ModelValue]
+    predicted_log_ratio: float
+    held_out_log_ratio: float | None
+    held_out_errors: tuple[float, float] | None
+    training_rows: int
+
+    @property
+    def by_metric(self) -> dict[str, float]:
+        """The values alone, by metric."""
+        return dict(zip(self.values["metric"], self.values["log_ratio"].tolist(), strict=True))
+
+    @property
+    def target(self) -> str:
+        """What it was fitted to."""
+        return "log-time"
+
+    JSON: ClassVar = (
+        *("model", "target", "values", "predicted_log_ratio", "held_out_log_ratio"),
+        *("held_out_errors", "training_rows"),
+    )
+    to_dict = json_object
 
 
 @dataclass(frozen=True)
@@ -54,8 +147,6 @@ class LayerDiff:
         Sentences about this layer.
     reasons
         The causes in sentences.
-    advice
-        What advice says of either side.
     fix
         What to do first about the slower side, and what that may save.
     lines
@@ -65,6 +156,8 @@ class LayerDiff:
     unseen
         That what passed between the kernels is not known, where these do not differ; empty
         otherwise.
+    asked
+        Gives `advice`.
     """
 
     layer: str
@@ -79,11 +172,16 @@ class LayerDiff:
     disagreements: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     reasons: tuple[str, ...] = ()
-    advice: Annotated[pd.DataFrame, SideFinding] = field(default_factory=pd.DataFrame)
     fix: Fix | None = None
     lines: tuple[Line, ...] = ()
     on_the_clock: Waterfall | None = None
     unseen: str = ""
+    asked: Callable[[], pd.DataFrame] = field(default=pd.DataFrame, repr=False, compare=False)
+
+    @cached_property
+    def advice(self) -> Annotated[pd.DataFrame, SideFinding]:
+        """What advice says of either side; looked for when it is first read."""
+        return self.asked()
 
     def where(self, term: Term) -> list[str]:
         """Say which instruction carries a cause; nothing where no report tells."""
@@ -99,25 +197,17 @@ class LayerDiff:
 
 
 class AlignedLayer(TypedDict):
-    """A layer of the baseline and its counterpart.
-
-    Attributes
-    ----------
-    aligned_by
-        ``name``, ``shape``, ``signature``, ``place``, ...
-    share
-        Of the sum of absolute time differences.
-    """
+    """A layer of the baseline and its counterpart."""
 
     layer: str
     target_layer: str
-    aligned_by: str
+    aligned_by: Annotated[str, "``name``, ``shape``, ``signature``, ``place``, ..."]
     baseline_us: float
     target_us: float
     ratio: float
     low: float
     high: float
-    share: float
+    share: Annotated[float, "of the sum of absolute time differences"]
     verdict: TimeVerdict
 
 

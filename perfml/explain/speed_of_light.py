@@ -1,11 +1,16 @@
-"""How near each kernel is to what compute and memory can do, and which of them limits it."""
+"""How near each kernel is to what compute and memory can do, and what is left to gain.
+
+What JSON has of `KernelLevels` is what agents who tune kernels ask for: a category, the efficiency
+(how busy the busiest unit is), the headroom and whether the kernel is at its roofline.
+"""
 
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -18,6 +23,7 @@ from perfml.ingest.merge.by_kernel import (
 )
 from perfml.metrics.expressions import Array
 from perfml.readers.ncu.findings import LONGEST, unit_means
+from perfml.util.words import micros, percentage
 
 LOW = 0.6
 """Fraction of the peak below which latency is the limit: that of Nsight Compute's rule
@@ -37,35 +43,29 @@ by `_ACTIVE` to the elapsed time."""
 _ACTIVE = "sm_efficiency"
 
 
+AT_ROOF = 0.8
+"""Fraction of the peak from which a kernel is at its roofline: Nsight Compute's rule
+``SOLBottleneck`` calls a launch above 80 % well utilised, and says that only other work helps."""
+
+ALL_AT_ROOF = 0.8
+"""Part of the kernels' time that has to be at a roofline before perfml says stop (our choice)."""
+
+SMALL_GAIN = 0.05
+"""Of the kernels' time: what saves less is not worth another round (our choice)."""
+
+
 @dataclass(frozen=True)
 class KernelLevels:
-    """A kernel in one shape: its time, and how busy it kept the GPU.
+    """A kernel in one shape: how busy it kept the GPU, and how far it is from its limit."""
 
-    Attributes
-    ----------
-    kernel
-        Its label.
-    launches
-        How many.
-    time_us
-        Mean of one, in microseconds.
-    share
-        Of the time of all kernels.
-    compute, memory, issue
-        Fractions of the peak: of the busiest compute unit, of the busiest part of memory (both
-        over the elapsed time), and of the issue slots; NaN where not measured.
-    first_launch
-        Place of its first launch in the table, from 0: ``FILE@3`` names the fourth.
-    """
-
-    kernel: str
-    launches: int
-    time_us: float
-    share: float
-    compute: float
-    memory: float
-    issue: float
-    first_launch: int = 0
+    kernel: Annotated[str, "its label"]
+    launches: Annotated[int, "how many"]
+    time_us: Annotated[float, "mean of one, in microseconds"]
+    share: Annotated[float, "of the time of all kernels"]
+    compute: Annotated[float, "of the busiest compute unit's peak, over the elapsed time"]
+    memory: Annotated[float, "of the busiest part of memory's peak"]
+    issue: Annotated[float, "of the issue slots"]
+    first_launch: Annotated[int, "place in the profile, from 0: FILE@3 names the fourth"] = 0
 
     @property
     def total_us(self) -> float:
@@ -85,11 +85,38 @@ class KernelLevels:
             return "latency" if len(known) == 2 else "not measured"
         return most
 
+    @property
+    def category(self) -> Annotated[str, "memory, compute, underutilized or not measured"]:
+        """The same in the word that agents ask for."""
+        return "underutilized" if self.limit == "latency" else self.limit
+
+    @property
+    def efficiency(self) -> Annotated[float, "of the busiest unit's peak"]:
+        """How busy the busiest unit is, of its peak; NaN where that may be another one."""
+        if self.limit == "not measured":
+            return math.nan
+        return float(np.fmax(self.compute, self.memory))
+
+    @property
+    def headroom_us(self) -> Annotated[float, "above the time at its busiest unit's peak"]:
+        """The time less what its busiest unit would need at its peak."""
+        return self.total_us * (1 - min(self.efficiency, 1.0))
+
+    @property
+    def at_roofline(self) -> Annotated[bool, "whether `efficiency` is 80 % or more"]:
+        """Whether only other work makes it faster."""
+        return self.efficiency >= AT_ROOF
+
     def sentence(self) -> str:
         """Say what limits it, with the numbers."""
         levels = (("compute", self.compute), ("memory", self.memory))
         said = [f"{name} {100 * level:.0f} %" for name, level in levels if not math.isnan(level)]
         return f"limit: {self.limit} ({', '.join(said) or 'no level'} of peak)"
+
+    JSON: ClassVar = (
+        *("kernel", ("launch", "first_launch"), "launches", ("time_us", "total_us"), "share"),
+        *("category", "efficiency", "headroom_us", "at_roofline"),
+    )
 
 
 def is_ordinary(sources: Iterable[Mapping[str, Any]]) -> bool:
@@ -146,3 +173,56 @@ def unit_keys(units: Sequence[KernelUnit]) -> list[tuple[str, str]]:
 def fact_key(fact: Mapping[str, Any]) -> tuple[str, str]:
     """Return the same of a reader's fact about a kernel in one shape."""
     return str(fact["kernel"])[:LONGEST], launch_shape(str(fact["grid"]), str(fact["block"]))
+
+
+@dataclass(frozen=True)
+class LimitHeadroom:
+    """What is left at one limit, over all kernels that stand there: microseconds, and the part."""
+
+    category: str
+    headroom_us: float
+    share: float
+
+
+@dataclass(frozen=True)
+class Headroom:
+    """What is left to gain in all."""
+
+    stop: Annotated[bool, "whether nothing is left to gain here"]
+    reason: Annotated[str, "why, in a sentence with numbers"]
+    limits: Annotated[tuple[LimitHeadroom, ...], "by limit, the largest headroom first"]
+    kernels: Annotated[tuple[KernelLevels, ...], "the kernels, the one that takes most time first"]
+
+
+def headroom(levels: Sequence[KernelLevels], saving_us: float) -> Headroom | None:
+    """Return what is left to gain, or None where no kernel is known.
+
+    `levels` say how busy each kernel keeps the GPU; `saving_us` is the largest likely saving that
+    advice knows, in microseconds.
+    """
+    whole = sum(each.total_us for each in levels)
+    if not whole > 0:
+        return None
+    measured = [each for each in levels if not math.isnan(each.efficiency)]
+    left: dict[str, float] = defaultdict(float)
+    for each in measured:
+        left[each.category] += each.headroom_us
+    limits = sorted(
+        (LimitHeadroom(name, us, us / whole) for name, us in left.items()),
+        key=lambda limit: -limit.headroom_us,
+    )
+    at_roof = sum(each.total_us for each in levels if each.at_roofline) / whole
+    stop = at_roof >= ALL_AT_ROOF and saving_us < SMALL_GAIN * whole
+    known = sum(each.total_us for each in measured) / whole
+    reason = _reason(stop, at_roof, saving_us, whole)
+    if known < ALL_AT_ROOF:
+        reason += f" How busy the GPU was is known for {percentage(known)} of it."
+    return Headroom(stop, reason, tuple(limits), tuple(levels))
+
+
+def _reason(stop: bool, at_roof: float, saving_us: float, whole: float) -> str:
+    roof = f"{percentage(at_roof)} of the kernels' time is at a roofline"
+    saving = f"the largest known saving is {micros(saving_us)} of {micros(whole)}"
+    if stop:
+        return f"Stop: nothing left to gain here; {roof}, and {saving}."
+    return f"Go on: {roof}, and {saving}."

@@ -16,7 +16,7 @@ from perfml.account.account import Account
 from perfml.account.causes import Change, changes
 from perfml.account.words import step_sentence
 from perfml.explain.confidence import MOST, Confidence, TimeVerdict
-from perfml.explain.ratio import Ratio
+from perfml.explain.times import Ratio
 from perfml.util.json_values import json_object
 from perfml.util.words import Readable, micros, multiple
 
@@ -33,18 +33,10 @@ _NAMED = 0.02
 
 @dataclass(frozen=True)
 class StepComparison:
-    """Two sides on the clock.
+    """Two sides on the clock."""
 
-    Attributes
-    ----------
-    names
-        Of the baseline and the target.
-    baseline, target
-        Their accounts.
-    """
-
-    names: tuple[str, str]
-    baseline: Account
+    names: tuple[str, str]  # of the baseline and the target
+    baseline: Account  # their accounts
     target: Account
 
     @property

@@ -5,15 +5,17 @@ Here to change: what counts as a repeat, and which of them is the usual one.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from perfml.account.device_time import account_of, device_times, repeat_keys
-from perfml.explain.gaps import SHOWN, Timeline, Waterfall
-from perfml.explain.moved import are_known, moved_by, moved_us
+from perfml.explain.gaps import NOTHING, SHOWN, WAYS, Move, Moved, Timeline, Waterfall
+from perfml.tables import MOVED_COLUMNS
 from perfml.util.words import micros
 
 _TOLD = 0.2
@@ -130,18 +132,10 @@ def _placed(kernels: pd.DataFrame | None) -> _Launches | None:
 
 @dataclass(frozen=True)
 class _Launches:
-    """Launches with start, gap and the number of their repeat.
+    """Launches with start, gap and the number of their repeat."""
 
-    Attributes
-    ----------
-    rows
-        A Kernels table.
-    moves, clock
-        Whether it is known what is copied and filled, and what is idle.
-    """
-
-    rows: pd.DataFrame
-    moves: bool
+    rows: pd.DataFrame  # a Kernels table
+    moves: bool  # whether it is known what is copied and filled, and what is idle
     clock: bool
 
     def whole(self, name: str) -> Timeline | None:
@@ -175,3 +169,32 @@ class _Launches:
         devices.sort(key=lambda each: -each.busy_us)
         moved = moved_by(rows[rows[_NUMBER] == number])
         return Timeline(name, tuple(devices), len(ordered), moved, self.clock)
+
+
+def are_known(kernels: pd.DataFrame) -> bool:
+    """Return whether a Kernels table says what is moved."""
+    return set(MOVED_COLUMNS) <= set(kernels.columns)
+
+
+def moved_us(rows: pd.DataFrame) -> npt.NDArray[np.float64]:
+    """Return how long each launch's layer copies and fills before it, NaN where not known."""
+    times = [name for name in MOVED_COLUMNS if name.endswith("_us")]
+    return np.asarray(rows[times].sum(axis=1, skipna=False), dtype=np.float64)
+
+
+def moved_by(rows: pd.DataFrame) -> Moved:
+    """Return what some launches move together; nothing where that is not known of one of them."""
+    if not are_known(rows):
+        return NOTHING
+    sums = dict(
+        zip(
+            MOVED_COLUMNS,
+            rows[list(MOVED_COLUMNS)].to_numpy(float).sum(axis=0).tolist(),
+            strict=True,
+        )
+    )
+    if math.isnan(math.fsum(sums.values())):
+        return NOTHING
+    ways = {way: Move(sums[f"{way}_us"], sums[f"{way}_bytes"]) for way in WAYS}
+    order = sorted(ways, key=lambda way: -ways[way].us)
+    return Moved({way: ways[way] for way in order if ways[way].us > 0 or ways[way].bytes > 0})

@@ -24,11 +24,11 @@ import numpy as np
 import pandas as pd
 
 from perfml.account.time_sources import not_comparable, time_notes
-from perfml.explain.align import align_layers
-from perfml.explain.ratio import Ratio
+from perfml.explain.compared import align_layers
 from perfml.explain.times import (
     OVERLAP,
     SAME_WORK,
+    Ratio,
     compare_times,
     may_overlap,
     processes_of,

@@ -16,7 +16,7 @@ from perfml.report.results import Pair
 
 if TYPE_CHECKING:
     from perfml.explain import Advice
-    from perfml.explain.model.explainer import Explainer
+    from perfml.explain.model import Explainer
 
 MOST_PAIRS = 6
 """Pairs of backends explained in a report; the verb explain takes any other."""
@@ -88,7 +88,7 @@ def _learned(rows: pd.DataFrame, model: str | None, seed: int) -> Explainer | No
     """Return what the model learned from all backends of a condition, or None where it cannot."""
     if model is None:
         return None
-    from perfml.explain.model.explainer import Explainer
+    from perfml.explain.model import Explainer
 
     try:
         return Explainer(rows, model=model, seed=seed)

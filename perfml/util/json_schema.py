@@ -73,7 +73,7 @@ def _schema(kind: Any, found: dict[str, Any], strict: bool) -> dict[str, Any]:
         return dict(_PLAIN[kind])
     if isinstance(kind, type) and issubclass(kind, Enum):
         return {"enum": [member.value for member in kind]}
-    if hasattr(kind, "JSON_ID"):
+    if isinstance(kind, type) and hasattr(kind, "JSON_ID"):
         return _schema(get_type_hints(kind)[kind.JSON_ID], found, strict)
     if _is_object(kind) or is_dataclass(kind):
         if kind.__name__ not in found:

@@ -26,14 +26,11 @@ import pandas as pd
 
 from perfml.datasets import find
 from perfml.explain import load_tables, make_side
-from perfml.explain.advice.after_fix import SAID, Width, told
-from perfml.explain.advice.cannot_say import cannot_say
-from perfml.explain.advice.first_fix import launches_with
-from perfml.explain.advice.fix import CannotSay
-from perfml.explain.advice.only_there import time_without_them
+from perfml.explain.advice.first_fix import cannot_say, launches_with, time_without_them
+from perfml.explain.advice.fix import SAID, CannotSay, Width, told
 from perfml.explain.launches import Launch
 from perfml.explain.tree.causes import ONE_SIDED
-from perfml.explain.tree.speedup import has_ideal, time_after
+from perfml.explain.tree.one_side import has_ideal, time_after
 from perfml.explain.tree.told import Causes, TermTotal
 from studies.ladders.measure import precisions, steps_of
 from studies.truth.intervals import choose, first_answers, held_out, holds

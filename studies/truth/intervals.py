@@ -36,7 +36,7 @@ from typing import Any, Protocol
 import numpy as np
 import pandas as pd
 
-from perfml.explain.advice.after_fix import SAID, Width
+from perfml.explain.advice.fix import SAID, Width
 
 FIRST = Path(__file__).resolve().parents[2] / "tests/data/truth/fixes_first.csv"
 SHAPES = (0.0, 0.5)

@@ -20,9 +20,8 @@ import pandas as pd
 
 from perfml.datasets import find
 from perfml.explain import explain, make_side
-from perfml.explain.line import file_name
 from perfml.explain.lines import of_toolkit, with_lines_of
-from perfml.explain.results import LayerDiff
+from perfml.explain.results import LayerDiff, file_name
 from perfml.readers import Source, read
 from perfml.readers.ncu.inlined import Place
 from perfml.readers.ncu.instructions import Wanted, instructions

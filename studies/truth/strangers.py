@@ -23,7 +23,7 @@ import pandas as pd
 
 from perfml.datasets import find
 from perfml.explain import advise, explain, load_tables, sides_of
-from perfml.explain.advice.after_fix import WIDTH
+from perfml.explain.advice.fix import WIDTH
 from perfml.explain.compared import Side, make_side
 from perfml.ingest.merge.rule import merge
 from perfml.ingest.profiles import ingest

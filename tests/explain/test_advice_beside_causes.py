@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from perfml.explain import advise, explain, load_tables, sides_of
-from perfml.explain.advice.beside import is_about, with_cause
+from perfml.explain.advice.first_fix import is_about, with_cause
 from perfml.explain.tree.causes import TERMS
 
 EXAMS = (

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from perfml.explain.tree.ambiguity import Reason
 from perfml.explain.tree.causes import TERMS
 from perfml.explain.tree.confidence import (
     FEATURES,
@@ -16,6 +15,7 @@ from perfml.explain.tree.confidence import (
     probability,
 )
 from perfml.explain.tree.layer import Match, answers_of, decompose_layer
+from perfml.explain.tree.told import Reason
 from tests.support.causes import pair_with
 from tests.support.launches import launch
 

@@ -285,7 +285,7 @@ def test_a_layers_table_alone_gives_the_coarser_split_and_says_so(recorded_kerne
 
 
 def test_layers_of_the_same_shape_are_held_out_together(recorded_kernels):
-    from perfml.explain.model.explainer import Explainer
+    from perfml.explain.model import Explainer
 
     layers = merge(recorded_kernels[recorded_kernels["backend"] != "inductor"])
     number = layers["layer"].str[-2:].astype(int)

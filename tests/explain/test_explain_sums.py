@@ -14,7 +14,7 @@ from perfml.explain import exact_shapley
 from perfml.explain.launches import Launches, changes_between
 from perfml.explain.limits.state import wave_fill
 from perfml.explain.tree.layer import kernel_causes, layer_causes
-from perfml.explain.tree.parts import log_mean
+from perfml.explain.tree.pair import log_mean
 from tests.support.examples import examples
 from tests.support.launches import launch
 

@@ -4,8 +4,7 @@ import math
 
 import pytest
 
-from perfml.explain.headroom import headroom
-from perfml.explain.speed_of_light import KernelLevels
+from perfml.explain.speed_of_light import KernelLevels, headroom
 
 
 def levels(time_us, compute, memory, share=1.0):
@@ -16,7 +15,7 @@ def test_a_kernel_at_its_roofline_without_a_saving_is_where_to_stop():
     left = headroom([levels(100.0, 0.3, 0.93)], saving_us=1.0)
     assert left.stop
     kernel = left.kernels[0]
-    assert (kernel.category, kernel.at_roofline, kernel.launch) == ("memory", True, 3)
+    assert (kernel.category, kernel.at_roofline, kernel.first_launch) == ("memory", True, 3)
     assert kernel.headroom_us == pytest.approx(7.0)
 
 

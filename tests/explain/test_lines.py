@@ -12,14 +12,13 @@ from typer.testing import CliRunner
 from perfml.cli import app
 from perfml.explain import reports
 from perfml.explain.advice.hazards import Advice
-from perfml.explain.line import Line
 from perfml.explain.lines import (
     _CARRIERS,
     advice_with_lines,
     carrying_line,
 )
-from perfml.explain.reports import Report
-from perfml.explain.sass import Code
+from perfml.explain.reports import Code, Report
+from perfml.explain.results import Line
 from perfml.explain.tree.causes import TERMS
 from perfml.readers import Source
 from perfml.readers.ncu.inlined import Place

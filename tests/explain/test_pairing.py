@@ -6,7 +6,7 @@ from hypothesis import given as tried_with
 from hypothesis import strategies as st
 
 from perfml.explain.compare import explain
-from perfml.explain.pairing import pair_kernels
+from perfml.explain.load import pair_kernels
 from tests.support.examples import examples
 from tests.support.tables import make_kernels
 

@@ -1,6 +1,6 @@
 """What to do where the launch says what limits how many blocks fit."""
 
-from perfml.explain.tree.remedies import action_here
+from perfml.explain.advice.remedies import action_here
 from tests.support.launches import launch
 
 FITS = {

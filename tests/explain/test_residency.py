@@ -5,7 +5,7 @@ import pytest
 
 from perfml.datasets import find
 from perfml.explain import load_tables
-from perfml.explain.residency import COLUMN, LIMITS, SHAPE, resident_blocks, with_limits, with_waves
+from perfml.explain.launches import COLUMN, LIMITS, SHAPE, resident_blocks, with_limits, with_waves
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,7 @@
 import pytest
 
 from perfml.explain import advise
-from perfml.explain.advice.step_findings import name_findings
+from perfml.explain.advice.network import name_findings
 from tests.support.tables import make_kernels
 
 DOUBLE = "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<double, F>>(T)"

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfml.explain.tree.account import account
-from perfml.explain.tree.engine import decompose_pair
+from perfml.explain.tree.engine import account, decompose_pair
 from perfml.explain.tree.pair import Pair
 from tests.support.causes import PLANTED, pair_with
 from tests.support.examples import examples

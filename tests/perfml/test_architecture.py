@@ -93,8 +93,8 @@ def test_the_layers_of_a_report_enter_a_file_at_most_16_times():
 
 
 def test_a_profile_enters_a_file_at_most_20_times_on_its_way_through_explain():
-    way = stays("perfml.explain.compare:compare_sides", "left")
-    assert {"perfml.explain.layer_times", "perfml.explain.timelines"} <= set(way)
+    way = stays("perfml.explain.compare:explain", "left")
+    assert {"perfml.explain.details", "perfml.explain.timelines"} <= set(way)
     assert len(way) <= 20, way
 
 

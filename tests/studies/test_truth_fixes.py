@@ -8,8 +8,7 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from perfml.explain.advice.after_fix import WIDTH, Width
-from perfml.explain.advice.fix import CannotSay
+from perfml.explain.advice.fix import WIDTH, CannotSay, Width
 from perfml.explain.launches import Launches
 from studies.truth import fixes, intervals, unseen
 from studies.truth.page import measured_fixes

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from perfml.datasets import find
-from perfml.explain.tree import account
+from perfml.explain.tree import engine
 from studies.truth.questions import planted_questions
 from studies.truth.sets import ask_perfml, causes_of
 
@@ -25,7 +25,7 @@ def questions():
 @pytest.mark.parametrize("value", [1.0, 4.0])
 def test_how_fast_queues_grow_is_not_tuned(questions, monkeypatch, value):
     assert len(questions) >= 50
-    monkeypatch.setattr(account, "QUEUED", value)
+    monkeypatch.setattr(engine, "QUEUED", value)
     assert [each.case for each in questions if ask_perfml(each).place != 1] == []
 
 

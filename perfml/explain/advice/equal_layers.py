@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 
 from perfml.explain.advice.persons import place_of
-from perfml.explain.advice.representative import condition_keys
+from perfml.explain.advice.table import condition_keys
 from perfml.explain.confidence import IN_WORDS
 from perfml.tables import PRODUCT_COLUMNS
 
@@ -54,18 +54,10 @@ class _Usual:
 
 
 def equal_layers(rows: pd.DataFrame) -> dict[Place, int]:
-    """Return which layers are equal.
+    """Return the number of the set of equal layers that a layer is in, by its place.
 
-    Parameters
-    ----------
-    rows
-        Usual launches (`perfml.explain.advice.representative.representative_launches`).
-
-    Returns
-    -------
-    dict
-        By the place of a layer the number of the set of equal layers that it is in. Without layers
-        that no other equals, and places that two workloads or devices have.
+    `rows` are usual launches (`perfml.explain.advice.table.representative_launches`). Layers that
+    no other equals are left out, and places that two workloads or devices have.
     """
     if "grid" not in rows.columns:
         return {}
@@ -116,19 +108,9 @@ def _instructions(rows: pd.DataFrame) -> pd.Series[float]:
 def group_findings(table: pd.DataFrame, equal: Mapping[Place, int]) -> pd.DataFrame:
     """Return findings with those of equal layers as one, what saves most in all first.
 
-    Parameters
-    ----------
-    table
-        Of an Advice: a row a finding of a layer.
-    equal
-        As `equal_layers` returns it.
-
-    Returns
-    -------
-    DataFrame
-        With the column ``layers``, a tuple of names. ``layer`` is the one of them that may save
-        most, and the evidence is its; ``time_us`` and ``saved_us`` are sums over all, the gains
-        fractions of the first, and ``confidence`` that of the least sure one.
+    The column ``layers`` has their names. ``layer`` is the one of them that may save most, and the
+    evidence is its; ``time_us`` and ``saved_us`` are sums over all, the gains fractions of the
+    first, and ``confidence`` that of the least sure one.
     """
     rows = [{str(name): value for name, value in row.items()} for row in table.to_dict("records")]
     sets = [equal.get(place_of(row), -1 - place) for place, row in enumerate(rows)]
@@ -140,15 +122,21 @@ def group_findings(table: pd.DataFrame, equal: Mapping[Place, int]) -> pd.DataFr
         finding = (number, row["kernel"], row["mitigation"])
         nth = seen[(place_of(row), finding)] = seen.get((place_of(row), finding), -1) + 1
         together.setdefault((*finding, nth), []).append(row)
-    found = [(key[0], _together(same)) for key, same in together.items()]
-    order, least = [], dict[Any, float]()
-    for place, (number, row) in enumerate(found):
-        # within a layer the order stays: causes stand before their symptoms
-        key = number if number >= 0 else place_of(row)
-        least[key] = min(least.get(key, np.inf), float(row["gain"]) * float(row["time_us"]))
-        order.append((-least[key], place))
-    kept = [found[place][1] for _, place in sorted(order)]
-    return pd.DataFrame(kept, columns=[*table.columns, "layers"])
+    # within a layer the order stays: causes stand before their symptoms
+    found = [_together(same) for same in together.values()]
+    layers = (key[0] if key[0] >= 0 else place_of(same[0]) for key, same in together.items())
+    return pd.DataFrame(by_saving(found, layers), columns=[*table.columns, "layers"])
+
+
+def by_saving(rows: Sequence[Mapping[str, Any]], layers: Iterable[Any]) -> list[Mapping[str, Any]]:
+    """Return findings by the largest likely saving of their layer's; in a layer the order stays."""
+    least: dict[Any, float] = {}
+    order = []
+    for at, (row, layer) in enumerate(zip(rows, layers, strict=True)):
+        likely = float(row["gain"]) * float(row["time_us"])
+        least[layer] = min(least.get(layer, likely), likely)
+        order.append((-least[layer], at))
+    return [rows[at] for _, at in sorted(order)]
 
 
 def _together(same: list[dict[str, Any]]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import pandas as pd
 
@@ -14,7 +14,7 @@ from perfml.account.device_time import repeat_keys
 from perfml.explain.advice.equal_layers import group_name
 from perfml.explain.advice.persons import person_of, what_to_do
 from perfml.explain.advice.remedies import Remedy, load_remedies
-from perfml.explain.advice.representative import LABEL
+from perfml.explain.advice.table import LABEL
 from perfml.explain.speed_of_light import fact_key, unit_keys
 from perfml.ingest.merge.by_kernel import kernel_units, launches_behind_rows
 from perfml.kernel_names import kernel_label
@@ -28,33 +28,16 @@ _OF_THE_SET = re.compile(r"could not be found|not available on this", re.IGNOREC
 
 @dataclass(frozen=True)
 class FileRule:
-    """A result of one of Nsight Compute's rules about one kernel.
+    """A result of one of Nsight Compute's rules about one kernel."""
 
-    Attributes
-    ----------
-    kernel
-        Label of the kernel in one shape.
-    name
-        Its full name.
-    rule
-        ncu's identifier.
-    message
-        What the rule says, without links.
-    time_us
-        Time of all launches of the kernel in one repeat of the program, in microseconds.
-    saves
-        Estimated fraction of it; NaN without an estimate.
-    scope
-        ``global`` if the estimate is of the whole kernel, ``local`` if of one unit.
-    """
-
-    kernel: str
-    name: str
-    rule: str
-    message: str
+    kernel: str  # label of the kernel in one shape
+    name: str  # its full name
+    rule: str  # ncu's identifier
+    message: str  # what the rule says, without links
+    # time of all launches of the kernel in one repeat of the program, in microseconds
     time_us: float
-    saves: float
-    scope: str | None
+    saves: float  # estimated fraction of it; NaN without an estimate
+    scope: str | None  # ``global`` if the estimate is of the whole kernel, ``local`` if of one unit
 
     @property
     def saved_us(self) -> float:
@@ -64,36 +47,18 @@ class FileRule:
 
 @dataclass(frozen=True)
 class ListedFinding:
-    """A finding of perfml, of Nsight Compute, or of both.
+    """A finding of perfml, of Nsight Compute, or of both."""
 
-    Attributes
-    ----------
-    kernel
-        Where it is.
-    time_us
-        Time there, in microseconds, in one repeat of the program.
-    hazard, evidence, action
-        What it is, what shows it, what to do.
-    perfml_us, ncu_us
-        At most saved by either's estimate, in microseconds; NaN without one.
-    says
-        Who says it: ``perfml``, ``Nsight Compute`` or both.
-    rules
-        Identifiers of the rules.
-    local
-        Whether ncu's estimate is of one unit's use, and so a bound that is rarely reached.
-    """
-
-    kernel: str
-    time_us: float
-    hazard: str
-    evidence: str
-    action: str
-    perfml_us: float
-    ncu_us: float
-    says: str
-    rules: tuple[str, ...]
-    local: bool = False
+    kernel: Annotated[str, "where it is"]
+    time_us: Annotated[float, "time there, in microseconds, in one repeat of the program"]
+    hazard: Annotated[str, "what it is"]
+    evidence: Annotated[str, "what shows it"]
+    action: Annotated[str, "what to do"]
+    perfml_us: Annotated[float, "at most saved by this estimate, in microseconds"]
+    ncu_us: Annotated[float, "at most saved by this estimate, in microseconds"]
+    says: Annotated[str, "who says it: ``perfml``, ``Nsight Compute`` or both"]
+    rules: Annotated[tuple[str, ...], "identifiers of the rules"]
+    local: Annotated[bool, "whether ncu's estimate is of one unit: rarely reached"] = False
 
     @property
     def saved_us(self) -> float:
@@ -107,12 +72,7 @@ def file_rules(
 ) -> tuple[FileRule, ...]:
     """Return what the rules in the files behind a table say of its kernels.
 
-    Parameters
-    ----------
-    kernels
-        Kernels table; results about kernels that are not in it are left out.
-    sources
-        Provenance of its files (``rules``: see `perfml.readers.ncu.findings.most_promising`).
+    `sources` are the provenance of its files (``rules``: `perfml.readers.ncu.findings`).
     """
     said = [each for source in sources for each in source.get("rules", ())]
     if kernels is None or not said:
@@ -145,14 +105,9 @@ def file_rules(
 
 
 def listed_findings(findings: pd.DataFrame, said: Sequence[FileRule]) -> tuple[ListedFinding, ...]:
-    """Return our findings and those of the files as one list, the largest saving first.
+    """Return our findings (`Advice.groups`) and those of the files, the largest saving first.
 
-    Parameters
-    ----------
-    findings
-        `perfml.explain.advice.hazards.Advice.groups`.
-    said
-        From `file_rules`; the ``ncu`` of our remedies says which of them mean the same.
+    The ``ncu`` of our remedies says which of them mean the same.
     """
     book = load_remedies()[0]
     rows = findings.to_dict("records")

@@ -5,22 +5,20 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, TypedDict
+from dataclasses import dataclass, field
+from typing import Annotated, Any, TypedDict
 
 from perfml.explain.advice.persons import Person, person_of
-from perfml.explain.advice.remedies import Remedy, filled, remedy_of
+from perfml.explain.advice.remedies import Remedy, action_here, filled, remedy_of
 from perfml.explain.confidence import Confidence
 from perfml.explain.launches import Launch
 from perfml.explain.limits.state import LaunchState
-from perfml.explain.tree.ambiguity import resolved_by
 from perfml.explain.tree.causes import TERMS, Kind
 from perfml.explain.tree.ideal import nearness, unknown_needs
 from perfml.explain.tree.limits import unit_ids
-from perfml.explain.tree.one_side import SPLIT, Loss, losses
-from perfml.explain.tree.remedies import action_here
-from perfml.explain.tree.speedup import time_after
+from perfml.explain.tree.one_side import SPLIT, Loss, losses, time_after
 from perfml.explain.tree.thresholds import MAJORITY
+from perfml.explain.tree.told import resolved_by
 from perfml.util.words import count, micros
 
 _MATTERS = 0.1
@@ -39,48 +37,28 @@ _MUCH, _LARGE = 0.3, 0.5
 
 
 class Finding(TypedDict):
-    """A hazard of a layer.
-
-    Attributes
-    ----------
-    rules
-        Ids of the causes, or the hazard of the whole layer, what takes most first.
-    mitigation
-        What helps, for the ``person`` whom the kernel's name tells of.
-    gain, gain_high
-        Fractions of the layer's time: likely, at most. Likely ones of a layer's kernels add up.
-    saved_us
-        ``gain_high`` of ``time_us``, the time of the layer.
-    for_author
-        What the kernel's author could do, where that is another person.
-    faster
-        The backend of the table that runs the layer fastest.
-    tells
-        What would tell, where the confidence is low.
-    level
-        How near its ceiling the limit stands that it is about; 0 where it is about none.
-    """
+    """A hazard of a layer."""
 
     layer: str
     backend: str | None
     precision: str | None
     batch: int | None
     kernel: str | None
-    rules: tuple[str, ...]
+    rules: Annotated[tuple[str, ...], "ids of causes or hazard of the layer, the largest first"]
     hazard: str
     evidence: str
-    mitigation: str
-    gain: float
-    gain_high: float
+    mitigation: Annotated[str, "what helps, for the ``person`` whom the kernel's name tells of"]
+    gain: Annotated[float, "likely, of the layer's time; those of its kernels add up"]
+    gain_high: Annotated[float, "at most, of the layer's time"]
     time_us: float
-    saved_us: float
+    saved_us: Annotated[float, "``gain_high`` of ``time_us``, the time of the layer"]
     source: str
     person: Person
-    for_author: str | None
-    faster: str | None
+    for_author: Annotated[str | None, "what the author could do, if another person"]
+    faster: Annotated[str | None, "the backend of the table that runs the layer fastest"]
     confidence: Confidence
-    tells: str
-    level: float
+    tells: Annotated[str, "what would tell, where the confidence is low"]
+    level: Annotated[float, "how near its ceiling its limit stands; 0 without one"]
 
 
 class SideFinding(Finding):
@@ -99,25 +77,36 @@ COLUMNS = tuple(Finding.__annotations__)
 
 
 @dataclass(frozen=True)
+class Layer:
+    """A layer of one condition, with its product and the device's peak where they are known."""
+
+    # what it is called, with ``layer_us`` and ``of_all``
+    row: Mapping[str, Any]
+    # its usual launches, and what people read of each; of a merged row the layer as if it were one
+    launches: tuple[Launch, ...]
+    labels: tuple[str, ...] = ()
+    convolves: bool = False  # whether convolutions run in it
+    # ``product_m``, ``product_n``, ``product_k``, ``product_bytes`` and ``product_flops`` of its
+    # largest product; empty where nobody recorded them
+    product: Mapping[str, float] = field(default_factory=dict)
+    peak: float = math.nan  # FLOP/s of the device in the layer's precision; NaN if not known
+
+    @property
+    def time_us(self) -> float:
+        """The time of its launches."""
+        return sum(one.time_us for one in self.launches)
+
+
+@dataclass(frozen=True)
 class _Part:
-    """What one cause takes of one launch.
+    """What one cause takes of one launch."""
 
-    Attributes
-    ----------
-    launch, state, label, share
-        The launch, what is known of it, its label, and its part of the layer's time.
-    loss
-        The cause.
-    remedy
-        What helps.
-    """
-
-    launch: Launch
+    launch: Launch  # the launch, what is known of it, its label, and its part of the layer's time
     state: LaunchState
     label: str
     share: float
-    loss: Loss
-    remedy: Remedy
+    loss: Loss  # the cause
+    remedy: Remedy  # what helps
 
     @property
     def gain(self) -> float:
@@ -142,30 +131,14 @@ class _Part:
         return self.label, users.id, mark
 
 
-def layer_findings_of(
-    launches: Sequence[Launch],
-    labels: Sequence[str],
-    row: Mapping[str, Any],
-    *,
-    merged: bool = False,
-    convolves: bool = False,
-) -> list[dict[str, Any]]:
-    """Return the findings of one layer's kernels, the largest likely gain first.
+def launch_findings(layer: Layer, *, merged: bool = False) -> list[dict[str, Any]]:
+    """Return what a layer's launches lose, the largest likely gain first.
 
-    Parameters
-    ----------
-    launches, labels
-        Its usual launches, or the merged layer as if it were one.
-    row
-        What the layer is called, and ``layer_us`` and ``of_all`` of it.
-    merged
-        Whether the launches are merged layers.
-    convolves
-        Whether convolutions run in it.
+    `merged` says that the launches are merged layers.
     """
-    whole = sum(one.time_us for one in launches)
+    whole = layer.time_us
     together: dict[tuple[str, ...], list[_Part]] = defaultdict(list)
-    for launch, label in zip(launches, labels, strict=True):
+    for launch, label in zip(layer.launches, layer.labels, strict=True):
         share, state = launch.time_us / whole, LaunchState(launch)
         single = not merged or launch["kernels"] == 1
         for loss in losses(launch, single=single):
@@ -173,13 +146,11 @@ def layer_findings_of(
             if remedy is not None and loss.part * share >= _LEAST:
                 part = _Part(launch, state, label, share, loss, remedy)
                 together[part.together()].append(part)
-    found = [_finding(parts, row, merged, convolves) for parts in together.values()]
+    found = [_finding(parts, layer, merged) for parts in together.values()]
     return sorted(found, key=lambda each: -float(each["gain"]))
 
 
-def _finding(
-    parts: Sequence[_Part], row: Mapping[str, Any], merged: bool, convolves: bool
-) -> dict[str, Any]:
+def _finding(parts: Sequence[_Part], layer: Layer, merged: bool) -> dict[str, Any]:
     gain = sum(part.gain for part in parts)
     causes: dict[str, float] = defaultdict(float)
     for part in parts:
@@ -189,33 +160,26 @@ def _finding(
     first = max((p for p in parts if p.loss.cause == named[0]), key=lambda p: p.gain)
     remedies = list(dict.fromkeys(remedy_of(name) for name in named))
     kernels = list(dict.fromkeys(p.label for p in sorted(parts, key=lambda p: -p.gain)))
-    person = person_of(first.launch.kernel)
-    own = action_here(named[0], first.launch) or first.remedy.author
-    author = person is Person.AUTHOR
-    known = first.loss.known and not first.potential
     alone = _alone(parts, named) if gain >= _SMALL else gain
-    finding = finding_of(
-        row,
-        named,
-        "; ".join(_hazard(each, parts) for each in remedies[:2] if each is not None),
-        _evidence(parts, kernels, row, merged),
-        own if author else first.remedy.advice_for(person, convolves=convolves),
+    known = first.loss.known and not first.potential
+    sure, term = confidence_of(gain, first.loss.level, known=known), TERMS[named[0]]
+    return finding_of(
+        layer,
+        first.remedy,
         (gain, max(gain, alone)),
-        first.remedy.source,
-        person,
-        None if author else own,
+        person_of(first.launch.kernel),
+        action_here(named[0], first.launch) or term.action,
+        kernel=kernels[0],
+        rules=named,
+        hazard="; ".join(_hazard(each, parts) for each in remedies[:2] if each is not None),
+        evidence=_evidence(parts, kernels, layer, merged),
+        level=first.loss.level,
+        confidence=sure,
+        tells=resolved_by(term, first.launch.kernel) if sure == "low" else "",
+        potential=first.potential,
+        idle=first.loss.cause in unknown_needs() and first.loss.level < MAJORITY,
+        counted=not first.potential and term.kind not in (Kind.STALL, Kind.OCCUPANCY),
     )
-    finding |= {
-        "kernel": kernels[0],
-        "level": first.loss.level,
-        "confidence": confidence_of(gain, first.loss.level, known=known),
-        "potential": first.potential,
-        "idle": first.loss.cause in unknown_needs() and first.loss.level < MAJORITY,
-        "counted": not first.potential and TERMS[named[0]].kind not in (Kind.STALL, Kind.OCCUPANCY),
-    }
-    if finding["confidence"] == "low":
-        finding["tells"] = resolved_by(TERMS[named[0]], first.launch.kernel)
-    return finding
 
 
 def _hazard(remedy: Remedy, parts: Sequence[_Part]) -> str:
@@ -225,55 +189,44 @@ def _hazard(remedy: Remedy, parts: Sequence[_Part]) -> str:
 
 
 def finding_of(
-    row: Mapping[str, Any],
-    rules: tuple[str, ...],
-    hazard: str,
-    evidence: str,
-    mitigation: str,
-    gains: tuple[float, float],
-    source: str,
-    person: Person,
-    for_author: str | None,
+    layer: Layer, remedy: Remedy, gains: tuple[float, float], person: Person, own: str, **said: Any
 ) -> dict[str, Any]:
-    """Return a finding of a whole layer; `gains` are the likely one, and that at most."""
+    """Return a finding of a layer.
+
+    `gains` are the likely one and that at most, `own` what the kernel's author could do, and `said`
+    what else differs from a finding of the whole layer.
+    """
     gain, high = (min(max(each, 0.0), 1.0) for each in gains)
-    time = float(row["layer_us"])
+    time = float(layer.row["layer_us"])
+    author = person is Person.AUTHOR
+    action = own if author else remedy.advice_for(person, convolves=layer.convolves)
     return {
-        **{name: row.get(name) for name in ("layer", "backend", "precision", "batch")},
+        **{name: layer.row.get(name) for name in ("layer", "backend", "precision", "batch")},
         "kernel": "whole layer",
-        "rules": rules,
-        "hazard": hazard,
-        "evidence": evidence,
-        "mitigation": mitigation,
+        "mitigation": action,
         "gain": gain,
         "gain_high": high,
         "time_us": time,
-        "of_all": float(row.get("of_all", 1.0)),
+        "of_all": float(layer.row.get("of_all", 1.0)),
         "saved_us": high * time,
-        "source": source,
+        "source": remedy.source,
         "person": person.value,
-        "for_author": None if for_author == mitigation else for_author,
+        "for_author": None if own == action else own,
         "faster": None,
-        "confidence": "medium",
         "tells": "",
         "level": 0.0,
         "potential": False,
         "idle": False,
         "counted": True,
+        **said,
     }
 
 
 def confidence_of(gain: float, level: float, *, known: bool) -> Confidence:
     """Return how sure a finding is, which sees one launch and nothing beside it.
 
-    Parameters
-    ----------
-    gain
-        Likely, of the layer's time.
-    level
-        How near its ceiling the limit stands that it is about.
-    known
-        Whether the counters tell what is needed.
+    `gain` is the likely one, of the layer's time; `level` how near its ceiling the limit stands
+    that it is about; `known` whether the counters tell what is needed.
     """
     if known and (gain > _LARGE or (gain >= _MUCH and level >= _FULL)):
         return "high"
@@ -292,9 +245,7 @@ def _alone(parts: Sequence[_Part], named: Sequence[str]) -> float:
     return sum(saved.values())
 
 
-def _evidence(
-    parts: Sequence[_Part], kernels: Sequence[str], row: Mapping[str, Any], merged: bool
-) -> str:
+def _evidence(parts: Sequence[_Part], kernels: Sequence[str], layer: Layer, merged: bool) -> str:
     """Return the numbers that show it, of the launch that loses most of each kernel."""
     said = []
     for label in kernels[:_TOLD]:
@@ -303,7 +254,7 @@ def _evidence(
         text = filled(first.remedy.evidence, first.state.__getitem__)
         launches = {id(part.launch): part.share for part in mine}
         many = f"{len(launches)} launches, " if len(launches) > 1 else ""
-        time = float(row["layer_us"])
+        time = float(layer.row["layer_us"])
         where = f"{many}{micros(time * sum(launches.values()))} of the layer's {micros(time)}"
         text = text if merged else f"{where}: {text}"
         said.append(text if len(kernels) == 1 else f"{label}: {text}")

@@ -3,55 +3,169 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Sequence
 
-from perfml.explain.advice.after_fix import Estimate, estimate, estimate_of
-from perfml.explain.advice.calls import in_pytorch, of_library
-from perfml.explain.advice.cannot_say import cannot_say
-from perfml.explain.advice.fix import CannotSay, Fix
-from perfml.explain.advice.only_there import time_without_them
-from perfml.explain.advice.persons import Person, person_of
-from perfml.explain.launches import Launch, kernel_label
-from perfml.explain.ratio import Ratio
-from perfml.explain.tree.causes import ONE_SIDED, Kind, Term
-from perfml.explain.tree.library_kernels import is_product
-from perfml.explain.tree.remedies import action_here
-from perfml.explain.tree.speedup import time_after
-from perfml.explain.tree.told import Causes
+import pandas as pd
 
-_OF_LIBRARY = {
-    Kind.WORK: "allow a smaller type (TF32, FP16), or let the library choose again (autotuning)",
-    Kind.MEMORY: "pass contiguous, aligned data in the layout that the library works in, or fuse "
-    "this layer with the next",
-    Kind.OCCUPANCY: "give the library more work a launch (a larger batch, layers in one call)",
-    Kind.WAVES: "give the library more work a launch (a larger batch, layers in one call)",
-    Kind.STALL: "let the library choose again (autotuning, more workspace)",
-    Kind.LAUNCH: "put the launches into one CUDA graph",
-}
-_OF_PYTORCH = {
-    Kind.WORK: "fuse it with its neighbours (torch.compile), or use a smaller type (autocast)",
-    Kind.MEMORY: "fuse it with its neighbours (torch.compile), and keep tensors contiguous",
-    Kind.OCCUPANCY: "give it more work a launch: a larger batch, or torch.compile",
-    Kind.WAVES: "give it more work a launch: a larger batch, or torch.compile",
-    Kind.STALL: "fuse it with its neighbours (torch.compile)",
-    Kind.LAUNCH: "fuse the launches (torch.compile), or record them as one CUDA graph",
-}
-"""What a user of a kernel can do, where only its author can do what the term says."""
+from perfml.explain.advice.calls import by_caller, usual_call
+from perfml.explain.advice.fix import CannotSay, Estimate, Fix, estimate, estimate_of
+from perfml.explain.advice.persons import Person, person_of
+from perfml.explain.advice.remedies import action_here
+from perfml.explain.confidence import MOST, Confidence, together
+from perfml.explain.launches import Launch, kernel_label
+from perfml.explain.times import Ratio
+from perfml.explain.tree.causes import ONE_SIDED, TERMS, Kind, Term
+from perfml.explain.tree.library_kernels import is_product, of_others
+from perfml.explain.tree.limits import limit_of, limits_of
+from perfml.explain.tree.one_side import time_after
+from perfml.explain.tree.told import Causes, PairCauses
+
+_REPEATED = 4
+"""Launches of one kernel: from so many on they are a loop's."""
+
+
+def only_there(causes: Causes, slow: int) -> list[PairCauses]:
+    """Return the launches that the slower side (0: the baseline, 1: the target) has alone."""
+    return [pair for pair in causes.pairs if pair.times_us[1 - slow] == 0 < pair.times_us[slow]]
+
+
+def time_without_them(causes: Causes, launches: Sequence[Launch], slow: int) -> float:
+    """Return the slower side's time without the launches that it has alone, microseconds.
+
+    NaN unless all launches are a library's or PyTorch's: who writes kernels may share one's work
+    among several, and then none of it goes. NaN, too, where most of what goes is a library's
+    product, which other launches do then.
+    """
+    alone = only_there(causes, slow)
+    products = [pair for pair in alone if is_product(pair.kernels)]
+    if not of_others(*launches) or _time_us(products, slow) > MOST * _time_us(alone, slow):
+        return math.nan
+    return sum(pair.times_us[slow] for pair in causes.pairs) - _time_us(alone, slow)
+
+
+def is_replaced(term: str, causes: Causes, slow: int) -> bool:
+    """Return whether a library would run other kernels without a cause.
+
+    What these take, no counter of the ones that run tells. Nor does one launch of a loop tell what
+    one call takes for all. Of PyTorch's own kernels, each of which passes over all values, the one
+    that stays shows what a pass takes.
+    """
+    if term == "launch_count":
+        # the launches that stay do the work of those that go
+        return True
+    if term in ONE_SIDED:
+        stays = [pair for pair in causes.pairs if pair.times_us[1 - slow] > 0]
+        others = [pair for pair in stays if pair.unlike_product]
+        return _is_loop(causes, slow) or _time_us(others, slow) > MOST * _time_us(stays, slow)
+    if term == "tensor_unused" or TERMS[term].kind is Kind.LAUNCH:
+        return False
+    mine = [pair for pair in causes.pairs if pair.has(term)]
+    unlike = [pair for pair in mine if pair.unlike]
+    return _time_us(unlike, slow) > MOST * _time_us(mine, slow)
+
+
+def _is_loop(causes: Causes, slow: int) -> bool:
+    """Return whether one side repeats kernels in place of another one of the other side."""
+    alone = only_there(causes, slow)
+    names = [pair.kernels for pair in alone]
+    often = [pair for pair in alone if names.count(pair.kernels) >= _REPEATED]
+    replaces = any(pair.unlike for pair in causes.pairs)
+    return replaces and _time_us(often, slow) > MOST * _time_us(alone, slow)
+
+
+def _time_us(pairs: Sequence[PairCauses], slow: int) -> float:
+    return sum(pair.times_us[slow] for pair in pairs)
+
+
+def cannot_say(
+    term: str, causes: Causes, slow: Sequence[Launch], fast: Sequence[Launch]
+) -> CannotSay | None:
+    """Return why the time without a cause cannot be said; None where it can."""
+    times = [sum(one.time_us for one in side) for side in (slow, fast)]
+    at = int(causes.log_ratio > 0) if times[0] >= times[1] else int(causes.log_ratio < 0)
+    if _of_library(slow) != _of_library(fast) or is_replaced(term, causes, at):
+        return CannotSay.ALGORITHM
+    if term not in ONE_SIDED and _another(slow, fast):
+        return CannotSay.ALGORITHM
+    if share_of(term, causes) < MOST:
+        return CannotSay.SEVERAL
+    return None
+
+
+def share_of(term: str, causes: Causes) -> float:
+    """Return the share of a cause among all that differs, whichever side it is in favour of."""
+    parts = {each.term.id: abs(each.log_ratio) for each in causes.totals}
+    whole = sum(parts.values())
+    return parts.get(term, 0.0) / whole if whole > 0 else 0.0
+
+
+def _another(slow: Sequence[Launch], fast: Sequence[Launch]) -> bool:
+    """Return whether most of the time is a library's kernel that the other side does without.
+
+    Who calls it cannot cure the kernel, only have another one in its place.
+    """
+    longest = max(slow, key=lambda one: one.time_us, default=None)
+    if longest is None or person_of(longest.kernel) is Person.AUTHOR:
+        return False
+    # of other types it is the same kernel
+    return all(one.kernel.split("<")[0] != longest.kernel.split("<")[0] for one in fast)
+
+
+def _of_library(launches: Sequence[Launch]) -> bool:
+    return any(person_of(one.kernel) is not Person.AUTHOR for one in launches)
+
+
+def with_cause(
+    findings: pd.DataFrame, side: str, cause: Confidence, first: Term | None = None
+) -> pd.DataFrame:
+    """Return findings of two sides; those of the slower one, `side`, follow its `first` cause.
+
+    What is about that cause, or the limit that it stands under, is first, and no other finding is
+    of high confidence: what changed between the sides decides what to do about the slower one.
+    """
+    if findings.empty:
+        return findings
+    own = findings["side"] == side
+    about = [
+        slower and first is not None and is_about(names, first)
+        for slower, names in zip(own, findings["rules"], strict=True)
+    ]
+    less: Confidence = "medium" if cause == "high" and first is not None else cause
+    certain = [
+        together(sure, cause if same else less) if slower else sure
+        for slower, same, sure in zip(own, about, findings["confidence"], strict=True)
+    ]
+    found = findings.assign(confidence=pd.Series(certain, index=findings.index, dtype=object))
+    order = sorted(range(len(found)), key=lambda at: (not own.iloc[at], not about[at]))
+    return found.iloc[order].reset_index(drop=True) if any(about) else found
+
+
+def is_about(rules: tuple[str, ...], first: Term) -> bool:
+    """Return whether a finding names a cause, or one that holds the time of the same limit.
+
+    What a layer's launches can do without is about any cause of launches.
+    """
+    causes = [name for name in rules if name in TERMS]
+    if first.kind is Kind.LAUNCH or not causes:
+        return first.kind is Kind.LAUNCH and not causes
+    return first.id in causes or bool(_limits(causes[0]) & _limits(first.id))
+
+
+def _limits(cause: str) -> frozenset[str]:
+    held = (limit_of(name).group for name in TERMS[cause].limits)
+    return limits_of(cause) | frozenset(held)
+
 
 _MORE_WORK = 1.5
 """Times the instructions from which on a call is said to ask for more."""
 _WORK_ASKED = ("instructions", "global_requests", "redundant_traffic", "integer_arithmetic")
 """Causes that grow with what a call asks for."""
-_REPEATED = 4
 _ASKED = (
-    "see what the calls ask for: this kernel runs on both sides; it executes {asked:.3g} times "
-    "the instructions here (options, such as a mask in place of is_causal; sizes; padding)"
+    "see what the calls ask for (masks, sizes, padding): this kernel executes {asked:.3g} times "
+    "the instructions of the other side"
 )
-_AT_ONCE = (
-    "let one call do what {number} launches of the same kernel do (a larger batch, or bmm "
-    "in place of a loop)"
-)
-"""Launches of one kernel that the other side lacks: from so many on they are a loop's."""
+_AT_ONCE = "let one call do what {number} launches of one kernel do (a larger batch, or bmm)"
 
 
 def first_fix(
@@ -64,53 +178,34 @@ def first_fix(
 ) -> Fix | None:
     """Return what to do about the largest cause of the slower side.
 
-    Parameters
-    ----------
-    time, causes
-        Of the layer.
-    names, launches
-        Of the baseline and of the target.
-    tables
-        Whether the sides are two profiles, of which none can be taken as a library can.
-
-    Returns
-    -------
-    Fix or None
-        None where the sides do not differ, or the largest part is what no counter separates.
+    `names` and `launches` are of the baseline and of the target. None where the sides do not
+    differ, or the largest part is what no counter separates.
     """
-    if time.verdict not in ("slower", "faster"):
-        return None
-    slow = 1 if time.verdict == "slower" else 0
-    sign = 1.0 if slow else -1.0
-    along = [each for each in causes.totals if sign * each.log_ratio > 0]
-    if not along or along[0].term.residual or along[0].term.kind is Kind.MEASUREMENT:
+    slow = time.slower
+    along = [] if slow is None else causes.towards(1.0 if slow else -1.0)
+    if slow is None or not along or along[0].term.kind in (Kind.RESIDUAL, Kind.MEASUREMENT):
         return None
     term = along[0].term
-    places: dict[str, list[float]] = {}
+    parts: dict[str, float] = defaultdict(float)
     for pair in causes.pairs:
-        for part in pair.contributions:
-            if part.term == term:
-                places.setdefault(pair.kernels, []).append(sign * part.log_ratio)
-    place = max(places, key=lambda kernels: sum(places[kernels]))
-    label = place.split(" -> ")[-1 if slow else 0]
+        if pair.has(term.id):
+            parts[pair.kernels] += pair.part_of(term.id)
+    place = max(parts, key=lambda kernels: parts[kernels] if slow else -parts[kernels])
+    label = _on_side(place, slow)
     fixed = [one for one in launches[slow] if not one.kernel or _label(one) == label]
     now = (time.baseline_us, time.target_us)[slow]
     other = (names[1 - slow], max(time.ratio, 1 / time.ratio)) if names[0] != names[1] else None
-    alike = len(places[place])
+    alike = sum(pair.has(term.id) for pair in causes.pairs if pair.kernels == place)
     asked = _instructions(fixed, launches[1 - slow])
     action = action_for(
         term, fixed[0] if fixed else Launch(label, now, {}), other, alike, asked, tables=tables
     )
     unsaid = cannot_say(term.id, causes, launches[slow], launches[1 - slow])
-    if term.id in ONE_SIDED:
-        after = (
-            estimate_of(time_without_them(causes, launches[slow], slow), now)
-            if unsaid is None
-            else None
-        )
-    else:
+    after = None
+    if unsaid is None and term.id in ONE_SIDED:
+        after = estimate_of(time_without_them(causes, launches[slow], slow), now)
+    elif unsaid is None:
         after = _after(term, launches_with(term.id, causes, launches[slow], slow), now)
-        after = after if unsaid is None else None
     if after is None and unsaid is None:
         unsaid = CannotSay.COUNTERS
     untold = causes.untold
@@ -121,12 +216,14 @@ def first_fix(
 def launches_with(term: str, causes: Causes, launches: Sequence[Launch], slow: int) -> list[Launch]:
     """Return the slower side's launches in which a cause is, of all kernels of the layer."""
     sign = 1.0 if slow else -1.0
-    labels = {
-        pair.kernels.split(" -> ")[-1 if slow else 0]
-        for pair in causes.pairs
-        if sum(sign * one.log_ratio for one in pair.contributions if one.term.id == term) > 0
-    }
+    pairs = (pair for pair in causes.pairs if sign * pair.part_of(term) > 0)
+    labels = {_on_side(pair.kernels, slow) for pair in pairs}
     return [one for one in launches if not one.kernel or _label(one) in labels]
+
+
+def _on_side(kernels: str, slow: int) -> str:
+    """Return what a pair of kernels is called on one side."""
+    return kernels.split(" -> ")[-slow]
 
 
 def _instructions(fixed: Sequence[Launch], others: Sequence[Launch]) -> float:
@@ -160,45 +257,22 @@ def action_for(
 ) -> str:
     """Return what the person concerned can do: the author of a kernel, or who calls it.
 
-    Parameters
-    ----------
-    term
-        The cause.
-    launch
-        Of the kernel.
-    other
-        The faster side, and how many times as fast it is; None where it has no name of its own.
-    alike
-        Launches of this kernel that have the cause.
-    asked
-        How many times the instructions that the same kernel executes on the faster side; NaN where
-        it does not run there.
-    tables
-        Whether the sides are two profiles.
+    `other` is the faster side and how many times as fast it is, `alike` how many launches of the
+    kernel have the cause, `asked` how many times the instructions it executes that the faster side
+    executes, and `tables` says that the sides are two profiles, of which none can be taken as a
+    library can.
     """
     person = person_of(launch.kernel)
-    actions = {Person.LIBRARY: _OF_LIBRARY, Person.PYTORCH: _OF_PYTORCH}.get(person, {})
-    if term.kind not in actions:
+    can = by_caller(person, term, launch.kernel)
+    if can is None:
         return action_here(term.id, launch) or term.action
-    take = ""
-    if other is not None:
-        what = (
-            f"the kernels that {other[0]} ran"
-            if tables
-            else f"the {other[0]} version of this layer"
-        )
-        take = f"take {what} ({other[1]:.2f} times as fast here), or "
     if person is Person.LIBRARY and asked >= _MORE_WORK and term.id in _WORK_ASKED:
         can = _ASKED.format(asked=asked)
-    else:
-        can = _by_user(term, launch.kernel, person, alike)
+    elif is_product(launch.kernel) and term.id in ONE_SIDED and alike >= _REPEATED:
+        can = f"{_AT_ONCE.format(number=alike)}, or {usual_call(person, term)}"
+    take = ""
+    if other is not None:
+        name, faster = other
+        what = f"the kernels that {name} ran" if tables else f"the {name} version of this layer"
+        take = f"take {what} ({faster:.2f} times as fast here), or "
     return f"the kernel is {person.whose}: {take}{can}."
-
-
-def _by_user(term: Term, kernel: str, person: Person, alike: int) -> str:
-    """Return what who calls a kernel can do about a cause."""
-    actions = _OF_PYTORCH if person is Person.PYTORCH else _OF_LIBRARY
-    own = in_pytorch(term, kernel) if person is Person.PYTORCH else of_library(term, kernel)
-    if is_product(kernel) and term.id in ONE_SIDED and alike >= _REPEATED:
-        return f"{_AT_ONCE.format(number=alike)}, or {actions[term.kind]}"
-    return actions[term.kind] if own is None else own

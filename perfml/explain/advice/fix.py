@@ -1,16 +1,107 @@
-"""The first thing to do about a slower side, as a result."""
+"""The first thing to do about a slower side as a result, with the time after it.
+
+Two kinds of causes differ in what can be said. Of the first, counters tell what the fix leaves (the
+bytes that lanes asked for, the lanes that work, the waves that are full): a number is said. Of the
+second, they do not (how many atomics stay, how few instructions would do): only the interval is
+said, and what is not known.
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
-from perfml.explain.advice.after_fix import Estimate
 from perfml.explain.confidence import IN_WORDS, Confidence
+from perfml.explain.launches import Launch
 from perfml.explain.tree.causes import Term
+from perfml.explain.tree.one_side import unknown_of
 from perfml.util.json_values import json_object
 from perfml.util.words import micros_alike
+
+SAID = 0.5
+"""A number is said where counters tell what the fix leaves for so much of the time or more."""
+
+
+@dataclass(frozen=True)
+class Width:
+    """How wide an interval is: how far its ends are from the estimate."""
+
+    # of the logarithm of the time after the fix, over the estimate, where a number is said
+    low: float
+    high: float
+    # the same where no counter tells what the fix leaves, and only the interval is said
+    untold_low: float
+    untold_high: float
+    saved: float  # how much it grows with the logarithm of the saving (0: it does not)
+
+    def doubt(self, saving: float) -> float:
+        """Return what the ends are multiplied by; `saving` is the logarithm of now over after."""
+        return 1 + self.saved * saving
+
+    def around(self, estimate_us: float, now_us: float, told: float) -> tuple[float, float]:
+        """Return both ends, microseconds; no fix makes a launch slower.
+
+        `told` is the part of the time whose counters tell what the fix leaves.
+        """
+        ends = (self.low, self.high) if told >= SAID else (self.untold_low, self.untold_high)
+        doubt = self.doubt(math.log(max(now_us / estimate_us, 1.0)))
+        low, high = (estimate_us * math.exp(each * doubt) for each in ends)
+        return min(low, now_us), min(high, now_us)
+
+
+WIDTH = Width(-1.03, 0.19, -1.01, 0.49, 0.5)
+"""Measured and chosen by ``python -m studies.truth.fixes`` (the rule is in
+`studies.truth.intervals`)."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A time after a fix, microseconds."""
+
+    time_us: float  # the best guess. Not to be said where `unknown` is not empty.
+    low_us: float  # an interval that holds it in 80 %
+    high_us: float
+    unknown: str = ""  # what no counter tells of what the fix leaves; empty where they tell it
+
+
+def estimate(
+    now_us: float, fraction: float, launches: Sequence[Launch], term: str
+) -> Estimate | None:
+    """Return the time after the cause `term` is taken out of some launches, with its interval.
+
+    `fraction` is what will be left of `now_us`.
+    """
+    sure = told(launches, term)
+    unknown = "" if sure >= SAID else _unknown(launches, term)
+    return estimate_of(now_us * fraction, now_us, sure, unknown)
+
+
+def estimate_of(
+    after_us: float, now_us: float, told: float = 1.0, unknown: str = ""
+) -> Estimate | None:
+    """Return a time after a fix with its interval; None where nothing is saved, or all.
+
+    `told` is the part of the time whose counters tell what the fix leaves, `unknown` what none
+    tells.
+    """
+    if not 0 < after_us < now_us:
+        return None
+    return Estimate(after_us, *WIDTH.around(after_us, now_us, told), unknown)
+
+
+def told(launches: Sequence[Launch], term: str) -> float:
+    """Return the part of the time of some launches whose counters tell what a fix leaves."""
+    time = sum(one.time_us for one in launches)
+    return sum(one.time_us for one in launches if not unknown_of(one, term)) / time
+
+
+def _unknown(launches: Sequence[Launch], term: str) -> str:
+    """Return what counters do not tell of the longest of the launches of which they do not."""
+    found = {unknown_of(one, term): one.time_us for one in launches}
+    return max((each for each in found if each), key=lambda each: found[each])
 
 
 class CannotSay(Enum):
@@ -23,39 +114,18 @@ class CannotSay(Enum):
 
 @dataclass(frozen=True)
 class Fix:
-    """The first thing to do.
+    """The first thing to do."""
 
-    Attributes
-    ----------
-    side
-        The slower side's name.
-    term
-        Its largest cause that counters prove.
-    kernel
-        Where that cause is largest.
-    action
-        What to do, for the author of the kernel, or for the user of the library it is from.
-    now_us
-        The layer's time on that side.
-    after
-        Of the layer without this cause; None where that cannot be said.
-    unsaid
-        Why not.
-    confidence
-        How sure the cause is that this follows.
-    tells
-        What would tell whether it is the cause; empty where the confidence is high.
-    """
-
-    side: str
-    term: Term
-    kernel: str
-    action: str
-    now_us: float
-    after: Estimate | None
-    unsaid: CannotSay | None = None
-    confidence: Confidence = "high"
-    tells: str = ""
+    side: Annotated[str, "the slower side's name"]
+    term: Annotated[Term, "its largest cause that counters prove"]
+    kernel: Annotated[str, "where that cause is largest"]
+    action: Annotated[str, "for the author of the kernel, or who calls it"]
+    now_us: Annotated[float, "the layer's time on that side"]
+    after: Annotated[Estimate | None, "without this cause; None if it cannot be said"]
+    unsaid: Annotated[CannotSay | None, "why not"] = None
+    confidence: Annotated[Confidence, "how sure the cause is that this follows"] = "high"
+    tells: Annotated[str, "what would tell; empty where the confidence is high"] = ""
+    measured: Annotated[bool, "whether an experiment measured `after`, over its rounds"] = False
 
     def saving(self) -> str:
         """Say what it may save, or why that cannot be said."""
@@ -64,6 +134,8 @@ class Fix:
             why = (self.unsaid or CannotSay.COUNTERS).value
             return f"what removing this cause alone saves cannot be said: {why}"
         low, high, now, about = micros_alike(time.low_us, time.high_us, self.now_us, time.time_us)
+        if self.measured:
+            return f"measured without this cause: {about} instead of {now} ({low} to {high})"
         if time.unknown:
             most = f"{high} instead of {now}" if time.high_us < self.now_us else f"the {now} of now"
             return (

@@ -20,25 +20,39 @@ from perfml.datasets.loading import DEVICE_FACTS
 from perfml.datasets.opening import read_input
 from perfml.datasets.selection import Source
 from perfml.errors import PerfmlError, did_you_mean
-from perfml.explain.advice.equal_layers import Place, equal_layers, group_findings, times_equal
+from perfml.explain.advice.equal_layers import (
+    Place,
+    by_saving,
+    equal_layers,
+    group_findings,
+    times_equal,
+)
 from perfml.explain.advice.file_rules import ListedFinding, file_rules, listed_findings
 from perfml.explain.advice.findings import (
     COLUMNS,
     EqualFinding,
     Finding,
+    Layer,
     in_order,
-    layer_findings_of,
+    launch_findings,
 )
 from perfml.explain.advice.layer_findings import layer_findings
-from perfml.explain.advice.network import LEAST_LAYERS, NetworkFinding, network_findings
+from perfml.explain.advice.network import (
+    LEAST_LAYERS,
+    NetworkFinding,
+    name_findings,
+    network_findings,
+    step_findings,
+)
 from perfml.explain.advice.persons import Person, faster_elsewhere, place_of, what_to_do
-from perfml.explain.advice.representative import (
+from perfml.explain.advice.table import (
+    NotChecked,
+    layers_of,
     merged_rows,
+    not_checked_by,
     part_of_all,
     representative_launches,
 )
-from perfml.explain.advice.step_findings import name_findings, step_findings
-from perfml.explain.advice.table import Layer, NotChecked, layers_of, not_checked_by
 from perfml.explain.compared import make_side
 from perfml.explain.gaps import Timeline
 from perfml.explain.roofs.peaks import Peaks, given_peaks
@@ -79,7 +93,7 @@ class Advice:
         Sentences for the top of every output.
     time_notes
         What to know of times from under a profiler (`perfml.account.time_sources`), of gaps between
-        kernels (`perfml.explain.gaps`), and of copies and fills (`perfml.explain.moved`).
+        kernels (`perfml.explain.gaps`), and of copies and fills (`perfml.explain.gaps`).
     network
         What to do over all layers of a network, what is likely to save most first.
     equal
@@ -272,10 +286,7 @@ def _with_faster(findings: pd.DataFrame, layers: pd.DataFrame) -> pd.DataFrame:
 
 
 def _of_gaps(
-    kernels: pd.DataFrame | None,
-    layers: Sequence[str] | None,
-    found: Timeline | None,
-    told: bool,
+    kernels: pd.DataFrame | None, layers: Sequence[str] | None, found: Timeline | None, told: bool
 ) -> tuple[str, ...]:
     """Say what is idle, unless that was told of the whole network, and where; what is copied."""
     if found is None:
@@ -303,15 +314,9 @@ def _only(rows: pd.DataFrame, layers: Sequence[str]) -> pd.DataFrame:
 
 def _findings(layer: Layer, merged: bool) -> list[dict[str, Any]]:
     """Return the findings of a layer, in the order in which they are told."""
-    found = layer_findings_of(
-        layer.launches,
-        layer.labels,
-        layer.row,
-        merged=merged,
-        convolves=layer.convolves,
-    )
+    found = launch_findings(layer, merged=merged)
     if not merged:
-        found += layer_findings(layer.together, layer.row, convolves=layer.convolves)
+        found += layer_findings(layer)
     return in_order(found)
 
 
@@ -321,14 +326,7 @@ def _told(found: Sequence[Mapping[str, Any]], of_layer: float, of_all: float) ->
     The largest likely saving is first; within a layer the order stays.
     """
     large = [each for each in found if _matters(each, of_layer, of_all)]
-    least: dict[tuple[str, ...], float] = {}
-    order = []
-    for at, each in enumerate(large):
-        place = place_of(each)
-        likely = float(each["gain"]) * float(each["time_us"])
-        least[place] = min(least.get(place, likely), likely)
-        order.append((-least[place], at))
-    return pd.DataFrame([large[at] for _, at in sorted(order)], columns=list(COLUMNS))
+    return pd.DataFrame(by_saving(large, map(place_of, large)), columns=list(COLUMNS))
 
 
 def _matters(finding: Mapping[str, Any], of_layer: float, of_all: float) -> bool:

@@ -9,10 +9,9 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from perfml.explain.advice.findings import finding_of
+from perfml.explain.advice.findings import Layer, finding_of
 from perfml.explain.advice.persons import person_of_all
 from perfml.explain.advice.remedies import filled, load_remedies
 from perfml.explain.launches import Launch, known
@@ -52,51 +51,23 @@ _LEVELS = (
 _DRAM, _TENSOR = "dram_utilization", ("tensor_utilization", "tensor_cycles_utilization")
 
 
-@dataclass(frozen=True)
-class LayerLaunches:
-    """The launches of a layer, with its product and the device's peak where they are known.
-
-    Attributes
-    ----------
-    launches
-        Its usual launches.
-    product
-        ``product_m``, ``product_n``, ``product_k``, ``product_bytes`` and ``product_flops`` of its
-        largest product; empty where nobody recorded them.
-    peak
-        FLOP/s of the device in the layer's precision; NaN if not known.
-    fp32
-        Whether its products are in single precision, on CUDA cores.
-    """
-
-    launches: tuple[Launch, ...]
-    product: Mapping[str, float]
-    peak: float = math.nan
-    fp32: bool = False
-
-    @property
-    def time_us(self) -> float:
-        """Its time."""
-        return sum(one.time_us for one in self.launches)
-
-    @property
-    def beside(self) -> list[Launch]:
-        """All launches but the longest, which others would be fused into.
-
-        That is none that only rearranges data for another one.
-        """
-        own = [one for one in self.launches if not _TRANSFORMS.search(one.kernel)]
-        longest = max(own or self.launches, key=lambda one: one.time_us)
-        return [one for one in self.launches if one is not longest]
-
-
 _Told = tuple[Mapping[str, float], float]
 """The numbers of a hazard, and the part of the layer's time that goes without it."""
 
 
-def short_launches(layer: LayerLaunches) -> _Told | None:
+def _beside(layer: Layer) -> list[Launch]:
+    """Return all launches but the longest, which others would be fused into.
+
+    That is none that only rearranges data for another one.
+    """
+    own = [one for one in layer.launches if not _TRANSFORMS.search(one.kernel)]
+    longest = max(own or layer.launches, key=lambda one: one.time_us)
+    return [one for one in layer.launches if one is not longest]
+
+
+def short_launches(layer: Layer) -> _Told | None:
     """Return what many launches take that are too short to fill the machine."""
-    short = [one.time_us for one in layer.beside if one.time_us < SHORT_US]
+    short = [one.time_us for one in _beside(layer) if one.time_us < SHORT_US]
     share = sum(short) / layer.time_us
     if len(short) < _MANY or share < _PART:
         return None
@@ -104,7 +75,7 @@ def short_launches(layer: LayerLaunches) -> _Told | None:
     return numbers, share
 
 
-def _repeated(layer: LayerLaunches) -> _Told | None:
+def _repeated(layer: Layer) -> _Told | None:
     """Return what a library's product of one size takes that is launched again and again.
 
     Not that of one call that the largest grid cuts. What a larger call gains is the time in which
@@ -119,24 +90,20 @@ def _repeated(layer: LayerLaunches) -> _Told | None:
     if len(again) < _OFTEN or share < _PART or short_launches(layer) is not None:
         return None
     idle = sum(one.time_us * (1 - _busiest(one)) for one in again)
-    numbers = {
-        "repeated_launches": len(again),
-        "repeated_share": share,
-        "repeated_idle_us": idle,
-    }
+    numbers = {"repeated_launches": len(again), "repeated_share": share, "repeated_idle_us": idle}
     return numbers, idle / layer.time_us
 
 
-def _transforms(layer: LayerLaunches) -> _Told | None:
+def _transforms(layer: Layer) -> _Told | None:
     """Return what kernels take that only rearrange or add up data for the main one."""
-    turns = [one.time_us for one in layer.beside if _TRANSFORMS.search(one.kernel)]
+    turns = [one.time_us for one in _beside(layer) if _TRANSFORMS.search(one.kernel)]
     share = sum(turns) / layer.time_us
     if share < _TENTH:
         return None
     return {"transform_launches": len(turns), "transform_us": sum(turns)}, share
 
 
-def _padding(layer: LayerLaunches) -> _Told | None:
+def _padding(layer: Layer) -> _Told | None:
     """Return what products take whose rows are no multiple of 16 bytes, by sizes or by names.
 
     Products on CUDA cores have no tiles of 16 bytes, and one that is smaller than a tile in any
@@ -165,10 +132,14 @@ def _padding(layer: LayerLaunches) -> _Told | None:
     return {**sizes, **numbers}, (taken - least) / layer.time_us
 
 
-def _row_of_sizes(layer: LayerLaunches) -> float:
+def _row_of_sizes(layer: Layer) -> float:
     """Return the largest power of two of bytes that all rows are a multiple of; NaN if unknown."""
     sizes = [layer.product[f"product_{name}"] for name in "mnk"]
-    if layer.fp32 or not min(sizes) >= _TILE or not layer.product["product_bytes"] > 0:
+    if (
+        layer.row.get("precision") == "fp32"
+        or not min(sizes) >= _TILE
+        or not layer.product["product_bytes"] > 0
+    ):
         return math.nan
     rows = [size * layer.product["product_bytes"] for size in sizes[1:]]
     return max(size for size in (1, 2, 4, 8, _ROW) if all(row % size == 0 for row in rows))
@@ -194,7 +165,7 @@ def _busiest(launch: Launch, levels: Sequence[str] = _LEVELS) -> float:
     return min(1.0, max(known(launch[name]) for name in levels))
 
 
-_HAZARDS: Mapping[str, Callable[[LayerLaunches], _Told | None]] = {
+_HAZARDS: Mapping[str, Callable[[Layer], _Told | None]] = {
     "launch_bound": short_launches,
     "repeated_products": _repeated,
     "padding_to_tiles": _padding,
@@ -202,33 +173,32 @@ _HAZARDS: Mapping[str, Callable[[LayerLaunches], _Told | None]] = {
 }
 
 
-def layer_findings(
-    layer: LayerLaunches, row: Mapping[str, Any], *, convolves: bool = False
-) -> list[dict[str, Any]]:
-    """Return the findings of a layer as a whole; `row` is what it is called, and its time."""
+def layer_findings(layer: Layer) -> list[dict[str, Any]]:
+    """Return the findings of a layer as a whole."""
     found = ((name, hazard(layer)) for name, hazard in _HAZARDS.items())
-    return [_finding(name, told, layer, row, convolves) for name, told in found if told is not None]
+    return [_finding(name, told, layer) for name, told in found if told is not None]
 
 
-def launch_finding(layer: LayerLaunches, row: Mapping[str, Any]) -> dict[str, Any] | None:
+def launch_finding(layer: Layer) -> dict[str, Any] | None:
     """Return the finding that many launches are short; None where they are not."""
     told = short_launches(layer)
-    return None if told is None else _finding("launch_bound", told, layer, row, False)
+    return None if told is None else _finding("launch_bound", told, layer)
 
 
-def _finding(
-    name: str, told: _Told, layer: LayerLaunches, row: Mapping[str, Any], convolves: bool
-) -> dict[str, Any]:
+def _finding(name: str, told: _Told, layer: Layer) -> dict[str, Any]:
     remedy = load_remedies()[1][name]
     numbers, gain = told
     values = {"launches": len(layer.launches), "layer_us": layer.time_us, **numbers}
-    person = person_of_all(one.kernel for one in layer.launches)
-    mitigation = remedy.advice_for(person, convolves=convolves)
-    evidence = filled(remedy.evidence, lambda each: values.get(each, math.nan))
-    finding = finding_of(
-        row, (name,), remedy.hazard, evidence, mitigation, (gain, gain), remedy.source, person,
-        remedy.author,
-    )  # fmt: skip
     # whole launches are counted; how far one call of a product speeds up is not
     sure = "high" if gain >= 0.3 and name != "repeated_products" else "medium"
-    return finding | {"confidence": sure if gain >= _TENTH else "low"}
+    return finding_of(
+        layer,
+        remedy,
+        (gain, gain),
+        person_of_all(one.kernel for one in layer.launches),
+        remedy.author,
+        rules=(name,),
+        hazard=remedy.hazard,
+        evidence=filled(remedy.evidence, lambda each: values.get(each, math.nan)),
+        confidence=sure if gain >= _TENTH else "low",
+    )

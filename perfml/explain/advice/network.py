@@ -9,21 +9,28 @@ Here to change: what is judged over all launches instead of layer by layer, in `
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any
 
 import pandas as pd
 
+from perfml.account.account import Account, DeviceAccount, Part
+from perfml.account.causes import findings
+from perfml.account.device_time import DeviceTime
+from perfml.account.words import evidence, remedy
 from perfml.explain.advice.equal_layers import Place, listed_layers
-from perfml.explain.advice.layer_findings import SHORT_US, LayerLaunches, launch_finding
+from perfml.explain.advice.findings import Layer
+from perfml.explain.advice.layer_findings import SHORT_US, launch_finding
 from perfml.explain.advice.persons import Person, place_of
-from perfml.explain.advice.representative import CONDITIONS
-from perfml.explain.advice.table import Layer
+from perfml.explain.advice.table import CONDITIONS
 from perfml.explain.confidence import Confidence
 from perfml.explain.gaps import Timeline
+from perfml.kernel_names import kernel_label, kernel_traits
+from perfml.tables import metric_columns
 from perfml.util.words import count, micros
 
 LEAST_LAYERS = 8
@@ -36,53 +43,29 @@ _GAPS = "launch_gaps"
 """The cause of no launch."""
 
 _MATTERS = 0.02
-"""What gains less of a network's time is not told."""
+"""What gains less of a network's time, or of a step, is not told."""
 
 _HAZARDS, _PLACES = 2, 3
 _CONDITION = ("backend", "precision", "batch")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class NetworkFinding:
-    """One action, over all layers of a network that it helps.
+    """One action, over all layers of a network that it helps."""
 
-    Attributes
-    ----------
-    backend, precision, batch
-        Of the layers.
-    rules
-        The causes, the one with the largest sum first.
-    hazard
-        What they are, in words.
-    evidence
-        In how many layers, and in which most.
-    mitigation
-        What to do.
-    gain
-        Likely, of the network's time.
-    saved_us
-        At most.
-    time_us
-        Of the network.
-    layers
-        Names of the layers, those that save most first.
-    confidence, tells
-        Of most of what it saves, and what tells where that is low.
-    """
-
-    backend: str | None
-    precision: str | None
-    batch: int | None
-    rules: tuple[str, ...]
-    hazard: str
-    evidence: str
-    mitigation: str
-    gain: float
-    saved_us: float
-    time_us: float
-    layers: tuple[str, ...]
-    confidence: Confidence
-    tells: str = ""
+    backend: Annotated[str | None, "of the layers"] = None
+    precision: Annotated[str | None, "of the layers"] = None
+    batch: Annotated[int | None, "of the layers"] = None
+    rules: Annotated[tuple[str, ...], "the causes, the one with the largest sum first"]
+    hazard: Annotated[str, "what they are, in words"]
+    evidence: Annotated[str, "in how many layers, and in which most"]
+    mitigation: Annotated[str, "what to do"]
+    gain: Annotated[float, "likely, of the network's time"]
+    saved_us: Annotated[float, "at most"]
+    time_us: Annotated[float, "of the network"]
+    layers: Annotated[tuple[str, ...], "names of the layers, those that save most first"] = ()
+    confidence: Annotated[Confidence, "of most of what it saves"]
+    tells: Annotated[str, "what tells, where that is low"] = ""
 
     @property
     def clock(self) -> bool:
@@ -100,23 +83,8 @@ def network_findings(
 ) -> tuple[NetworkFinding, ...]:
     """Return what to do in each network of a table, what is likely to save most first.
 
-    Parameters
-    ----------
-    table
-        The findings, a row a finding of a layer.
-    layers
-        The layers that they are of.
-    equal
-        Sets of equal layers (`perfml.explain.advice.equal_layers.equal_layers`).
-    clock
-        What the clock shows of an iteration, where that is known.
-    merged
-        Whether only merged layers are known.
-
-    Returns
-    -------
-    tuple of NetworkFinding
-        None for a condition of fewer than `LEAST_LAYERS` layers, and for what gains little.
+    A condition of fewer than `LEAST_LAYERS` layers has none, and what gains little is left out.
+    `table` has the findings of the layers; `clock` is what the clock shows of an iteration.
     """
     parts: dict[tuple[str, ...], list[Layer]] = defaultdict(list)
     for layer in layers:
@@ -149,62 +117,44 @@ class _Network:
     equal: Mapping[Place, int]
 
     @cached_property
-    def places(self) -> dict[str, Place]:
-        """Each layer's place."""
-        return {str(layer.row["layer"]): place_of(layer.row) for layer in self.layers}
-
-    @cached_property
     def times(self) -> dict[str, float]:
         """Each layer's time."""
         return {str(layer.row["layer"]): float(layer.row["layer_us"]) for layer in self.layers}
 
     def actions(self, findings: Sequence[Mapping[Any, Any]]) -> list[NetworkFinding]:
         """Return the actions that help several layers; an author's are those against one hazard."""
-        together: dict[Any, list[Mapping[Any, Any]]] = {}
+        together: dict[Any, list[Mapping[Any, Any]]] = defaultdict(list)
         for row in findings:
             own = row["person"] == Person.AUTHOR.value
-            together.setdefault((own, row["rules"][0] if own else row["mitigation"]), []).append(
-                row
-            )
-        return [
-            self._action(rows)
-            for rows in together.values()
-            if len({row["layer"] for row in rows}) > 1
-        ]
+            together[own, row["rules"][0] if own else row["mitigation"]].append(row)
+        several = (rows for rows in together.values() if len({row["layer"] for row in rows}) > 1)
+        return [self._action(rows) for rows in several]
 
     def _action(self, findings: Sequence[Mapping[Any, Any]]) -> NetworkFinding:
-        times = self.times
         saved, likely, rules, sure = (defaultdict[Any, float](float) for _ in range(4))
         for row in findings:
             layer, most = str(row["layer"]), float(row["saved_us"])
-            saved[layer] = min(saved[layer] + most, times[layer])
-            likely[layer] = min(likely[layer] + row["gain"] * row["time_us"], times[layer])
+            saved[layer] = min(saved[layer] + most, self.times[layer])
+            likely[layer] = min(likely[layer] + row["gain"] * row["time_us"], self.times[layer])
             rules[row["rules"][0]] += most
             sure[row["confidence"]] += most
-        first = max(findings, key=lambda row: float(row["saved_us"]))
+        by_saving = sorted(findings, key=lambda row: -float(row["saved_us"]))
         confidence = _largest(sure)[0]
         tells = next((row["tells"] for row in findings if row["confidence"] == confidence), "")
         said: dict[str, str] = {}
-        for row in sorted(findings, key=lambda row: -float(row["saved_us"])):
+        for row in by_saving:
             said.setdefault(row["rules"][0], row["hazard"].split("; ")[0])
         hazards = list(dict.fromkeys(said[rule] for rule in _largest(rules)))[:_HAZARDS]
-        return self._finding(
-            first,
-            tuple(_largest(rules)),
-            "; ".join(hazards),
-            self._where(saved),
-            saved,
-            sum(likely.values()),
-            confidence,
-            str(tells),
-        )
+        one = {**by_saving[0], "rules": tuple(_largest(rules)), "hazard": "; ".join(hazards)}
+        one |= {"evidence": self._where(saved), "confidence": confidence, "tells": str(tells)}
+        return self._over_all(one, saved, sum(likely.values()), sum(saved.values()))
 
     def short_launches(self) -> NetworkFinding | None:
         """Return the finding that many launches are short, over all of them."""
         launches = [one for layer in self.layers for one in layer.launches]
         whole = sum(self.times.values())
         row = {**self.layers[0].row, "layer_us": whole, "of_all": 1.0}
-        found = launch_finding(LayerLaunches(tuple(launches), {}), row)
+        found = launch_finding(Layer(row, tuple(launches)))
         if found is None:
             return None
         saved = {
@@ -214,67 +164,45 @@ class _Network:
             for layer in self.layers
         }
         saved = {name: time for name, time in saved.items() if time > 0}
-        return self._finding(
-            found,
-            found["rules"],
-            found["hazard"],
-            f"{found['evidence']}; {self._where(saved)}",
-            saved,
-            float(found["gain"]) * whole,
-            found["confidence"],
-            most=float(found["saved_us"]),
-        )
+        found["evidence"] = f"{found['evidence']}; {self._where(saved)}"
+        return self._over_all(found, saved, found["gain"] * whole, float(found["saved_us"]))
 
     def idle(self, clock: Timeline) -> NetworkFinding:
         """Return the finding that the device waits between kernels, in the time on the clock."""
-        text, action = clock.idle_text(), clock.idle_action()
         saved = clock.wall_us - clock.as_graph_us
         return NetworkFinding(
-            *_shown(self.layers[0].row),
-            (_GAPS,),
-            "the device waits between kernels",
-            text,
-            action,
-            saved / clock.wall_us,
-            saved,
-            clock.wall_us,
-            (),
-            "high",
+            **_shown(self.layers[0].row),
+            rules=(_GAPS,),
+            hazard="the device waits between kernels",
+            evidence=clock.idle_text(),
+            mitigation=clock.idle_action(),
+            gain=saved / clock.wall_us,
+            saved_us=saved,
+            time_us=clock.wall_us,
+            confidence="high",
         )
 
-    def _finding(
-        self,
-        row: Mapping[Any, Any],
-        rules: tuple[str, ...],
-        hazard: str,
-        evidence: str,
-        saved: Mapping[str, float],
-        likely: float,
-        confidence: Confidence,
-        tells: str = "",
-        most: float | None = None,
+    def _over_all(
+        self, row: Mapping[Any, Any], saved: Mapping[str, float], likely: float, most: float
     ) -> NetworkFinding:
+        """Return a finding with what it likely and at most saves over all layers, microseconds."""
         whole = sum(self.times.values())
+        same = ("rules", "hazard", "evidence", "mitigation", "confidence", "tells")
         return NetworkFinding(
-            *_shown(row),
-            rules,
-            hazard,
-            evidence,
-            str(row["mitigation"]),
-            likely / whole,
-            sum(saved.values()) if most is None else most,
-            whole,
-            tuple(_largest(saved)),
-            confidence,
-            tells,
+            **_shown(row),
+            **{name: row[name] for name in same},
+            gain=likely / whole,
+            saved_us=most,
+            time_us=whole,
+            layers=tuple(_largest(saved)),
         )
 
     def _where(self, saved: Mapping[str, float]) -> str:
         """Say in how many layers something is saved, and in which sets of equal ones most."""
-        sets: dict[Any, list[str]] = {}
-        places = self.places
+        places = {str(layer.row["layer"]): place_of(layer.row) for layer in self.layers}
+        sets: dict[Any, list[str]] = defaultdict(list)
         for name in _largest(saved):
-            sets.setdefault(self.equal.get(places[name], name), []).append(name)
+            sets[self.equal.get(places[name], name)].append(name)
         sums = {number: sum(saved[name] for name in names) for number, names in sets.items()}
         most = _largest(sums)[:_PLACES]
         told = [f"{listed_layers(sets[number], 2)} ({micros(sums[number])})" for number in most]
@@ -282,15 +210,74 @@ class _Network:
         return f"in {len(saved):,} of {every}, most in {', '.join(told)}"
 
 
-def _shown(row: Mapping[Any, Any]) -> tuple[str | None, str | None, int | None]:
-    backend, precision, batch = (row.get(name) for name in _CONDITION)
-    return (
-        None if pd.isna(backend) else str(backend),
-        None if pd.isna(precision) else str(precision),
-        None if pd.isna(batch) else int(batch),
-    )
+def _shown(row: Mapping[Any, Any]) -> dict[str, Any]:
+    """Return backend, precision and batch of a row, those that it has."""
+    known = {name: row[name] for name in _CONDITION if pd.notna(row.get(name))}
+    return {name: int(value) if name == "batch" else str(value) for name, value in known.items()}
 
 
 def _largest(sums: Mapping[Any, float]) -> list[Any]:
     """Return the names of sums, the largest first."""
     return sorted(sums, key=lambda name: -sums[name])
+
+
+_FACTS = frozenset({"registers_per_thread", "shared_memory_per_block", "threads"})
+"""Columns that tell how a kernel is launched, not what it does."""
+_BACKWARD = re.compile(r"backward|dgrad|wgrad|bn_bw|bwtr|bprop|_bwd", re.IGNORECASE)
+
+
+def step_findings(account: Account) -> tuple[NetworkFinding, ...]:
+    """Return what could be saved of a step, the largest first."""
+    return tuple(
+        NetworkFinding(
+            rules=(each.cause.id,),
+            hazard=each.cause.words,
+            evidence=evidence(each, account),
+            mitigation=remedy(each, account),
+            gain=each.saved_us / each.step_us,
+            saved_us=each.saved_us,
+            time_us=each.step_us,
+            confidence="medium",
+        )
+        for each in findings(account)
+        if each.saved_us >= _MATTERS * each.step_us
+    )
+
+
+def name_findings(kernels: pd.DataFrame | None) -> tuple[NetworkFinding, ...]:
+    """Return what the names of the kernels of a table say, where it has no counters."""
+    if kernels is None or set(metric_columns(kernels)) - _FACTS:
+        return ()
+    timed = kernels.dropna(subset=["kernel", "time_us"])
+    if timed.empty:
+        return ()
+    return step_findings(_sums(timed))
+
+
+def _sums(kernels: pd.DataFrame) -> Account:
+    """Return the times of kernels as an account without a clock: one step that is their sum."""
+    launches = kernels["launches"] if "launches" in kernels.columns else 1
+    rows = kernels.assign(n=launches, us=kernels["time_us"] * launches)
+    groups = rows.groupby(["kernel", "layer"], dropna=False, sort=False)[["us", "n"]].sum()
+    parts = tuple(map(_part, groups.reset_index().to_dict("records")))
+    whole = sum(part.us for part in parts)
+    step = DeviceTime(float(rows["n"].sum()), whole, whole, 0.0, 0.0)
+    device = DeviceAccount(0, step, (step,), (), parts, (), step.launches)
+    trains = any(_BACKWARD.search(str(name)) for name in rows["kernel"].unique())
+    return Account("", (whole,), False, (device,), (), trains)
+
+
+def _part(row: Mapping[Any, Any]) -> Part:
+    name = str(row["kernel"])
+    traits = kernel_traits(name)
+    return Part(
+        "communication" if traits.does == "communication" else "",
+        "",
+        False,
+        kernel_label(name),
+        traits.does,
+        tuple(sorted(traits.ids())),
+        "" if pd.isna(row["layer"]) else str(row["layer"]),
+        float(row["us"]),
+        float(row["n"]),
+    )

@@ -76,15 +76,7 @@ def person_of_all(kernels: Iterable[str]) -> Person:
 def faster_elsewhere(layers: pd.DataFrame) -> dict[tuple[str, ...], str]:
     """Return where another backend runs the same layer faster: ``cudnn, 1.57 times as fast here``.
 
-    Parameters
-    ----------
-    layers
-        Layers table; repeats of a layer are taken at their median.
-
-    Returns
-    -------
-    dict
-        By layer, precision, batch and backend, as text; without those that are the fastest.
+    By layer, precision, batch and backend, as text; repeats are taken at their median.
     """
     keys = [name for name in ("workload", "device", *_SAME) if name in layers.columns]
     if "backend" not in layers.columns or layers["backend"].nunique() < 2:
@@ -111,13 +103,7 @@ def place_of(row: Mapping[Any, Any]) -> tuple[str, ...]:
 
 
 def what_to_do(row: Mapping[Any, Any]) -> str:
-    """Return the mitigation of a finding, with the faster backend and how sure it is before it.
-
-    Parameters
-    ----------
-    row
-        Of `Advice.table`.
-    """
+    """Return the mitigation of a finding, with the faster backend and how sure it is before it."""
     faster = row.get("faster")
     text = str(row["mitigation"])
     text = f"Take {faster}. If you stay: {text}" if isinstance(faster, str) else text

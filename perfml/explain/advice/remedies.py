@@ -6,15 +6,17 @@ Here to change: a remedy is a row of ``remedies.toml``; a cause has one at most.
 from __future__ import annotations
 
 import functools
+import math
 import re
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from importlib import resources
 from typing import Any
 
 from perfml.explain.advice.persons import Person
+from perfml.explain.launches import Launch
 from perfml.explain.speed_of_light import LOW
+from perfml.explain.tree.causes import TERMS
+from perfml.util.rows import read_rows, record
 from perfml.util.words import Readable
 
 _FIELD = re.compile(r"\{([A-Za-z_][\w.]*)(?::([,.\d%a-z]*))?\}")
@@ -27,34 +29,22 @@ class NcuRule:
     """A rule of Nsight Compute that means the same: its name, and a pattern of its message."""
 
     rule: str
-    message: re.Pattern[str] | None
+    message: re.Pattern[str] = re.compile("")
 
     def says(self, rule: str, message: str) -> bool:
         """Return whether a result of Nsight Compute is of this rule."""
-        return self.rule == rule and (self.message is None or bool(self.message.search(message)))
+        return self.rule == rule and self.message.search(message) is not None
 
 
 @dataclass(frozen=True)
 class ForUsers:
-    """What a user of a library's kernel, or of PyTorch's, can do.
+    """What a user of a library's kernel, or of PyTorch's, can do."""
 
-    Attributes
-    ----------
-    id
-        Remedies of one table are one thing to do.
-    library, pytorch
-        The texts.
-    convolutions
-        What is said besides where convolutions run.
-    fuses
-        Whether PyTorch's users fuse the kernel with its neighbours: one thing to do for all of
-        them.
-    """
-
-    id: str
-    library: str
+    id: str  # remedies of one table are one thing to do
+    library: str  # the texts
     pytorch: str
-    convolutions: str = ""
+    convolutions: str = ""  # what is said besides where convolutions run
+    # whether PyTorch's users fuse the kernel with its neighbours: one thing to do for all of them
     fuses: bool = False
 
 
@@ -92,8 +82,7 @@ class Remedy:
 @functools.cache
 def load_remedies() -> tuple[tuple[Remedy, ...], Mapping[str, Remedy]]:
     """Return the remedies of causes, and those of layers by id."""
-    path = resources.files("perfml.explain.advice").joinpath("remedies.toml")
-    rows = tomllib.loads(path.read_text(encoding="utf-8"))
+    rows = read_rows("perfml.explain.advice", "remedies.toml")
     users = {name: ForUsers(name, **texts) for name, texts in rows["users"].items()}
     layers = {row["id"]: _remedy(row, users) for row in rows["layer"]}
     return tuple(_remedy(row, users) for row in rows["remedy"]), layers
@@ -108,20 +97,13 @@ def remedy_of(cause: str) -> Remedy | None:
 
 def _remedy(row: Mapping[str, Any], users: Mapping[str, ForUsers]) -> Remedy:
     ncu = tuple(
-        NcuRule(each["rule"], re.compile(each["message"], re.I) if "message" in each else None)
+        NcuRule(each["rule"], re.compile(each.get("message", ""), re.I))
         for each in row.get("ncu", ())
     )
-    return Remedy(
-        row["id"],
-        tuple(row.get("causes", (row["id"],))),
-        row["hazard"],
-        row.get("below", row["hazard"]),
-        row["evidence"],
-        row["author"],
-        users[row["users"]],
-        row["source"],
-        ncu,
-    )
+    usual = {"causes": (row["id"],), "below": row["hazard"]}
+    if "causes" in row:
+        usual["author"] = TERMS[row["causes"][0]].action
+    return record(Remedy, {**usual, **row}, users=users[row["users"]], ncu=ncu)
 
 
 def filled(text: str, value: Callable[[str], float]) -> str:
@@ -140,3 +122,32 @@ def filled(text: str, value: Callable[[str], float]) -> str:
     said = _UNKNOWN.sub("", _FIELD.sub(one, text)).replace("()", "")
     parts = (part.strip(" ,:") for part in said.split(";"))
     return "; ".join(re.sub(r"\s+", " ", part).replace(" ,", ",") for part in parts if part)
+
+
+_ROOM = {"registers": "registers_per_thread", "shared_memory": "shared_memory_per_block"}
+"""What limits how many blocks fit, and the counter of what one needs of it."""
+
+_ACTIONS = {
+    "registers": "Use fewer registers a thread (launch bounds, smaller tiles): with {needed:,.0f} "
+    "of them {blocks:.0f} block(s) fit on a multiprocessor.",
+    "shared_memory": "Ask for less shared memory: with {needed:,.0f} bytes a block {blocks:.0f} "
+    "block(s) fit on a multiprocessor.",
+}
+
+
+def action_here(cause: str, launch: Launch) -> str | None:
+    """Return what to do about a cause of a slow launch; None where the cause's row says all."""
+    if cause != "theoretical_occupancy":
+        return None
+    fit = {
+        name: launch[f"resident_blocks_limit_{name}"]
+        for name in ("registers", "shared_memory", "warps", "slots")
+    }
+    known = {name: blocks for name, blocks in fit.items() if not math.isnan(blocks)}
+    least = min(known, key=lambda name: known[name], default="")
+    if least not in _ROOM:
+        return None
+    needed = launch[_ROOM[least]]
+    if math.isnan(needed):
+        return None
+    return _ACTIONS[least].format(needed=needed, blocks=known[least])

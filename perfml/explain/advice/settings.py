@@ -25,21 +25,12 @@ _AMOUNTS = ["weight_bytes", "input_bytes", "output_bytes"]
 
 @dataclass(frozen=True)
 class Precision:
-    """A type of number to compute in.
+    """A type of number to compute in."""
 
-    Attributes
-    ----------
-    id
-        As the column ``precision`` has it.
-    line
-        PyTorch's line that asks for it.
-    cost
-        Its numerical cost: mantissa bits of the operands, and so a relative rounding error of
-        2^-(bits + 1) at most (IEEE 754; NVIDIA, TensorFloat-32).
-    """
-
-    id: str
-    line: str
+    id: str  # as the column ``precision`` has it
+    line: str  # PyTorch's line that asks for it
+    # its numerical cost: mantissa bits of the operands, and so a relative rounding error of
+    # 2^-(bits + 1) at most (IEEE 754; NVIDIA, TensorFloat-32)
     cost: str
 
 
@@ -78,34 +69,17 @@ BENCHMARK = "torch.backends.cudnn.benchmark = True  # where shapes repeat"
 
 @dataclass(frozen=True)
 class Gain:
-    """What a setting gives.
+    """What a setting gives."""
 
-    Attributes
-    ----------
-    kind
-        What is changed.
-    value
-        The precision, or the batch size.
-    backend
-        Under which it was measured; empty of a bound.
-    time_us, now_us
-        What the network takes then (of a bound, at least) and now; of a batch for each item.
-    line
-        What to type.
-    measured
-        Whether it was.
-    cost
-        What it costs besides.
-    """
-
-    kind: Kind
-    value: str
-    backend: str
+    kind: Kind  # what is changed
+    value: str  # the precision, or the batch size
+    backend: str  # under which it was measured; empty of a bound
+    # what the network takes then (of a bound, at least) and now; of a batch for each item
     time_us: float
     now_us: float
-    line: str
-    measured: bool
-    cost: str
+    line: str  # what to type
+    measured: bool  # whether it was
+    cost: str  # what it costs besides
 
     @property
     def share(self) -> float:
@@ -118,14 +92,8 @@ def setting_gains(
 ) -> tuple[Gain, ...]:
     """Return what other settings give a network, those of each kind that give most first.
 
-    Parameters
-    ----------
-    layers
-        Layers rows of one workload, device, precision and batch.
-    recorded
-        All Layers rows that there are, of other settings too.
-    runs
-        Their manifests, for the layout of a run (``settings``).
+    `layers` are the rows of one workload, device, precision and batch, `recorded` all that there
+    are, and `runs` their manifests, for the layout of a run (``settings``).
     """
     names = (*_NETWORK, "precision", "batch")
     known = {*names, "iteration"} <= set(layers.columns)
@@ -170,10 +138,7 @@ def _fastest(times: pd.DataFrame, by: str) -> list[dict[Any, Any]]:
 
 
 def _measured(
-    row: Mapping[Any, Any],
-    kind: Kind,
-    now_us: float,
-    runs: Sequence[Mapping[str, Any]],
+    row: Mapping[Any, Any], kind: Kind, now_us: float, runs: Sequence[Mapping[str, Any]]
 ) -> Gain:
     manifest = next((each for each in runs if each.get("run_id") == row["run_id"]), {})
     layout = (manifest.get("settings") or {}).get("memory_format")

@@ -1,71 +1,106 @@
-"""The layers of a table as advice reads them, and what their metrics do not tell."""
+"""The layers of a table as advice reads them: their usual launches, and what was not measured."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, TypedDict
+from typing import Annotated, Any, TypedDict
 
 import numpy as np
 import pandas as pd
 
+from perfml.account.device_time import OFTEN
 from perfml.chips import of_rows
 from perfml.datasets.loading import DEVICE_FACTS
 from perfml.errors import PerfmlError
-from perfml.explain.advice.layer_findings import LayerLaunches
+from perfml.explain.advice.findings import Layer
 from perfml.explain.advice.remedies import load_remedies
-from perfml.explain.advice.representative import condition_keys
-from perfml.explain.launches import Launch
-from perfml.explain.residency import with_limits, with_waves
+from perfml.explain.launches import Launch, kernel_label, with_limits, with_waves
 from perfml.explain.roofs.peaks import Peaks, peaks_of
 from perfml.explain.tree.causes import TERMS
 from perfml.kernel_names import kernel_traits
 from perfml.metrics import load_catalogue
 from perfml.tables import PRODUCT_COLUMNS, metric_columns
 
+CONDITIONS = ("workload", "backend", "precision", "batch", "device", "compute_capability")
+"""What repeats of a layer have in common; rows that share all of it are pooled."""
+
+LABEL = 64
+"""Characters of a kernel's name in the label of a launch."""
+
+
+def condition_keys(frame: pd.DataFrame) -> list[str]:
+    """Return the columns that tell layers and conditions apart."""
+    return [*(name for name in CONDITIONS if name in frame.columns), "layer"]
+
+
+def representative_launches(kernels: pd.DataFrame) -> pd.DataFrame:
+    """Return the usual launches of every layer: means of times, medians of metrics."""
+    frame = kernels.copy()
+    keys = condition_keys(frame)
+    repeat = [*keys, *(name for name in ("run_id", "iteration") if name in frame.columns)]
+    frame = frame.sort_values("kernel_index", kind="stable")
+    frame["place"] = frame.groupby(repeat, dropna=False, sort=False).cumcount()
+    frame["group"] = frame.groupby(keys, dropna=False, sort=False).ngroup()
+    repeats = (
+        frame.drop_duplicates(["group", *repeat[len(keys) :]]).groupby("group")["place"].size()
+    )
+    medians = dict.fromkeys(metric_columns(frame), "median")
+    sizes = [name for name in PRODUCT_COLUMNS if name in frame.columns]
+    firsts = dict.fromkeys([*keys, "grid", "block", *sizes], "first")
+    groups = frame.groupby(["group", "place", "kernel"], sort=True)
+    plan: dict[Any, Any] = {**firsts, "time_us": "mean", **medians}
+    usual = groups.agg(plan).copy().assign(count=groups.size()).reset_index().copy()
+    # what fewer than half of the repeats launch is not the layer's usual work
+    kept = usual["count"] * 2 > usual["group"].map(repeats)
+    usual = usual[kept].sort_values(["group", "place"], kind="stable").reset_index(drop=True)
+    total = usual.groupby("group")["time_us"].transform("sum")
+    labels = {name: kernel_label(str(name), LABEL) for name in usual["kernel"].unique()}
+    often = frame.groupby("group")[OFTEN].first() if OFTEN in frame.columns else None
+    added = {
+        # of a row that is one launch of a kernel the layer are all of them
+        "layer_us": total if often is None else total * usual["group"].map(often),
+        "share": usual["time_us"] / total,
+        "label": usual["kernel"].map(labels),
+    }
+    return pd.concat([usual, pd.DataFrame(added)], axis=1)
+
+
+def merged_rows(layers: pd.DataFrame) -> pd.DataFrame:
+    """Return one row a layer, as if it were one launch."""
+    frame = layers.copy()
+    keys = condition_keys(frame)
+    frame["group"] = frame.groupby(keys, dropna=False, sort=False).ngroup()
+    numbers = [name for name in ("kernels", "time_us") if name in frame.columns]
+    plan: dict[Any, Any] = {
+        **dict.fromkeys(keys, "first"),
+        **dict.fromkeys([*numbers, *metric_columns(frame)], "mean"),
+    }
+    usual = frame.groupby("group", sort=True).agg(plan).reset_index()
+    usual["layer_us"] = usual["time_us"]
+    usual["share"] = 1.0
+    usual["label"] = "whole layer"
+    return usual
+
+
+def part_of_all(rows: pd.DataFrame) -> pd.Series:
+    """Return each layer's part of the time of all layers that ran alike, one value a row."""
+    keys = [name for name in condition_keys(rows) if name != "layer"]
+    groups = rows.drop_duplicates("group")
+    alike = [rows[name].astype("string").fillna("") for name in keys]
+    if not alike:
+        return rows["layer_us"] / groups["layer_us"].sum()
+    once = rows["layer_us"].where(rows.index.isin(groups.index), 0.0)
+    return rows["layer_us"] / once.groupby(alike).transform("sum")
+
+
 NOT_COLLECTED = "not collected"
 _CONVOLVES = ("convolution", "layout")
 """What kernels do where a layout of images matters (`perfml.kernel_names`)."""
 
 
-@dataclass(frozen=True)
-class Layer:
-    """A layer of one condition.
-
-    Attributes
-    ----------
-    row
-        What it is called, ``layer_us`` and ``of_all``.
-    together
-        Its usual launches; of a merged row the layer as if it were one.
-    labels
-        What people read of each launch.
-    convolves
-        Whether convolutions run in it.
-    """
-
-    row: Mapping[str, Any]
-    together: LayerLaunches
-    labels: tuple[str, ...]
-    convolves: bool
-
-    @property
-    def launches(self) -> tuple[Launch, ...]:
-        """Its launches."""
-        return self.together.launches
-
-
 def layers_of(rows: pd.DataFrame, peaks: Peaks | None) -> list[Layer]:
-    """Return the layers of a table of usual launches, or of merged rows.
-
-    Parameters
-    ----------
-    rows
-        With the columns ``group``, ``label``, ``layer_us`` and ``of_all``.
-    peaks
-        Given ones; else those known of each row's device.
-    """
+    """Return the layers of usual launches, or of merged rows; peaks of each device by default."""
     told = rows.drop(columns=metric_columns(rows)).to_dict("records")
     launches = _launches(rows)
     found: dict[Any, list[int]] = {}
@@ -87,14 +122,9 @@ def layers_of(rows: pd.DataFrame, peaks: Peaks | None) -> list[Layer]:
             values = known[device] if peaks is None else peaks.values
             peak = values.get(precision, math.nan)
         own = tuple(launches[at] for at in places)
-        layers.append(
-            Layer(
-                first,
-                LayerLaunches(own, sizes, peak, str(first.get("precision")) == "fp32"),
-                tuple(str(told[at]["label"]) for at in places),
-                any(one.kernel in convolving for one in own),
-            )
-        )
+        labels = tuple(str(told[at]["label"]) for at in places)
+        convolves = any(one.kernel in convolving for one in own)
+        layers.append(Layer(first, own, labels, convolves, sizes, peak))
     return layers
 
 
@@ -130,32 +160,18 @@ def _peaks(device: str, facts: Mapping[str, Mapping[str, Any]]) -> Mapping[str, 
 
 
 class NotChecked(TypedDict):
-    """A cause that could not be checked, and why.
-
-    Attributes
-    ----------
-    why
-        ``not collected``, ``undefined: ...`` or ``not given``.
-    """
+    """A cause that could not be checked, and why."""
 
     backend: str | None
     precision: str | None
     batch: int | None
     rule: str
     missing: str
-    why: str
+    why: Annotated[str, "``not collected``, ``undefined: ...`` or ``not given``"]
 
 
 def not_checked_by(rows: pd.DataFrame, *, merged: bool) -> pd.DataFrame:
-    """Return what could not be checked, and the metrics that would be needed, by condition.
-
-    Parameters
-    ----------
-    rows
-        Usual launches, or merged layers.
-    merged
-        Whether they are merged layers.
-    """
+    """Return what could not be checked, and the metrics that would be needed, by condition."""
     shown = [name for name in ("backend", "precision", "batch") if name in rows.columns]
     found: list[dict[str, Any]] = []
     keys = [name for name in condition_keys(rows) if name != "layer"]

@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import math
 import re
-import tomllib
 from collections.abc import Callable, Collection, Mapping
 from functools import cache, cached_property
-from importlib import resources
 
+from perfml.chips import REFERENCE
 from perfml.explain.launches import Launch
-from perfml.explain.limits.chip import resident_warps
 from perfml.explain.limits.traffic import (
     SECTOR,
     bytes_asked,
@@ -29,6 +27,17 @@ from perfml.explain.limits.traffic import (
     waits,
 )
 from perfml.metrics.expressions import Expression, parse
+from perfml.util.rows import read_rows
+
+
+def resident_warps(launch: Launch) -> float:
+    """Return how many warps a multiprocessor of a launch's device can hold.
+
+    A launch that does not name its device is taken for one of the reference chip.
+    """
+    warps = launch.chip.warps
+    return REFERENCE.warps if math.isnan(warps) else warps
+
 
 _OF_DOUBLES = re.compile(r"\bdouble\b")
 _WAIT, _SHARE = "wait.", "share."
@@ -37,8 +46,7 @@ _WAIT, _SHARE = "wait.", "share."
 @cache
 def derived() -> Mapping[str, Expression]:
     """Return the formula of each derived quantity."""
-    path = resources.files("perfml.explain.limits").joinpath("quantities.toml")
-    rows = tomllib.loads(path.read_text(encoding="utf-8"))["quantities"]
+    rows = read_rows("perfml.explain.limits", "quantities.toml")["quantities"]
     return {name: parse(formula) for name, formula in rows.items()}
 
 

@@ -1,4 +1,4 @@
-"""`perfml.roofline`: the rows of the verb roofline, asked in Python."""
+"""`perfml.roofline`: the rows of the verb roofline, repeats of a layer or launch taken together."""
 
 from __future__ import annotations
 
@@ -9,15 +9,40 @@ import pandas as pd
 
 from perfml.datasets.loading import DEVICE_FACTS
 from perfml.datasets.opening import read_input
+from perfml.explain.roofs import by_layer
 from perfml.explain.roofs.by_layer import with_described_flops
 from perfml.explain.roofs.peaks import Peaks, peaks_of
-from perfml.explain.roofs.table import usual_roofline
+
+_KEYS = ("backend", "precision", "batch", "layer", "kernel")
+
+
+def usual_roofline(table: pd.DataFrame, peaks: Peaks) -> pd.DataFrame:
+    """Return one row a layer (or kernel of a layer) and condition: means over its repeats.
+
+    There are ``layer``, conditions, and the columns of `perfml.explain.roofline`; ``bound`` is the
+    one that most repeats have. Sorted by condition, in the table's order of layers.
+    """
+    found = by_layer.roofline(table, peaks)
+    keys = [name for name in _KEYS if name in found.columns]
+    numbers = [
+        name for name in found.columns if name not in (*keys, "bound", "flops_source", "iteration")
+    ]
+    groups = found.groupby(keys, dropna=False, sort=False)
+    means = groups[numbers].mean()
+    for name in ("flops_source", "bound"):
+        means[name] = groups[name].agg(_usual)
+    means = means.reset_index()
+    order = ["layer", *(name for name in keys if name != "layer"), *numbers[:-1], "bound"]
+    return means[[*order, "fraction", "flops_source"]]
+
+
+def _usual(values: pd.Series) -> object:
+    counts = values.dropna().value_counts()
+    return counts.index[0] if len(counts) else pd.NA
 
 
 def roofline(
-    data: pd.DataFrame | str | Path,
-    *,
-    peaks: Mapping[str, float] | Peaks | None = None,
+    data: pd.DataFrame | str | Path, *, peaks: Mapping[str, float] | Peaks | None = None
 ) -> pd.DataFrame:
     """Place layers or kernels under the roofs of their device.
 

@@ -40,10 +40,7 @@ UNKNOWN = "unknown"
 _CARRIED = ("backend", "precision", "batch", "iteration", "layer", "kernel")
 
 
-def roofline(
-    table: pd.DataFrame,
-    peaks: Mapping[str, float] | Peaks | None = None,
-) -> pd.DataFrame:
+def roofline(table: pd.DataFrame, peaks: Mapping[str, float] | Peaks | None = None) -> pd.DataFrame:
     """Place kernels or layers under the roofs of their device.
 
     Parameters

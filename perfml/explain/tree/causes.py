@@ -9,48 +9,170 @@ replacement of ``limits.toml``.
 
 from __future__ import annotations
 
-import tomllib
+import math
 from collections.abc import Mapping
-from importlib import resources
-from typing import Any
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, ClassVar
 
-from perfml.explain.tree.term import SHARE_OF_TIME
-from perfml.explain.tree.term import Contribution as Contribution
-from perfml.explain.tree.term import Kind as Kind
-from perfml.explain.tree.term import Term as Term
-from perfml.metrics.expressions import parse
+from perfml.explain.launches import Launch
+from perfml.metrics import load_catalogue
+from perfml.metrics.expressions import Expression, parse
+from perfml.util.rows import read_rows, record
+
+SHARE_OF_TIME = "{target:.0%} of the warps' time, {baseline:.0%} in the baseline"
+"""What the levels of a cause mean that warps wait for."""
+
+
+class Kind(StrEnum):
+    """What a term is about; the coarse view of an explanation has one line a kind."""
+
+    WORK = "work"
+    MEMORY = "memory"
+    OCCUPANCY = "occupancy"
+    WAVES = "waves"
+    STALL = "stall"
+    LAUNCH = "launch"
+    MEASUREMENT = "measurement"
+    RESIDUAL = "residual"
+
+
+@dataclass(frozen=True)
+class Term:
+    """A possible cause of a difference in time.
+
+    Attributes
+    ----------
+    id
+        Its identity.
+    label
+        What people read.
+    kind
+        What it is about.
+    evidence
+        Counters (names of the catalogue, or columns of a launch) that prove it.
+    words
+        What its two levels mean, with the fields ``baseline`` and ``target`` (and ``us`` and
+        ``kernels`` for launches that one side lacks).
+    action
+        What to do about it.
+    falls
+        Whether a lower level makes a launch slower; by default a higher one does.
+    or_evidence
+        Other counters that prove it as well.
+    level
+        Formula of the number that `words` says of either side; None where there is none.
+    limits
+        Ids of the limits (``limits.toml``) whose time it holds where its counters were not
+        collected.
+    none_where
+        Quantities that rule it out by being 0.
+    place
+        Whether it says where the time goes, and not why.
+    resolved_by
+        What to look at, or to run, that tells whether it is the cause.
+    author_only
+        Whether only the author of a kernel can do that.
+    """
+
+    id: str
+    label: str
+    kind: Kind
+    evidence: tuple[str, ...]
+    action: str
+    words: str = "{baseline:.3g} -> {target:.3g}"
+    falls: bool = False
+    or_evidence: tuple[str, ...] = ()
+    level: Expression | None = None
+    limits: tuple[str, ...] = ()
+    none_where: tuple[str, ...] = ()
+    place: bool = False
+    resolved_by: str = ""
+    author_only: bool = False
+
+    JSON_ID: ClassVar = "id"
+
+    @property
+    def residual(self) -> bool:
+        """Whether this is what no counter separates, not a cause."""
+        return self.kind is Kind.RESIDUAL
+
+
+@dataclass(frozen=True)
+class Contribution:
+    """What one term contributes to the logarithm of a time ratio.
+
+    Attributes
+    ----------
+    term
+        The cause.
+    baseline, target
+        Its level on either side.
+    log_ratio
+        Its part of the logarithm; above 0 it makes the target slower.
+    """
+
+    term: Term
+    baseline: float
+    target: float
+    log_ratio: float
+
+    def with_part(self, log_ratio: float) -> Contribution:
+        """Return it with another part of the logarithm."""
+        return Contribution(self.term, self.baseline, self.target, log_ratio)
+
 
 ONE_SIDED = ("kernels_appeared", "kernels_vanished", "launch_count")
 """Ids of the causes that are launches which one side lacks."""
 
 
-def _read() -> dict[str, Term]:
-    path = resources.files("perfml.explain.tree").joinpath("causes.toml")
-    rows: Mapping[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
-    return {name: _term(name, row) for name, row in rows.items()}
+_WAITS = "section SourceCounters shows at which instructions warps wait"
+_RESOLVED_BY = {
+    Kind.WORK: "section ComputeWorkloadAnalysis shows how busy each pipe is",
+    Kind.MEMORY: "section SourceCounters shows the sectors of single loads and stores",
+    Kind.LAUNCH: "put a range (NVTX) around each step: then kernels of one step are compared",
+    Kind.STALL: _WAITS,
+    Kind.RESIDUAL: _WAITS,
+}
+"""What tells whether a cause of a kind is the one, where its row says nothing else."""
 
 
 def _term(name: str, row: Mapping[str, Any]) -> Term:
-    level = row.get("level")
-    waited = level is not None and level.startswith("wait.")
-    words = row.get("words", SHARE_OF_TIME if waited else Term.words)
-    return Term(
-        id=name,
-        label=row["label"],
-        kind=Kind(row["kind"]),
-        evidence=tuple(row.get("needs", ())),
-        action=row["action"],
-        words=words,
-        falls=row.get("falls", False),
-        or_evidence=tuple(row.get("or", ())),
-        level=None if level is None else parse(level),
-        limits=tuple(row.get("limits", ())),
-        none_where=tuple(row.get("none_where", ())),
-        place=row.get("place", False),
-        resolved_by=row["resolved_by"],
-        author_only=row.get("author_only", False),
-    )
+    kind, level = Kind(row["kind"]), row.get("level")
+    usual: dict[str, Any] = {"id": name, "evidence": (), "resolved_by": _RESOLVED_BY.get(kind)}
+    if level is not None and level.startswith("wait."):
+        usual["words"] = SHARE_OF_TIME
+    formula = None if level is None else parse(level)
+    return record(Term, usual | dict(row), kind=kind, level=formula)
 
 
-TERMS: dict[str, Term] = _read()
+_ROWS = read_rows("perfml.explain.tree", "causes.toml")
+TERMS: dict[str, Term] = {name: _term(name, row) for name, row in _ROWS.items()}
 """Every cause by its id."""
+
+
+def is_proven(term: Term, *launches: Launch) -> bool:
+    """Return whether the counters of a term were collected."""
+    for names in (term.evidence, term.or_evidence):
+        if names or term.residual:
+            for name in names:
+                if not all(is_collected(name, launch) for launch in launches):
+                    break
+            else:
+                return True
+    return False
+
+
+def is_collected(name: str, launch: Launch) -> bool:
+    """Return whether a counter was collected; one that means nothing for a launch was."""
+    if name == "time_us":
+        return True
+    value = launch.counters.get(name)
+    if value is None:
+        return False
+    if not math.isnan(value):
+        return True
+    catalogue = load_catalogue()
+    if name not in catalogue:
+        return False
+    return catalogue[name].zero_undefined or catalogue[name].guard is not None

@@ -21,19 +21,18 @@ from typing import Any
 from perfml.explain.confidence import NAMED
 from perfml.explain.launches import Launch
 from perfml.explain.limits.state import LaunchState
-from perfml.explain.tree.ambiguity import (
+from perfml.explain.tree.causes import TERMS, Contribution, Kind, Term, is_proven
+from perfml.explain.tree.engine import Decomposed
+from perfml.explain.tree.limits import load_limits
+from perfml.explain.tree.thresholds import MAJORITY, SMALL
+from perfml.explain.tree.told import (
     Reason,
     Untold,
-    is_proven,
     missing_counters,
     resolved_by,
     sections_of,
     set_of,
 )
-from perfml.explain.tree.causes import TERMS, Contribution, Kind, Term
-from perfml.explain.tree.engine import Decomposed
-from perfml.explain.tree.limits import load_limits
-from perfml.explain.tree.thresholds import MAJORITY, SMALL
 
 FEATURES = ("share", "margin", "nearness", "complete", "paired", "specific")
 """What the model sees; each can only raise the probability."""
@@ -41,55 +40,33 @@ FEATURES = ("share", "margin", "nearness", "complete", "paired", "specific")
 
 @dataclass(frozen=True)
 class Answered:
-    """A pair of launches, and what it was taken apart into.
+    """A pair of launches, and what it was taken apart into."""
 
-    Attributes
-    ----------
-    before, after
-        The launches.
-    found
-        Its parts by cause and limit.
-    contributions
-        The same as parts of the layer's log ratio.
-    by_work
-        Whether they are other kernels of a library, compared by what all launches in their place
-        did: which of them answers to which decides nothing then.
-    """
-
-    before: Launch
+    before: Launch  # the launches
     after: Launch
-    found: Decomposed
-    contributions: tuple[Contribution, ...]
+    found: Decomposed  # its parts by cause and limit
+    contributions: tuple[Contribution, ...]  # the same as parts of the layer's log ratio
+    # whether they are other kernels of a library, compared by what all launches in their place did:
+    # which of them answers to which decides nothing then
     by_work: bool = False
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """What speaks for the first cause of a layer.
+    """What speaks for the first cause of a layer."""
 
-    Attributes
-    ----------
-    first
-        It.
-    second
-        The next cause under another limit; None where there is none.
-    share, margin, nearness, complete, paired, specific
-        The features, from 0 to 1: the part of the difference, by how much it is ahead, how near its
-        limit stands, whether all counters of other causes of that limit are there, whether the
-        launches surely answer to each other, and whether it says why, not only where.
-    missing
-        Causes of its limit whose counters were not collected.
-    """
-
-    first: Term
-    second: Term | None
+    first: Term  # It
+    second: Term | None  # the next cause under another limit; None where there is none
+    # the features, from 0 to 1: the part of the difference, by how much it is ahead, how near its
+    # limit stands, whether all counters of other causes of that limit are there, whether the
+    # launches surely answer to each other, and whether it says why, not only where
     share: float
     margin: float
     nearness: float
     complete: float
     paired: float
     specific: float
-    missing: tuple[Term, ...] = ()
+    missing: tuple[Term, ...] = ()  # causes of its limit whose counters were not collected
 
     @property
     def features(self) -> tuple[float, ...]:
@@ -100,16 +77,10 @@ class Evidence:
 def evidence_of(
     answered: Sequence[Answered], others: Sequence[Contribution], ratio: float
 ) -> Evidence | None:
-    """Return what speaks for the first cause; None where there is none.
+    """Return what speaks for the first cause of a layer; None where there is none.
 
-    Parameters
-    ----------
-    answered
-        The launches of a layer that answer to each other.
-    others
-        Causes that are launches which one side lacks.
-    ratio
-        The logarithm of the layer's ratio of times.
+    `others` are launches that one side lacks; `ratio` is the logarithm of the layer's ratio of
+    times.
     """
     sums: dict[str, float] = {}
     for one in (*(one for pair in answered for one in pair.contributions), *others):

@@ -9,19 +9,18 @@ ceiling (`ideals.toml`).
 from __future__ import annotations
 
 import math
-import tomllib
 from collections.abc import Callable, Container, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
-from importlib import resources
 
 from perfml.explain.launches import Launch, known
 from perfml.explain.limits.state import LaunchState
 from perfml.explain.limits.traffic import placed_blocks
 from perfml.explain.tree.library_kernels import is_product
 from perfml.explain.tree.limits import limit_of, load_limits
-from perfml.explain.tree.mix import DIVISION
+from perfml.explain.tree.work import DIVISION
 from perfml.metrics.expressions import parse
+from perfml.util.rows import read_rows, record
 
 NEAR = 0.3
 """A limit that is less near its ceiling loses no time with work that may be needed.
@@ -77,33 +76,19 @@ class Ideal:
     cause: str
     left: float | str
     scales: tuple[str, ...]
-    sets: Mapping[str, float]
-    limits: tuple[str, ...] | None
-    unless: tuple[str, ...]
-    alone: float | str | None
-    unknown: str
-    bounded: bool
+    sets: Mapping[str, float] = field(default_factory=dict)
+    limits: tuple[str, ...] | None = None
+    unless: tuple[str, ...] = ()
+    alone: float | str | None = None
+    unknown: str = ""
+    bounded: bool = False
 
 
 @cache
 def load_ideals() -> tuple[Ideal, ...]:
     """Return the rows of ``ideals.toml``."""
-    path = resources.files("perfml.explain.tree").joinpath("ideals.toml")
-    rows = tomllib.loads(path.read_text(encoding="utf-8"))["ideal"]
-    return tuple(
-        Ideal(
-            row["cause"],
-            row["left"],
-            tuple(row["scales"]),
-            row.get("sets", {}),
-            tuple(row["limits"]) if "limits" in row else None,
-            tuple(row.get("unless", ())),
-            row.get("alone"),
-            row.get("unknown", ""),
-            row.get("bounded", False),
-        )
-        for row in rows
-    )
+    rows = read_rows("perfml.explain.tree", "ideals.toml")["ideal"]
+    return tuple(record(Ideal, row) for row in rows)
 
 
 @cache
@@ -123,20 +108,10 @@ def bounded_needs() -> frozenset[str]:
 
 
 def ideal_launch(launch: Launch, *, more_blocks: bool = False) -> Launch:
-    """Return the ideal side of a launch.
+    """Return the ideal side of a launch: its time is that of its fullest unit.
 
-    Parameters
-    ----------
-    launch
-        The launch.
-    more_blocks
-        Whether its grid can be split as far as one wave has places, which no counter tells.
-
-    Returns
-    -------
-    Launch
-        With counters at their ideals. Its time is that of its fullest unit, and its busy levels
-        and waits are parts of that time.
+    Busy levels and waits are parts of that time. With `more_blocks` the grid can be split as far as
+    one wave has places, which no counter tells.
     """
     state = LaunchState(launch)
     counters = ideal_counters(state)
@@ -151,16 +126,9 @@ def ideal_launch(launch: Launch, *, more_blocks: bool = False) -> Launch:
 def ideal_counters(
     state: LaunchState, causes: Container[str] | None = None, left: float | None = None
 ) -> dict[str, float]:
-    """Return a launch's counters without some causes, in its own time.
+    """Return a launch's counters without some causes (all by default), in its own time.
 
-    Parameters
-    ----------
-    state
-        The launch.
-    causes
-        Ids of the causes; all by default.
-    left
-        What stays of them; by default what the rows say.
+    `left` is what stays of them; by default what the rows say.
     """
     counters = dict(state.launch.counters)
     lost: set[str] = set()

@@ -27,7 +27,7 @@ from perfml.explain.tree.library_kernels import (
     of_library,
     of_others,
 )
-from perfml.explain.tree.parts import log_mean
+from perfml.explain.tree.pair import log_mean
 from perfml.explain.tree.told import Causes, PairCauses
 
 WHOLE_LAYER = "whole layer"
@@ -48,42 +48,29 @@ _WANTED = (
 
 @dataclass(frozen=True)
 class Match:
-    """Launches that answer to each other, or (one of the two missing) a launch of one side.
+    """Launches that answer to each other, or (one of the two missing) a launch of one side."""
 
-    Attributes
-    ----------
-    label
-        Their kernels.
-    before, after
-        The launches.
-    runs
-        Where they are different kernels: what either side runs in this place.
-    """
-
-    label: str
-    before: Launch | None
+    label: str  # their kernels
+    before: Launch | None  # the launches
     after: Launch | None
+    # where they are different kernels: what either side runs in this place
     runs: tuple[Sequence[Launch], Sequence[Launch]] | None = None
+
+    @property
+    def times_us(self) -> tuple[float, float]:
+        """The times of both launches; 0 of one that is missing."""
+        before, after = (
+            0.0 if each is None else each.time_us for each in (self.before, self.after)
+        )
+        return before, after
 
 
 def kernel_causes(
     changes: Sequence[Change], before: Launches, after: Launches, *, same_device: bool
 ) -> Causes:
-    """Return the causes of a layer, kernel by kernel.
+    """Return the causes of a layer, kernel by kernel; they add up to the log of its time ratio.
 
-    Parameters
-    ----------
-    changes
-        From `perfml.explain.launches.changes_between`.
-    before, after
-        The layer on both sides, with launches.
-    same_device
-        Whether busy fractions of the two sides are fractions of the same peak.
-
-    Returns
-    -------
-    Causes
-        They add up to the logarithm of the layer's time ratio.
+    `changes` are from `perfml.explain.launches.changes_between`.
     """
     matches = layer_matches(changes, before, after)
     return decompose_layer(matches, same_device=same_device, single=True)
@@ -169,10 +156,9 @@ def _rejoined(matches: Sequence[Match]) -> list[Match]:
     for gone in matches:
         if gone.before is None or gone.after is not None:
             continue
-        name = gone.before.kernel
-        alone = (new for new in joined if new.before is None and new.after is not None)
-        new = next((new for new in alone if new.after and new.after.kernel == name), None)
-        if new is not None:
+        alone = (each for each in joined if each.before is None and each.after is not None)
+        same = (each for each in alone if each.after and each.after.kernel == gone.before.kernel)
+        if (new := next(same, None)) is not None:
             joined[joined.index(gone)] = Match(gone.label, gone.before, new.after)
             joined.remove(new)
     return _products_joined(joined)
@@ -185,16 +171,11 @@ def _products_joined(matches: list[Match]) -> list[Match]:
     new = [each for each in lone if each.after and is_product(each.after.kernel)]
     if not (gone and new):
         return matches
-    old, other = (max(some, key=_alone_us) for some in (gone, new))
+    old, other = (max(some, key=lambda each: sum(each.times_us)) for some in (gone, new))
     assert old.before is not None
     assert other.after is not None
     joined = _replaced(old.before, other.after)
     return [joined if each is other else each for each in matches if each is not old]
-
-
-def _alone_us(match: Match) -> float:
-    """Return the time of a launch that the other side lacks."""
-    return sum(one.time_us for one in (match.before, match.after) if one is not None)
 
 
 def _label(launch: Launch) -> str:
@@ -219,50 +200,29 @@ def _weight(launch: Launch) -> tuple[float, float, float]:
 def decompose_layer(matches: Sequence[Match], *, same_device: bool, single: bool) -> Causes:
     """Return the contributions of all kernels, weighted so that they add up to the layer's ratio.
 
-    Parameters
-    ----------
-    matches
-        The layer's launches.
-    same_device
-        Whether busy fractions of the two sides are fractions of the same peak.
-    single
-        Whether rows are single launches, not means over several.
+    `same_device` says that busy fractions of both sides are fractions of the same peak, `single`
+    that rows are single launches, not means over several.
     """
     answered, others, ratio = answers_of(matches, single=single)
-    parts = iter(answered), iter(others)
+    answers, lone = iter(answered), iter(others)
     pairs = []
     for match in matches:
-        if match.before is not None and match.after is not None:
-            pairs.append(_pair_causes(match, next(parts[0])))
-        else:
-            times = [0.0 if each is None else each.time_us for each in (match.before, match.after)]
-            pairs.append(PairCauses(match.label, None, (next(parts[1]),), (times[0], times[1])))
+        if match.before is None or match.after is None:
+            pairs.append(PairCauses(match.label, None, (next(lone),), match.times_us))
+            continue
+        answer, unlike = next(answers), match.runs is not None
+        parts = (match.label, answer.found.limiter, answer.contributions, match.times_us)
+        product = unlike and any(map(of_library, (match.before, match.after)))
+        pairs.append(PairCauses(*parts, unlike, product))
     untold, sure = find_ambiguity(answered, others, ratio)
     return Causes(tuple(pairs), ratio, _missing(matches, same_device), untold, sure)
-
-
-def _pair_causes(match: Match, answer: Answered) -> PairCauses:
-    times = (answer.before.time_us, answer.after.time_us)
-    unlike = match.runs is not None
-    product = unlike and any(map(of_library, (answer.before, answer.after)))
-    limiter = answer.found.limiter
-    return PairCauses(match.label, limiter, answer.contributions, times, unlike, product)
 
 
 def answers_of(
     matches: Sequence[Match], *, single: bool = True
 ) -> tuple[list[Answered], list[Contribution], float]:
-    """Return the parts of pairs of launches, those of launches without one, and the log ratio.
-
-    Parameters
-    ----------
-    matches
-        The layer's launches.
-    single
-        Whether rows are single launches, not means over several.
-    """
-    before = sum(match.before.time_us for match in matches if match.before is not None)
-    after = sum(match.after.time_us for match in matches if match.after is not None)
+    """Return the parts of pairs of launches, those of launches without one, and the log ratio."""
+    before, after = (sum(match.times_us[at] for match in matches) for at in (0, 1))
     whole = log_mean(after, before)
     counts = _counts(matches)
     answered, others = [], []
@@ -286,17 +246,14 @@ def _counts(matches: Sequence[Match]) -> tuple[Counter[str], Counter[str]]:
 
     A loop of one kernel that does the work of one launch of another launches it more often.
     """
-    before, after = (Counter(each.kernel for each in side if each) for side in _sides(matches))
+    before = Counter(match.before.kernel for match in matches if match.before)
+    after = Counter(match.after.kernel for match in matches if match.after)
     for match in matches:
         if match.before is not None and match.after is not None:
             one, other = match.before.kernel, match.after.kernel
             if after[one] == 0 and before[other] == 0:
                 after[one], before[other] = after[other], before[one]
     return before, after
-
-
-def _sides(matches: Sequence[Match]) -> tuple[list[Launch | None], list[Launch | None]]:
-    return [match.before for match in matches], [match.after for match in matches]
 
 
 def _one_sided(match: Match, counts: Sequence[Counter[str]], whole: float) -> Contribution:

@@ -46,10 +46,7 @@ class _Work:
 
 
 _ASKED = ("global_requests", "narrow_access", "redundant_traffic", "sectors_per_request")
-_COSTS = (
-    "l2_sectors_per_l1_sector",
-    "dram_bytes_per_sector",
-)
+_COSTS = ("l2_sectors_per_l1_sector", "dram_bytes_per_sector")
 """What the work of a memory is a product of: what was asked for in L1, and what that costs."""
 
 _WORKS = (
@@ -100,17 +97,8 @@ def judge_by_work(
 ) -> tuple[Contribution, ...]:
     """Return the terms of two unlike kernels; what others built them like goes to what they did.
 
-    Parameters
-    ----------
-    contributions
-        Of the two kernels that answer to each other.
-    before, after
-        The run of launches that one side has in place of the other's.
-
-    Returns
-    -------
-    tuple of Contribution
-        With the same sum. Unchanged where neither instructions nor bytes grew enough.
+    `before` and `after` are the runs of launches that stand in each other's place. The sum stays;
+    where neither instructions nor bytes grew enough, nothing changes.
     """
     step = math.log(sum(one.time_us for one in after) / sum(one.time_us for one in before))
     sign = math.copysign(1.0, step)

@@ -2,103 +2,59 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
-from importlib import resources
 from typing import Any
 
 from perfml.metrics.expressions import Expression, parse
+from perfml.util.rows import read_rows, record
 
 
 @dataclass(frozen=True)
 class Limit:
-    """What can hold the time of a launch: a unit, or a wait for something.
+    """What can hold the time of a launch: a unit, or a wait for something."""
 
-    Attributes
-    ----------
-    id, label
-        Its identity, and what people read.
-    group
-        Units of one group serve the same accesses, one behind the other.
-    time
-        The part of the launch's time that is this limit's.
-    device
-        Whether it is one for all multiprocessors, and works while any of them has a block.
-    ceiling
-        The largest part of the time that a unit sustains.
-    used
-        Counters of which one is above 0 where a launch uses it at all.
-    units
-        Of a wait: the units that it can be a wait for.
-    queued
-        Of a wait: the part of it that passes in a queue; None where that is not known.
-    proportional
-        Whether a unit's time can only grow with its amount.
-    amount, factors, whole
-        What a unit has to do, the product that it is (cause: quantity), and the cause that is named
-        where factors make up for each other.
-    cause
-        What is named where no factor grew.
-    opens
-        The code that looks further; empty where there is none.
-    """
-
-    id: str
+    id: str  # its identity, and what people read
     label: str
-    group: str
-    time: Expression
-    device: bool
-    ceiling: float
-    used: tuple[str, ...]
-    units: tuple[str, ...]
-    queued: Expression | None
-    proportional: bool
-    amount: str
-    factors: Mapping[str, str]
+    time: Expression  # the part of the launch's time that is this limit's
+    cause: str  # what is named where no factor grew
+    group: str  # units of one group serve the same accesses, one behind the other
+    # what a unit has to do, the product that it is (cause: quantity), and the cause that is named
+    # where factors make up for each other
     whole: str
-    cause: str
-    opens: str
+    amount: str = ""
+    factors: Mapping[str, str] = field(default_factory=dict)
+    # whether it is one for all multiprocessors, and works while any of them has a block
+    device: bool = False
+    ceiling: float = 1.0  # the largest part of the time that a unit sustains
+    used: tuple[str, ...] = ()  # counters of which one is above 0 where a launch uses it at all
+    units: tuple[str, ...] = ()  # of a wait: the units that it can be a wait for
+    # of a wait: the part of it that passes in a queue; None where that is not known
+    queued: Expression | None = None
+    proportional: bool = False  # whether a unit's time can only grow with its amount
+    opens: str = ""  # the code that looks further; empty where there is none
 
 
 @dataclass(frozen=True)
 class Instead:
-    """A cause that stands in the place of what comes along with it.
+    """A cause that stands in the place of what comes along with it."""
 
-    Attributes
-    ----------
-    cause, of
-        The cause, and those whose part it takes.
-    grew, fell
-        Quantities that are larger (smaller) on the slow side by at least a factor.
-    fast
-        Quantities that are at least so large on the fast side.
-    """
-
-    cause: str
+    cause: str  # the cause, and those whose part it takes
     of: tuple[str, ...]
-    grew: Mapping[str, float]
-    fell: Mapping[str, float]
-    fast: Mapping[str, float]
+    # quantities that are larger (smaller) on the slow side by at least a factor
+    grew: Mapping[str, float] = field(default_factory=dict)
+    fell: Mapping[str, float] = field(default_factory=dict)
+    # quantities that are at least so large on the fast side
+    fast: Mapping[str, float] = field(default_factory=dict)
 
 
 @cache
 def load_limits() -> tuple[tuple[Limit, ...], tuple[Limit, ...], tuple[Instead, ...]]:
     """Return units, waits and replacements, as ``limits.toml`` has them."""
-    path = resources.files("perfml.explain.tree").joinpath("limits.toml")
-    rows = tomllib.loads(path.read_text(encoding="utf-8"))
-    instead = tuple(
-        Instead(
-            row["cause"],
-            tuple(row["of"]),
-            row.get("grew", {}),
-            row.get("fell", {}),
-            row.get("fast", {}),
-        )
-        for row in rows["instead"]
-    )
-    return tuple(map(_limit, rows["unit"])), tuple(map(_limit, rows["wait"])), instead
+    rows = read_rows("perfml.explain.tree", "limits.toml")
+    units, waits = (tuple(map(_limit, rows[kind])) for kind in ("unit", "wait"))
+    return units, waits, tuple(record(Instead, row) for row in rows["instead"])
 
 
 @cache
@@ -126,20 +82,5 @@ def limits_of(cause: str) -> frozenset[str]:
 
 
 def _limit(row: Mapping[str, Any]) -> Limit:
-    return Limit(
-        id=row["id"],
-        label=row["label"],
-        group=row.get("group", row["id"]),
-        time=parse(row["time"]),
-        device=row.get("device", False),
-        ceiling=row.get("ceiling", 1.0),
-        used=tuple(row.get("used", ())),
-        units=tuple(row.get("units", ())),
-        queued=parse(row["queued"]) if "queued" in row else None,
-        proportional=row.get("proportional", False),
-        amount=row.get("amount", ""),
-        factors=row.get("factors", {}),
-        whole=row.get("whole", row["cause"]),
-        cause=row["cause"],
-        opens=row.get("opens", ""),
-    )
+    formulas = {name: parse(row[name]) for name in ("time", "queued") if name in row}
+    return record(Limit, {"group": row["id"], "whole": row["cause"], **row}, **formulas)

@@ -11,12 +11,17 @@ import math
 from collections.abc import Callable, Mapping
 
 from perfml.explain.tree.limits import Limit
-from perfml.explain.tree.memory import access_factors, latency_of_memory
-from perfml.explain.tree.mix import arithmetic_kinds, issued, of_pipe
-from perfml.explain.tree.pair import Pair
-from perfml.explain.tree.parts import Parts, add, spread
-from perfml.explain.tree.resident import idle_causes, missing_warps
+from perfml.explain.tree.pair import Pair, Parts, add, spread
 from perfml.explain.tree.thresholds import GREW, MAJORITY
+from perfml.explain.tree.work import (
+    access_factors,
+    arithmetic_kinds,
+    idle_causes,
+    issued,
+    latency_of_memory,
+    missing_warps,
+    of_pipe,
+)
 
 
 def open_limit(pair: Pair, limit: Limit) -> Parts:
@@ -100,14 +105,7 @@ def of_warps(pair: Pair, longer: float) -> Parts:
 
     Warps that wait at any time are events a second times the wait of one; half as many of them
     take twice as long for the same events. (J. D. C. Little, "A proof for the queuing formula
-    L = lambda W", Operations Research 9, 1961.)
-
-    Parameters
-    ----------
-    pair
-        The launches.
-    longer
-        The logarithm by which the wait is longer on the slow side.
+    L = lambda W", Operations Research 9, 1961.) `longer` is a logarithm.
     """
     missing = missing_warps(pair)
     longer = abs(longer)

@@ -1,39 +1,65 @@
-"""Two launches that answer to each other, as the slower and the faster one."""
+"""Two launches that answer to each other, as the slower and the faster one; parts by cause."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 from perfml.explain.launches import Launch
 from perfml.explain.limits.state import LaunchState
 from perfml.explain.tree.limits import Limit
 
+Parts = dict[str, float]
+
+
+def spread(parts: Mapping[str, float], whole: float = 1.0) -> Parts:
+    """Return positive parts in proportion, so that they add up to `whole`.
+
+    Examples
+    --------
+    >>> spread({"a": 3.0, "b": 1.0, "c": -1.0})
+    {'a': 0.75, 'b': 0.25}
+    """
+    total = sum(value for value in parts.values() if value > 0)
+    if not total > 0 or not whole > 0:
+        return {}
+    return {cause: whole * value / total for cause, value in parts.items() if value > 0}
+
+
+def add(parts: Mapping[str, float], others: Mapping[str, float], share: float) -> Parts:
+    """Return parts with a share of others beside them.
+
+    Examples
+    --------
+    >>> add({"a": 0.5}, {"a": 0.5, "b": 0.5}, 0.5)
+    {'a': 0.75, 'b': 0.25}
+    """
+    found = dict(parts)
+    for cause, value in others.items():
+        if share * value > 0:
+            found[cause] = found.get(cause, 0.0) + share * value
+    return found
+
+
+def log_mean(a: float, b: float) -> float:
+    """Return the logarithmic mean of two positive numbers; it lies between them.
+
+    Examples
+    --------
+    >>> round(log_mean(1.0, 2.0), 4)
+    1.4427
+    """
+    step = math.log(a / b)
+    return b if step == 0 else b * math.expm1(step) / step
+
 
 class Pair:
-    """Two launches.
-
-    Parameters
-    ----------
-    before, after
-        Of the baseline and of the target.
-    single
-        Whether both are single launches; a mean of waves over kernels has no last wave.
-
-    Attributes
-    ----------
-    slow, fast
-        The slower and the faster of both.
-    log_ratio
-        The logarithm of the slower one's time over the faster one's.
-    more_us
-        By how much the slower one takes longer, microseconds.
-    """
+    """Two launches; a mean of waves over kernels, not `single` launches, has no last wave."""
 
     def __init__(self, before: Launch, after: Launch, *, single: bool) -> None:
         self.before, self.after = LaunchState(before), LaunchState(after)
         slower = after.time_us > before.time_us
         self.slow, self.fast = (self.after, self.before) if slower else (self.before, self.after)
-        self.more_us = self.slow.launch.time_us - self.fast.launch.time_us
         self.log_ratio = math.log(self.slow.launch.time_us / self.fast.launch.time_us)
         self.single = single
         fast, slow = self.fast["active"], self.slow["active"]
@@ -44,12 +70,8 @@ class Pair:
 
         A launch takes the mean time in which a multiprocessor has a block, over the part of its
         time that this is: what grew of either is additional, and as many that are idle on both
-        sides add nothing. With all of them at work no unit would be busier than it sustains.
-
-        Parameters
-        ----------
-        nearest
-            How near to its ceiling the fullest unit of the device stands.
+        sides add nothing. With all of them at work no unit would be busier than it sustains:
+        `nearest` is how near to its ceiling the fullest unit of the device stands.
         """
         slow, fast = self._active
         gone = min(math.log(fast / slow), -math.log(max(nearest, 0.01)))

@@ -1,13 +1,16 @@
-"""The causes in sentences: what made a layer slower or faster, with its numbers."""
+"""The causes in sentences, and where a model contradicts them."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 
+import pandas as pd
+
 from perfml.explain.confidence import NAMED
-from perfml.explain.ratio import Ratio
-from perfml.explain.tree.causes import Contribution, Kind
+from perfml.explain.results import ModelAttribution
+from perfml.explain.times import Ratio
+from perfml.explain.tree.causes import ONE_SIDED, Contribution, Kind
 from perfml.explain.tree.told import Causes, TermTotal
 from perfml.util.words import Readable, factor_text, micros
 
@@ -18,7 +21,7 @@ SMALL = 0.1
 def summary_sentences(time: Ratio, causes: Causes) -> tuple[str, ...]:
     """Return what cannot be told, what speaks for the measured difference, and what against it."""
     headings = (f"makes it {time.verdict}", "works against that")
-    different = time.verdict in ("slower", "faster")
+    different = time.slower is not None
     untold = () if causes.untold is None or not different else (causes.untold.sentence(),)
     return untold + tuple(
         f"{heading}: {'; '.join(cause_in_words(total, causes) for total in totals[:NAMED])}"
@@ -32,7 +35,7 @@ def sided_causes(time: Ratio, causes: Causes) -> tuple[Sequence[TermTotal], Sequ
 
     Those that are small beside the largest are left out, and all where nothing differs.
     """
-    if time.verdict not in ("slower", "faster") or not causes.totals:
+    if time.slower is None or not causes.totals:
         return (), ()
     sign = 1.0 if time.log_ratio > 0 else -1.0
     towards = [(total, sign * total.log_ratio) for total in causes.totals]
@@ -87,3 +90,82 @@ def _longer(part: Contribution) -> str:
     if part.term.kind is not Kind.STALL or grown * part.log_ratio >= 0:
         return ""
     return f"{'longer' if part.log_ratio > 0 else 'shorter'} for the same work: "
+
+
+SLACK = 0.25
+"""A held-out prediction off by more than this factor of the log ratio's own size is no evidence."""
+
+MAJOR, MINOR = 1 / 3, 0.1
+"""A share of all (absolute) terms that counts as a main cause, and one that counts as none."""
+
+
+def find_disagreements(
+    time: Ratio, causes: Causes, model: ModelAttribution | None, metrics: pd.DataFrame
+) -> tuple[str, ...]:
+    """Return what the reader must not miss, as sentences; empty where nothing contradicts."""
+    if model is None:
+        return ()
+    sentences = _against_measurement(time, model)
+    if time.slower is None:
+        return tuple(sentences)
+    one_sided = [total.log_ratio for total in causes.totals if total.term.id in ONE_SIDED]
+    if sum(map(abs, one_sided)) > MAJOR * _size(causes):
+        sentences.append(
+            f"kernels that came or went are a main cause (×{math.exp(sum(one_sided)):.2f}): the "
+            "model has no metric for it"
+        )
+    sentences += _occupancy(causes, model)
+    first = model.values.iloc[0] if len(model.values) else None
+    if first is not None and abs(first["log_ratio"]) > 0:
+        row = metrics[metrics["metric"] == first["metric"]]
+        if len(row) and row["changed"].iloc[0] is not pd.NA and not bool(row["changed"].iloc[0]):
+            sentences.append(
+                f"the model's first metric, {first['metric']}, did not change beyond its own noise"
+            )
+    return tuple(sentences)
+
+
+def _against_measurement(time: Ratio, model: ModelAttribution) -> list[str]:
+    if model.held_out_log_ratio is None:
+        return ["the model could not be tested without this layer: too few other layers"]
+    held, measured = model.held_out_log_ratio, time.log_ratio
+    prediction = f"the model, fitted without this layer, predicts {math.exp(held):.3f} times"
+    if time.verdict == "undecided":
+        return []
+    if time.verdict == "no difference":
+        if abs(held) > SLACK:
+            return [f"{prediction}, where no difference was measured"]
+        return []
+    if held * measured <= 0:
+        return [f"{prediction}, the wrong direction: measured {time.ratio:.3f}"]
+    if abs(held - measured) > max(SLACK * abs(measured), 0.05):
+        return [f"{prediction}, measured {time.ratio:.3f}: it has the direction, not the size"]
+    return []
+
+
+def _occupancy(causes: Causes, model: ModelAttribution) -> list[str]:
+    kinds = causes.by_kind
+    ours = kinds.get(Kind.OCCUPANCY, 0.0) + kinds.get(Kind.WAVES, 0.0)
+    values = model.values[model.values["family"] == "occupancy"]
+    theirs = float(values["log_ratio"].sum())
+    all_ours, all_theirs = _size(causes), float(model.values["log_ratio"].abs().sum())
+    if values.empty or all_ours == 0 or all_theirs == 0:
+        return []
+    if Kind.OCCUPANCY not in kinds and Kind.WAVES not in kinds:
+        return []
+    share, other = abs(ours) / all_ours, abs(theirs) / all_theirs
+    sizes = (
+        f"occupancy, waves included: by the counters it multiplies the time by "
+        f"{math.exp(ours):.2f}, in the model by {math.exp(theirs):.2f}"
+    )
+    if share > MAJOR and other > MINOR and ours * theirs < 0:
+        return [f"{sizes}: opposite directions"]
+    if share > MAJOR and other < MINOR:
+        return [f"{sizes}: a main cause that the fitted model hardly uses"]
+    if other > MAJOR and share < MINOR:
+        return [f"{sizes}: the model's main cause is a minor one by the counters"]
+    return []
+
+
+def _size(causes: Causes) -> float:
+    return sum(abs(total.log_ratio) for total in causes.totals)

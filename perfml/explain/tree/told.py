@@ -1,18 +1,142 @@
-"""What counters tell of a layer: every cause in every pair of kernels, and their sums."""
+"""What counters tell of a layer: causes by pair of kernels, their sums, and what is not certain."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import cached_property
 from typing import Annotated, ClassVar, TypedDict
 
 import pandas as pd
 
-from perfml.explain.confidence import Confidence
-from perfml.explain.tree.ambiguity import Reason, Untold
-from perfml.explain.tree.causes import Contribution, Kind, Term
+from perfml.explain.advice.persons import Person, person_of
+from perfml.explain.confidence import NAMED, Confidence
+from perfml.explain.launches import Launch
+from perfml.explain.tree.causes import Contribution, Kind, Term, is_collected
+from perfml.metrics import HOPPER, load_catalogue
 from perfml.util.json_values import json_object
+
+_SECTIONS = (
+    ("smsp__warp_issue_stalled", "WarpStateStats"),
+    ("smsp__average_warp", "WarpStateStats"),
+    ("smsp__thread_inst_executed_per", "WarpStateStats"),
+    ("smsp__inst_executed_op_", "MemoryWorkloadAnalysis_Tables"),
+    ("smsp__sass_average_data_bytes", "MemoryWorkloadAnalysis_Tables"),
+    ("l1tex__", "MemoryWorkloadAnalysis_Tables"),
+    ("lts__", "MemoryWorkloadAnalysis_Tables"),
+    ("dram__", "MemoryWorkloadAnalysis_Tables"),
+    ("launch__occupancy", "Occupancy"),
+    ("launch__", "LaunchStats"),
+    ("sm__warps_active", "Occupancy"),
+    ("sm__maximum_warps", "Occupancy"),
+    ("sm__cycles_active", "WorkloadDistribution"),
+    ("sm__pipe", "ComputeWorkloadAnalysis"),
+    ("sm__inst_", "ComputeWorkloadAnalysis"),
+    ("smsp__inst_executed.", "InstructionStats"),
+)
+"""Beginning of the name of a counter, and the section of Nsight Compute that collects it, by the
+section files of 2025."""
+
+
+class Reason(StrEnum):
+    """Why the first cause is not certain."""
+
+    COUNTERS = "counters"
+    """Counters of another cause of the same limit were not collected."""
+    RIVAL = "rival"
+    """A cause under another limit is nearly as large."""
+    LIMIT = "limit"
+    """No limit of the slow side is near its ceiling."""
+    REST = "rest"
+    """Much of the difference is in no limit that was counted."""
+    SMALL = "small"
+    """The sides differ by no more than counters do between runs."""
+    PAIRING = "pairing"
+    """Which kernels answer to each other is a guess, or who runs them did not write them."""
+    PIECES = "pieces"
+    """Ranges within the layer hold what differs, and the other side lacks them."""
+
+
+@dataclass(frozen=True)
+class Untold:
+    """What the answer may be instead, and what would tell."""
+
+    causes: Annotated[tuple[Term, ...], "other causes that it may be, the likeliest first"]
+    instead_of: Annotated[Term, "the cause that stands first"]
+    metrics: Annotated[tuple[str, ...], "counters that would tell and were not collected"] = ()
+    sections: Annotated[tuple[str, ...], "sections of Nsight Compute that collect these"] = ()
+    collect: Annotated[str, "the set of perfml's ``collect --metrics`` that holds them"] = ""
+    share: Annotated[float, "how much of the difference the first cause holds"] = 0.0
+    reason: Annotated[Reason, "why it is not certain"] = Reason.COUNTERS
+    why: Annotated[str, "the same for people; empty where counters are missing"] = ""
+    check: Annotated[str, "what to look at, or to run, that tells"] = ""
+
+    def sentence(self) -> str:
+        """Say it in words."""
+        names = [_short(term) for term in self.causes[: NAMED - 1]]
+        more = len(self.causes) - len(names)
+        others = " or ".join(names) + (f" ({more} more)" if more > 0 else "")
+        first = "the rest" if self.instead_of.residual else _short(self.instead_of)
+        doubt = f"cannot tell {others} from {first}" if names else f"cannot be certain of {first}"
+        why = f": {self.why}" if self.why else ""
+        tells = self.what_tells()
+        return f"{doubt}{why}" + (f". {tells[:1].upper()}{tells[1:]}" if tells else "")
+
+    def what_tells(self) -> str:
+        """Say what to collect, look at or run, that would settle it; empty where nothing would."""
+        if not self.metrics:
+            return self.check
+        where = f" (of ncu: {' and '.join(self.sections)})" if self.sections else ""
+        return f"collect more counters: perfml collect --metrics {self.collect}{where}"
+
+    JSON: ClassVar = (
+        *("causes", "instead_of", "metrics", "sections", "collect", "share", "reason", "check"),
+        "sentence",
+    )
+    to_dict = json_object
+
+
+_BATCH = "run it with twice the batch: less than twice the time if the GPU was not full"
+_WAITS = "section SourceCounters shows at which instructions warps wait"
+
+
+def resolved_by(term: Term, kernel: str = "") -> str:
+    """Return what tells whether a cause is the one, to the author of a kernel or to its caller."""
+    if not term.author_only or person_of(kernel) is Person.AUTHOR:
+        return term.resolved_by
+    return _BATCH if term.kind in (Kind.OCCUPANCY, Kind.WAVES) else _WAITS
+
+
+def missing_counters(causes: Iterable[Term], *launches: Launch) -> tuple[str, ...]:
+    """Return the counters of some causes that were not collected, each once."""
+    names = dict.fromkeys(name for term in causes for name in term.evidence)
+    return tuple(name for name in names if not all(is_collected(name, one) for one in launches))
+
+
+def sections_of(names: Iterable[str]) -> Iterable[str]:
+    """Yield the sections of Nsight Compute that collect the counters of some metrics."""
+    catalogue = load_catalogue()
+    for name in names:
+        formula = catalogue[name].ncu if name in catalogue else None
+        for counter in () if formula is None else formula.names:
+            found = [section for start, section in _SECTIONS if counter.startswith(start)]
+            yield from found[:1]
+
+
+def set_of(names: Iterable[str]) -> str:
+    """Return the set of ``perfml collect --metrics`` that holds some counters."""
+    only_hopper = [name for name in names if name in HOPPER]
+    if only_hopper:
+        return " --metrics ".join(only_hopper)
+    held = set(load_catalogue().computable(["default"]))
+    return "default" if set(names) <= held else "causes"
+
+
+def _short(term: Term) -> str:
+    label = term.label.removeprefix("work: ")
+    return label if term.id.startswith("stall_") else label.partition(" (")[0]
 
 
 @dataclass(frozen=True)
@@ -43,6 +167,14 @@ class PairCauses:
     unlike: bool = False
     unlike_product: bool = False
 
+    def part_of(self, term: str) -> float:
+        """Return what a term, by its id, has of the layer's log ratio here."""
+        return sum(one.log_ratio for one in self.contributions if one.term.id == term)
+
+    def has(self, term: str) -> bool:
+        """Return whether a term, by its id, is one of its contributions."""
+        return any(one.term.id == term for one in self.contributions)
+
 
 @dataclass(frozen=True)
 class TermTotal:
@@ -66,25 +198,15 @@ class TermTotal:
 
 
 class TermRow(TypedDict):
-    """A cause over all kernels of a layer; log ratios add up to the layer's.
+    """A cause over all kernels of a layer; log ratios add up to the layer's."""
 
-    Attributes
-    ----------
-    term
-        Its id.
-    residual
-        Whether it is a rest that names no cause.
-    share
-        Of all terms that point the same way, so no term has more than the whole.
-    """
-
-    term: str
+    term: Annotated[str, "its id"]
     label: str
     kind: Kind
     log_ratio: float
     factor: float
-    residual: bool
-    share: float
+    residual: Annotated[bool, "whether it is a rest that names no cause"]
+    share: Annotated[float, "of all terms that point the same way"]
 
 
 class KernelTermRow(TypedDict):
@@ -115,6 +237,8 @@ class Causes:
         What stands against the first cause; None where the confidence is high.
     probability
         That the first cause is right, as measured (`perfml.explain.tree.confidence`).
+    tested
+        What an experiment says of the first cause; None where there was none.
     """
 
     pairs: tuple[PairCauses, ...]
@@ -122,6 +246,7 @@ class Causes:
     missing: tuple[str, ...] = ()
     untold: Untold | None = None
     probability: float = 0.0
+    tested: Confidence | None = None
 
     @cached_property
     def totals(self) -> tuple[TermTotal, ...]:
@@ -132,9 +257,15 @@ class Causes:
             sums[part.term.id] = TermTotal(part.term, known + part.log_ratio)
         return tuple(sorted(sums.values(), key=lambda total: -abs(total.log_ratio)))
 
+    def towards(self, log_ratio: float) -> list[TermTotal]:
+        """Return the terms of the sign of a log ratio, the largest first."""
+        return [each for each in self.totals if each.log_ratio * log_ratio > 0]
+
     @property
     def confidence(self) -> Confidence:
         """How sure the first cause is; high: held-out answers like it were right in 95 %."""
+        if self.tested is not None:
+            return self.tested
         named = bool(self.totals) and self.log_ratio != 0
         if named and self.untold is None and self.probability > 0:
             return "high"

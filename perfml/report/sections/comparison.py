@@ -37,7 +37,7 @@ from perfml.report.tables import illustrated
 from perfml.util.words import count, micros, multiple, ratio_text
 
 if TYPE_CHECKING:
-    from perfml.explain.ratio import Ratio
+    from perfml.explain.times import Ratio
 
 _HEADING = "What differs, and how sure that is"
 

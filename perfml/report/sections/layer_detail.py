@@ -35,8 +35,7 @@ from perfml.util.words import count, number, ratio_text
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from perfml.explain.model.attribution import ModelAttribution
-    from perfml.explain.results import Explanation, LayerDiff
+    from perfml.explain.results import Explanation, LayerDiff, ModelAttribution
 
 PIECE = 0.02
 """Causes below 2 % of the time are summed up."""
