@@ -11,7 +11,10 @@ what all readers share (source, numbers, frame, occurrences of names), beside th
 
 from __future__ import annotations
 
+import gc
 import importlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -125,6 +128,18 @@ def _first_that_recognises(source: Source) -> ModuleType | None:
     return next((module for module in modules if module.recognises(source)), None)
 
 
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Look for no circles of objects meanwhile: there are none, and millions of objects."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
+
+
 def read(path: str | Path, options: ReadOptions | None = None) -> Kernels:
     """Read one profiler export into a Kernels table.
 
@@ -142,7 +157,8 @@ def read(path: str | Path, options: ReadOptions | None = None) -> Kernels:
     """
     source = Source(path)
     try:
-        kernels: Kernels = recognise(source).read(source, options or ReadOptions())
+        with _uncollected():
+            kernels: Kernels = recognise(source).read(source, options or ReadOptions())
     except MemoryError as error:
         msg = "reading this file takes more memory than there is"
         cure = "Split the profile into several files, or use a larger machine."
