@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import sqlite3
 import urllib.parse
 from array import array
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from itertools import chain, islice
@@ -118,10 +120,12 @@ class Database:
         """
         if column not in self.columns(table):
             return np.full(self.count(table), -1), []
-        numbers: dict[object, int] = {}
+        numbers: defaultdict[object, int] = defaultdict(itertools.count().__next__)
+        decode, self._connection.text_factory = self._connection.text_factory, bytes
         rows = self._connection.execute(f'SELECT "{column}" FROM {table}')  # noqa: S608
-        coded = array("q", (numbers.setdefault(cell, len(numbers)) for (cell,) in rows))
-        texts = [cell if isinstance(cell, str) else "" for cell in numbers]
+        coded = array("q", map(numbers.__getitem__, chain.from_iterable(rows)))
+        self._connection.text_factory = decode
+        texts = [decode(cell) if isinstance(cell, bytes) else "" for cell in numbers]
         known = np.array(
             [place if text else -1 for place, text in enumerate(texts)], dtype=np.int64
         )

@@ -7,8 +7,9 @@ import math
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Any
+
+import msgspec
 
 from perfml.account.origins import NODE
 from perfml.account.recording import (
@@ -41,8 +42,7 @@ _OPERATOR_NAME = re.compile(r"::|Backward\d*\b|^nccl:")
 """What operators are called, of C++ and of autograd; ranges of Python are called otherwise."""
 
 
-@dataclass(frozen=True, slots=True)
-class Kernel:
+class Kernel(msgspec.Struct, frozen=True, gc=False):
     """One kernel of a trace, with how it was launched; NaN and None where that is not known."""
 
     activity: Activity
@@ -179,26 +179,20 @@ class Events:
     def _span(self, kind: HostKind, event: Event, name: str | None = None) -> HostSpan:
         arguments = event.arguments
         start, end = self._clock.span(event)
-        thread = self._threads.get(key := (str(event.pid), str(event.tid)))
+        thread = self._threads.get(key := f"{event.pid} {event.tid}")
         if thread is None:
             thread = self._threads[key] = len(self._threads)
-        name = str(event.name) if name is None else name
-        sequence = whole(_first(arguments.sequence, arguments.sequence_1_8))
-        forward = whole(_first(arguments.thread, arguments.thread_1_8))
-        return HostSpan(
-            kind,
-            self._names.setdefault(name, name),
-            start,
-            end,
-            thread,
-            whole(arguments.correlation) if kind is HostKind.CALL else None,
-            sequence if sequence is not None and sequence >= 0 else None,
-            forward if forward is not None and sequence is not None else 0,
-        )
-
-
-def _first(one: Any, other: Any) -> Any:
-    return other if one is None else one
+        if name is None:
+            name = event.name if type(event.name) is str else str(event.name)
+        name = self._names.setdefault(name, name)
+        if kind is HostKind.CALL:
+            return HostSpan(kind, name, start, end, thread, whole(arguments.correlation))
+        sequence = arguments.sequence if arguments.sequence_1_8 is None else arguments.sequence_1_8
+        if (sequence := whole(sequence)) is None:
+            return HostSpan(kind, name, start, end, thread)
+        forward = arguments.thread if arguments.thread_1_8 is None else arguments.thread_1_8
+        made = sequence if sequence >= 0 else None
+        return HostSpan(kind, name, start, end, thread, None, made, whole(forward) or 0)
 
 
 def _sizes(value: Any) -> tuple[int, ...] | None:
@@ -234,7 +228,7 @@ def _ranges_apart(operators: Sequence[HostSpan]) -> list[HostSpan]:
             and (PROFILER_STEP.fullmatch(span.name) or _holds(nesting, span))
         )
         kind = HostKind.RANGE if apart else HostKind.OPERATOR
-        found.append(replace(span, kind=kind))
+        found.append(msgspec.structs.replace(span, kind=kind))
     return found
 
 

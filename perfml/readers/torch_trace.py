@@ -18,8 +18,9 @@ import pandas as pd
 from perfml.account.account import ACCOUNT, Account
 from perfml.account.build import account_of
 from perfml.account.origins import Origin, Origins, numbered
-from perfml.account.recording import Activity, HostKind, Recording
+from perfml.account.recording import Activity, DeviceKind, HostKind, Recording
 from perfml.account.steps import Steps, find_steps
+from perfml.account.window import first_steps, of_the_first
 from perfml.errors import InputError
 from perfml.readers.chrome_trace import ChromeTrace
 from perfml.readers.frame import kernels_frame
@@ -104,7 +105,12 @@ class _Trace:
         self._note_origins(recording, launched, steps)
         account = None
         if recording.spans(HostKind.CALL):
-            account = account_of(recording, steps, finder, origins)
+            first, counted, theirs = first_steps(recording, steps, origins)
+            account = account_of(first, counted, finder, theirs)
+            if first is not recording:
+                held = sum(each.kind is DeviceKind.KERNEL for each in first.activities)
+                of = len(counted.starts), held, len(kernels)
+                self.warnings.append(of_the_first(*of))
         return Kernels(frame, self._provenance(kernels, frame, account), tuple(self.warnings))
 
     def _note_origins(self, recording: Recording, origins: Sequence[Origin], steps: Steps) -> None:

@@ -14,14 +14,13 @@ from perfml.account.build import account_of
 from perfml.account.origins import Origins
 from perfml.account.recording import Activity, DeviceKind, HostKind, HostSpan, Recording
 from perfml.account.steps import find_steps
+from perfml.account.window import LEAST, MOST
 from perfml.readers.launch_ranges import FOREVER, NOWHERE, RangeTable
 from perfml.readers.sqlite_database import Database, on_the_clock
 from perfml.util.typing import Ints
 
 CALLS = "CUPTI_ACTIVITY_KIND_RUNTIME"
 COPIES, FILLS = "CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_KIND_MEMSET"
-MOST = 300_000
-"""Spans of the host that an account is made of; more steps would say the same."""
 _VERSION = re.compile(r"_v\d+$")
 _WAYS = {1: "HtoD", 2: "DtoH", 8: "DtoD", 10: "PtoP"}
 """``copyKind``: CUPTI's CUpti_ActivityMemcpyKind."""
@@ -98,17 +97,21 @@ def step_account(
     The export is of one process. `kernels` are start, end, device, stream and correlation of each
     kernel, in the order of their launches ``called``, and `names` what it is called. None without
     API calls, which tell what the host did, or without ranges that repeat. Of a long export the
-    first steps are accounted for, about `MOST` spans of the host.
+    first steps are accounted for (`perfml.account.window`).
     """
     if not len(calls):
         return None, 0
     last = max(int(kernels["end"].max()), int(calls.end.max()))
-    begun = np.concatenate([calls.start, ranges.start])
-    until = last + 1 if len(begun) <= MOST else int(np.partition(begun, MOST)[MOST])
-    recording = _recording(database, kernels, names, calls, ranges, until)
-    steps = find_steps(recording)
-    if steps.name and until <= last and len(steps.starts) > 2:
-        until = steps.starts[-1]  # the step that was cut
+    begun, most = np.concatenate([calls.start, ranges.start]), MOST
+    while True:
+        until = last + 1 if len(begun) <= most else int(np.partition(begun, most)[most])
+        recording = _recording(database, kernels, names, calls, ranges, until)
+        steps = find_steps(recording)
+        if until > last or (steps.name and len(steps.starts) > LEAST):
+            break
+        most *= 4
+    if until <= last:
+        until = steps.starts[-1]  # that step was cut
         recording = _recording(database, kernels, names, calls, ranges, until)
         steps = find_steps(recording)
     if not steps.name:

@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from perfml.account.account import ACCOUNT
+from perfml.account.window import of_the_first
 from perfml.errors import InputError, plain
 from perfml.readers.frame import kernels_frame
 from perfml.readers.launch_ranges import NOWHERE
@@ -118,10 +119,7 @@ class _Reader:
             )
             provenance |= {} if account is None else {ACCOUNT: account.to_dict()}
             if account is not None and counted < len(raw):
-                self.warnings.append(
-                    f"The account of a step is of the first {count(len(account.walls_us), 'step')} of the "
-                    f"export, with {counted:,} of {len(raw):,} kernels."
-                )
+                self.warnings.append(of_the_first(len(account.walls_us), counted, len(raw)))
         return Kernels(frame, provenance, tuple(self.warnings))
 
     def _nothing(self) -> InputError:
