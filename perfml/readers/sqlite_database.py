@@ -13,7 +13,6 @@ from itertools import chain, islice
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from perfml.errors import InputError
@@ -93,25 +92,24 @@ class Database:
         selected = {
             name: f'"{name}"' if name in columns else f'ifnull("{name}", -1)' for name in present
         }
-        parts: list[npt.NDArray[np.int64]] = [np.zeros((0, len(present)), dtype=np.int64)]
+        rows = self.count(table)
+        held = np.full((len(present), rows), -1)
         if present:
             query = f"SELECT {', '.join(selected.values())} FROM {table}"  # noqa: S608
-            rows = self._connection.execute(query)
-            while True:
+            stored = self._connection.execute(query)
+            for first in range(0, rows, _ROWS):
                 try:
                     # an array of integers takes no other numbers, and no Python object stays
-                    cells = array("q", chain.from_iterable(islice(rows, _ROWS)))
+                    cells = array("q", chain.from_iterable(islice(stored, _ROWS)))
                 except TypeError:
                     raise self._no_integer(table, selected) from None
-                if not cells:
-                    break
-                parts.append(np.frombuffer(cells, dtype=np.int64).reshape(-1, len(present)))
-        found = {
-            name: np.concatenate([part[:, place] for part in parts])
-            for place, name in enumerate(present)
-        }
-        absent = np.full(sum(map(len, parts)), -1)
-        return pd.DataFrame({name: found.get(name, absent) for name in (*columns, *optional)})
+                block = np.frombuffer(cells, dtype=np.int64).reshape(-1, len(present))
+                held[:, first : first + len(block)] = block.T
+        found = dict(zip(present, held, strict=True))
+        absent = np.full(rows, -1)
+        return pd.DataFrame(
+            {name: found.get(name, absent) for name in (*columns, *optional)}, copy=False
+        )
 
     def codes(self, table: str, column: str) -> tuple[Ints, list[str]]:
         """Return a number for the text in each row of a table, and the texts.

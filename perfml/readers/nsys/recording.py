@@ -95,7 +95,7 @@ def step_account(
     """Return what a step takes on the clock, and why, and how many launches that rests on.
 
     The export is of one process. `kernels` are start, end, device, stream and correlation of each
-    kernel, in the order of their launches ``called``, and `names` what it is called. None without
+    kernel, when it was ``called`` and its ``name``, an index of `names`. None without
     API calls, which tell what the host did, or without ranges that repeat. Of a long export the
     first steps are accounted for (`perfml.account.window`).
     """
@@ -109,7 +109,7 @@ def step_account(
         steps = find_steps(recording)
         if until > last or (steps.name and len(steps.starts) > LEAST):
             break
-        most *= 4
+        most *= 2
     if until <= last:
         until = steps.starts[-1]  # that step was cut
         recording = _recording(database, kernels, names, calls, ranges, until)
@@ -137,12 +137,11 @@ def _recording(
     rows = zip(*(column[early].tolist() for column in columns), strict=True)
     spans = [HostSpan(HostKind.CALL, calls.names[name], *rest) for name, *rest in rows]
     launched = np.flatnonzero(kernels["called"] < until)
+    named = kernels["name"].to_numpy()[launched].tolist()
     return Recording.of(
         [*spans, *_ranges(ranges, calls, until)],
         [
-            *_activities(
-                kernels.iloc[launched], DeviceKind.KERNEL, [names[row] for row in launched]
-            ),
+            *_activities(kernels.iloc[launched], DeviceKind.KERNEL, [names[at] for at in named]),
             *_moves(database, COPIES, DeviceKind.COPY, until),
             *_moves(database, FILLS, DeviceKind.FILL, until),
         ],

@@ -81,9 +81,10 @@ class _Reader:
 
     def kernels(self) -> Kernels:
         """Return the Kernels table of the whole export."""
-        kernels = self.database.integers(_KERNELS, _REQUIRED, _OPTIONAL)
-        raw = pd.concat([kernels.assign(graph=-1), self._graphs()], ignore_index=True)
-        raw = raw.fillna(-1).astype("int64")
+        raw, graphs = self.database.integers(_KERNELS, _REQUIRED, _OPTIONAL), self._graphs()
+        raw = raw.assign(graph=-1)
+        if len(graphs):
+            raw = pd.concat([raw, graphs], ignore_index=True).fillna(-1).astype("int64")
         if raw.empty:
             raise self._nothing()
         raw = on_the_clock(raw)
@@ -103,22 +104,21 @@ class _Reader:
                 "the launch."
             )
         names, codes = self._names(raw)
+        processes = np.unique(calls.process).tolist()
+        account = None
+        if len(processes) == 1 and processes[0] in ranges:
+            called, (own, _) = raw.assign(called=calls.time, name=codes), ranges[processes[0]]
+            account, counted = step_account(self.database, called, names, self.calls, own)
+        # millions of ranges, and the table takes as much again
+        del ranges
         launches = self._launches(raw, text_column(codes, names))
         inside = instances if any(around.around) else None
         frame = kernels_frame(launches, around, instances=inside)
-        processes = np.unique(calls.process).tolist()
         self._other_records(len(processes), raw)
         provenance = self._provenance(raw, frame)
-        if len(processes) == 1 and processes[0] in ranges:
-            account, counted = step_account(
-                self.database,
-                raw.assign(called=calls.time),
-                [names[code] for code in codes.tolist()],
-                self.calls,
-                ranges[processes[0]][0],
-            )
-            provenance |= {} if account is None else {ACCOUNT: account.to_dict()}
-            if account is not None and counted < len(raw):
+        if account is not None:
+            provenance[ACCOUNT] = account.to_dict()
+            if counted < len(raw):
                 self.warnings.append(of_the_first(len(account.walls_us), counted, len(raw)))
         return Kernels(frame, provenance, tuple(self.warnings))
 
