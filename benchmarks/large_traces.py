@@ -184,8 +184,9 @@ _SIDES = {
             "frame = pd.DataFrame(events); print((frame['cat'] == 'kernel').sum())"
         ),
         "hta": (
-            "from hta.common.trace_parser import parse_trace_file;"
-            "print(len(parse_trace_file(path)[1]))"
+            "from hta.common.trace_parser import parse_trace_dataframe;"
+            "from hta.configs.parser_config import ParserConfig;"
+            "print(len(parse_trace_dataframe(path, ParserConfig())[1]))"
         ),
     },
     "nsys": {
@@ -197,22 +198,28 @@ _SIDES = {
             "JOIN CUPTI_ACTIVITY_KIND_RUNTIME r ON r.correlationId = k.correlationId')];"
             "ranges = c.execute('SELECT * FROM NVTX_EVENTS').fetchall(); print(len(rows))"
         ),
+        "nsys-ai": (
+            "from nsys_ai import profile; opened = profile.open(path);"
+            "ever = (0, 1 << 62); kernels = opened.kernels(None); threads = opened.gpu_threads(0);"
+            "calls = opened.runtime_index(threads, ever); ranges = opened.nvtx_events(threads, ever);"
+            "print(len(kernels))"
+        ),
     },
 }
 
 
-def measured(python: str, code: str, path: Path) -> tuple[float, float, str]:
-    """Return seconds and GiB of a process that reads a file, and what it printed last."""
+def measured(python: str, code: str, path: Path) -> tuple[float, float, float, str]:
+    """Return seconds, processor seconds and GiB of a process, and what it printed last."""
     began = time.perf_counter()
+    command = [python, "-c", f"path = {str(path)!r}\n{code}"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    child = subprocess.Popen(  # noqa: S603
-        [python, "-c", f"path = {str(path)!r}\n{code}"], stdout=subprocess.PIPE, env=environment
-    )
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, env=environment)  # noqa: S603
     assert child.stdout is not None
     printed = child.stdout.read().decode().split()
     _, status, usage = os.wait4(child.pid, 0)
     seconds = time.perf_counter() - began
-    return seconds, usage.ru_maxrss / (1 << 20), printed[-1] if printed else f"status {status}"
+    cpu, gib = usage.ru_utime + usage.ru_stime, usage.ru_maxrss / (1 << 20)
+    return seconds, cpu, gib, printed[-1] if status == 0 and printed else f"status {status}:"
 
 
 def main() -> None:
@@ -229,15 +236,15 @@ def main() -> None:
         if not path.exists():
             make(given.recorded, path, round(given.gib * GIB))
         size = path.stat().st_size / 1e9
-        for turn in range(given.turns):
+        for _ in range(given.turns):
             for side, code in _SIDES[form].items():
                 if given.side and f"{form}:{side}" not in given.side:
                     continue
                 python = sys.executable if side == "perfml" else given.rivals
-                seconds, gib, printed = measured(python, code, path)
+                seconds, cpu, gib, rows = measured(python, code, path)
+                each = f"{seconds / size:6.1f} s/GB  {cpu / size:6.1f} processor s/GB"
                 print(
-                    f"{form:7} {side:8} {size:.2f} GB  {seconds:6.1f} s  {seconds / size:6.1f} s/GB  "
-                    f"{gib:5.2f} GiB  {printed} rows",
+                    f"{form:7} {side:8} {size:.2f} GB  {each}  {gib:5.2f} GiB  {rows} rows",
                     flush=True,
                 )
 
