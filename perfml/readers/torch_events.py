@@ -37,6 +37,10 @@ _KINDS: dict[str, HostKind | DeviceKind] = {
     **dict.fromkeys(("gpu_memset", "memset"), DeviceKind.FILL),
 }
 """By category: those of Kineto's ActivityType.cpp, and those of PyTorch 1.8."""
+_OF_NSYS = "cuda"
+"""Category of kernels in Chrome traces that nsys2json and its relatives make of an export of Nsight
+Systems: process "Device 0", thread "Stream 7", and no arguments."""
+_NUMBERED = re.compile(r"\b(?:Device|Stream) (\d{1,9})$")
 _MODULE = re.compile(r"nn\.Module: (.+)")
 _OPERATOR_NAME = re.compile(r"::|Backward\d*\b|^nccl:")
 """What operators are called, of C++ and of autograd; ranges of Python are called otherwise."""
@@ -124,6 +128,8 @@ class Events:
         self.categories[category] += 1
         # PyTorch 1.8 wrote capitals
         kind = _KINDS.get(category) or _KINDS.get(category.lower())
+        if category == _OF_NSYS and _NUMBERED.search(str(event.pid)):
+            kind = DeviceKind.KERNEL
         if kind is HostKind.OPERATOR:
             self._operators.append(self._span(kind, event))
         elif kind is HostKind.MODULE:
@@ -144,8 +150,8 @@ class Events:
             kind,
             self._names.setdefault(name, name),
             *self._clock.span(event),
-            device if device is not None else whole(event.pid) or 0,
-            stream if stream is not None else whole(event.tid) or 0,
+            device if device is not None else _number_of(event.pid),
+            stream if stream is not None else _number_of(event.tid),
             whole(arguments.correlation),
             number(arguments.bytes) or 0.0,
         )
@@ -193,6 +199,12 @@ class Events:
         forward = arguments.thread if arguments.thread_1_8 is None else arguments.thread_1_8
         made = sequence if sequence >= 0 else None
         return HostSpan(kind, name, start, end, thread, None, made, whole(forward) or 0)
+
+
+def _number_of(track: Any) -> int:
+    """Return the number of a device or stream, from what the trace calls its process or thread."""
+    named = _NUMBERED.search(track) if isinstance(track, str) else None
+    return int(named[1]) if named else whole(track) or 0
 
 
 def _sizes(value: Any) -> tuple[int, ...] | None:

@@ -152,6 +152,11 @@ class _Trace:
                 f"{count(len(moves), 'memory copy or set is', 'memory copies and sets are')} no "
                 "rows of the table; the account of a step counts them."
             )
+        if self.events.categories["cuda"]:
+            self.warnings.append(
+                "This trace was made of an export of Nsight Systems. It has names and times only; "
+                "the .sqlite file has sizes and NVTX ranges too."
+            )
         if self._of_mtia:
             self.warnings.append(
                 f"The trace is of an {_MTIA}: what its control processor ran counts as kernels."

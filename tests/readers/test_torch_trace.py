@@ -248,3 +248,20 @@ def test_an_mtia_trace_has_the_kernels_of_its_device(readable):
     assert kernels.frame["kernel"].tolist() == ["fba_gemm"]
     assert kernels.frame["time_us"].tolist() == [4.0]
     assert kernels.provenance["device"] == "MTIA"
+
+
+def test_a_chrome_trace_made_of_an_export_of_nsight_systems_has_names_and_times(readable):
+    """As nsys2json writes it: a list, with names for processes and threads."""
+    event = {"name": "gemm", "ph": "X", "cat": "cuda", "ts": 10.5, "dur": 4.0, "args": {}}
+    events = [
+        {**event, "tid": "Stream 7", "pid": "Device 1"},
+        {**event, "tid": "Stream 9", "pid": "Device 1", "ts": 20.5, "name": "relu"},
+        {**event, "cat": "nvtx", "tid": "NVTX Thread 3", "pid": "Device 1", "name": "step"},
+        {**event, "tid": "API calls", "pid": 77, "name": "cuLaunchKernel"},
+    ]
+    kernels = readable(json.dumps(events).encode())
+    assert kernels.frame["kernel"].tolist() == ["gemm", "relu"]
+    assert kernels.frame["time_us"].tolist() == [4.0, 4.0]
+    assert kernels.frame["stream"].tolist() == [7, 9]
+    assert kernels.frame["device_id"].tolist() == [1, 1]
+    assert any("the .sqlite file has sizes" in text for text in kernels.warnings)
