@@ -14,7 +14,7 @@ from typing import Any
 from perfml.errors import InputError
 from perfml.readers.json_text import number, parsed, whole
 from perfml.readers.options import ReadOptions
-from perfml.readers.rocprof_csv import Dispatch, counter, dispatched, sizes
+from perfml.readers.rocprof_csv import Dispatch, dispatched
 from perfml.readers.source import Source
 from perfml.tables import Kernels
 
@@ -39,16 +39,13 @@ def read(source: Source, options: ReadOptions | None = None) -> Kernels:
     document = parsed(source, "Record fewer kernels.")
     try:
         tools = document[_TOOL]
-        found = [each for tool in _listed(tools) for each in _dispatches(tool)]
+        tools = tools if isinstance(tools, list) else [tools]
+        found = [each for tool in tools for each in _dispatches(tool)]
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         msg = "a record of this rocprofv3 JSON cannot be read"
         said = f"{type(error).__name__}: {error}"[:120]
         raise InputError(msg, where=str(source.path), found=said, cure=_CURE) from error
     return dispatched(source, NAME, found)
-
-
-def _listed(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [value]
 
 
 def _dispatches(tool: dict[str, Any]) -> Iterator[Dispatch]:
@@ -57,39 +54,35 @@ def _dispatches(tool: dict[str, Any]) -> Iterator[Dispatch]:
     names = {each["id"]["handle"]: each["name"] for each in tool.get("counters") or ()}
     agents = {each["id"]["handle"]: each["node_id"] for each in tool.get("agents") or ()}
     records = (tool.get("callback_records") or {}).get("counter_collection") or ()
-    counted: dict[Any, dict[str, float]] = {}
+    counted: dict[Any, list[Any]] = {}
     for record in records:
         key = record["dispatch_data"]["dispatch_info"]["dispatch_id"]
-        counters = counted.setdefault(key, {})
-        for each in record["records"]:
-            name, value = counter(names[each["counter_id"]["handle"]], each["value"])
-            # one value a part of the chip
-            counters[name] = counters.get(name, 0.0) + value
+        counted.setdefault(key, []).extend(record["records"])
     traced = (tool.get("buffer_records") or {}).get("kernel_dispatch") or ()
     for each in traced or (record["dispatch_data"] for record in records):
         info = each["dispatch_info"]
-        symbol = symbols[info["kernel_id"]]
-        grid, block = ([_need(info[name][axis]) for axis in "xyz"] for name in _SIZES)
-        shapes = sizes(grid, block)
-        agent = info["agent_id"]["handle"]
-        yield Dispatch(
+        symbol, agent = symbols[info["kernel_id"]], info["agent_id"]["handle"]
+        grid, block = (
+            [_whole(info[name][axis]) for axis in "xyz"] for name in ("grid_size", "workgroup_size")
+        )
+        one = Dispatch(
             str(symbol.get("formatted_kernel_name") or symbol["kernel_name"]).strip(),
-            _need(agents.get(agent, agent)),
-            _need(info["queue_id"]["handle"]),
+            _whole(agents.get(agent, agent)),
+            _whole(info["queue_id"]["handle"]),
             whole(each.get("start_timestamp")),
             whole(each.get("end_timestamp")),
             _or_nan(symbol.get("arch_vgpr_count")),
             _or_nan(info.get("group_segment_size")),
-            shapes[2],
-            *shapes[:2],
-            counted.get(info["dispatch_id"], {}),
+            float(math.prod(grid)),
+            grid,
+            block,
         )
+        for value in counted.get(info["dispatch_id"], ()):
+            one.count(names[value["counter_id"]["handle"]], value["value"])
+        yield one
 
 
-_SIZES = ("grid_size", "workgroup_size")
-
-
-def _need(value: Any) -> int:
+def _whole(value: Any) -> int:
     found = whole(value)
     if found is None:
         msg = f"{value!r} where a whole number belongs"
@@ -99,4 +92,4 @@ def _need(value: Any) -> int:
 
 def _or_nan(value: Any) -> float:
     found = number(value)
-    return math.nan if found is None or found < 0 else found
+    return math.nan if found is None else found
