@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 
 from perfml.readers.coded_ranges import CodedRanges
 from perfml.readers.launch_ranges import FOREVER, NOWHERE, RangeTable, located, of_libraries
@@ -60,30 +61,29 @@ def read_ranges(database: Database, *, by_process: bool) -> dict[int, tuple[Rang
     if not database.has(TABLE):
         return {}
     frame = database.integers(TABLE, ("start", "eventType"), _OPTIONAL)
-    kind, thread = frame["eventType"].to_numpy(), frame["globalTid"].to_numpy()
-    start, end = frame["start"].to_numpy(), frame["end"].to_numpy()
-    process = np.where(by_process & (thread >= 0), process_of(thread), 0)
-    nested = np.isin(kind, _PUSH_POP) & (thread >= 0)
-    names, texts = _names(database, frame["textId"].to_numpy())
+    start, kind, end, text, thread, domain = (frame.pop(name).to_numpy() for name in list(frame))
+    names, texts = _names(database, text)
     # An old export has 0 or -1 where a range was never closed, a new one NULL.
     end = np.where(end >= start, end, FOREVER)
-    order = np.lexsort((-end, start))
-    order = order[np.isin(kind, (*_PUSH_POP, *_START_END))[order]]
+    rows = np.flatnonzero(np.isin(kind, (*_PUSH_POP, *_START_END)))
+    if (np.diff(start[rows]) <= 0).any():
+        rows = rows[np.lexsort((-end[rows], start[rows]))]
+    nested = np.isin(kind, _PUSH_POP) & (thread >= 0)
     table = RangeTable(start, end, np.where(nested, thread, NOWHERE), names, texts)
-    domain = frame["domainId"].to_numpy()
+    process = np.where(by_process & (thread >= 0), process_of(thread), 0)[rows]
     ranges = {}
-    for number in np.unique(process[order]).tolist():
-        rows = order[process[order] == number]
-        own = rows[domain[rows] <= 0]
-        own = own if len(own) else rows
-        ranges[number] = table.take(own), len(rows) - len(own)
+    for number in np.unique(process).tolist():
+        mine = rows[process == number]
+        own = mine[domain[mine] <= 0]
+        own = own if len(own) else mine
+        ranges[number] = table.take(own), len(mine) - len(own)
     return ranges
 
 
 def _names(database: Database, number: Ints) -> tuple[Ints, list[str]]:
     """Return a number for the name of each range, its own text or a shared one, and the names."""
     own, texts = database.codes(TABLE, "text")
-    distinct, shared = np.unique(number, return_inverse=True)
+    shared, distinct = pd.factorize(number)
     strings = database.texts_of("StringIds", "id", "value", distinct.tolist())
     names = [*texts, *(strings.get(key) or "(unnamed)" for key in distinct.tolist())]
     return np.where(own >= 0, own, len(texts) + shared), names

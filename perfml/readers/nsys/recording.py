@@ -79,7 +79,7 @@ def read_calls(database: Database) -> Calls:
     optional = ("end", "correlationId", "globalTid", "nameId")
     rows = on_the_clock(database.integers(CALLS, ("start",), optional))
     start, end, correlation, thread, name = (rows[each].to_numpy() for each in rows)
-    ids, codes = np.unique(name, return_inverse=True)
+    codes, ids = pd.factorize(name)
     strings = database.texts_of("StringIds", "id", "value", ids.tolist())
     names = [_VERSION.sub("", strings.get(each, "")) for each in ids.tolist()]
     return Calls(start, np.maximum(start, end), correlation, thread, codes, names)
