@@ -110,7 +110,7 @@ class Events:
         self.categories: Counter[str] = Counter()
         self._operators: list[HostSpan] = []
         self._clock = Clock(trace.where)
-        self._threads: dict[tuple[Any, Any], int] = {}
+        self._threads: dict[str, int] = {}
         # one text and one shape for all launches of a kernel
         self._names: dict[str, str] = {}
         self._shapes: dict[str, tuple[str | None, float]] = {}
