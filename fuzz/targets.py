@@ -35,9 +35,11 @@ from perfml.readers import (
     jax_trace,
     read,
     rocprof_csv,
+    rocprof_json,
     timing_csv,
     torch_trace,
     trtexec,
+    xplane,
 )
 from perfml.readers.frame import kernels_frame
 from perfml.readers.ncu import csv_page as ncu_csv
@@ -296,7 +298,13 @@ def _trace_seeds() -> Iterator[bytes]:
     steps = [{**ranges[0], "name": "ProfilerStep#2"}, {**ranges[1], "cat": "cpu_op"}]
     modules = [{**ranges[1], "cat": "python_function", "name": "nn.Module: Conv2d_0"}]
     copies = [{**kernels[0], "cat": "gpu_memcpy", "name": "Memcpy DtoH"}]
-    for chosen in ([*ranges, *calls, *kernels], [*steps, *calls, *kernels, *copies]):
+    counted = {"args": {"smsp__inst_executed.sum": 5.0}, "cat": "cuda_profiler_range"}
+    counters = [{**kernel, **counted} for kernel in kernels]
+    for chosen in (
+        [*ranges, *calls, *kernels],
+        [*steps, *calls, *kernels, *copies],
+        [*calls, *kernels, *counters],
+    ):
         lines = ",\n".join(json.dumps(event) for event in [*chosen, *modules])
         yield f'{{"schemaVersion": 1,\n"traceEvents": [\n{lines}\n]}}\n'.encode()
 
@@ -305,12 +313,47 @@ def _jax_seeds() -> Iterator[bytes]:
     yield gzip.decompress((RECORDED / "deployed/jax.trace.json.gz").read_bytes())
 
 
+def _xplane_seeds() -> Iterator[bytes]:
+    # without the planes of the host, which are not read
+    yield _text("deployed/jax.xplane.pb")[7233:9973]
+
+
+def _rocprof_json_seeds() -> Iterator[bytes]:
+    sizes = '"workgroup_size": {"x": 64, "y": 1, "z": 1},\n"grid_size": {"x": 9, "y": 4, "z": 1}'
+    dispatches = [
+        f'{{"start_timestamp": {k}000, "end_timestamp": {k}700, "dispatch_info": {{\n'
+        f'"agent_id": {{"handle": 9}}, "queue_id": {{"handle": 3}}, "kernel_id": 12,\n'
+        f'"dispatch_id": {k}, "group_segment_size": 512,\n{sizes}}}}}'
+        for k in (1, 2)
+    ]
+    records = [
+        f'{{"dispatch_data": {each},\n"records": [{{"counter_id": {{"handle": 5}},\n"value": 8}}]}}'
+        for each in dispatches
+    ]
+    yield (
+        '{"rocprofiler-sdk-tool": [{"agents": [{"id": {"handle": 9}, "node_id": 4}],\n'
+        '"counters": [{"id": {"handle": 5}, "name": "SQ_WAVES"}],\n"kernel_symbols": ['
+        '{"kernel_id": 12, "formatted_kernel_name": "add(int*)", "arch_vgpr_count": 8}],\n'
+        f'"buffer_records": {{"kernel_dispatch": [{", ".join(dispatches)}]}},\n'
+        f'"callback_records": {{"counter_collection": [{", ".join(records)}]}}}}]}}\n'
+    ).encode()
+
+
 def _rocprof_seeds() -> Iterator[bytes]:
     sizes = [f"{kind}_Size_{axis}" for kind in ("Workgroup", "Grid") for axis in "XYZ"]
     names = ("Agent_Id", "Queue_Id", "Kernel_Name", "Start_Timestamp", "End_Timestamp")
     head = ",".join(f'"{name}"' for name in (*names, "LDS_Block_Size", "VGPR_Count", *sizes))
     rows = [f'"Agent 4",1,"add(float*, int)",{k}000,{k}700,0,8,64,1,1,1024,1,1' for k in (1, 2)]
     yield "\n".join([head, *rows, ""]).encode()
+    yield (
+        b"Dispatch_Id,Agent_Id,Grid_Size,Kernel_Name,VGPR_Count,Counter_Name,Counter_Value,"
+        b"Start_Timestamp,End_Timestamp\n"
+        b'1,4,1024,"add(int)",8,SQ_WAVES,16.0,100,900\n1,4,1024,"add(int)",8,FETCH,2e3,100,900\n'
+    )
+    yield (
+        b"Dispatch_ID,GPU_ID,Grid_Size,Arch_VGPR,Kernel_Name,Start_Timestamp,End_Timestamp,"
+        b'SQ_WAVES\n0,4,1024,12,"add(int)",100,900,16.0\n'
+    )
 
 
 def _trtexec_seeds() -> Iterator[bytes]:
@@ -477,6 +520,24 @@ TARGETS: dict[str, Target] = {
         _reader(jax_trace),
         _jax_seeds,
         ('"hlo_op":', '"kernel_details": "regs:', '"ts": -1e99', '"/device:GPU:0"', "null", "NaN"),
+        ".json",
+    ),
+    "xplane": Target(
+        _reader(xplane), _xplane_seeds, ("hlo_op", "regs:", "/device:GPU:0", "\x12\x00"), ".pb"
+    ),
+    "rocprofv3_json": Target(
+        _reader(rocprof_json),
+        _rocprof_json_seeds,
+        (
+            '"handle": ',
+            '"value": 1e999',
+            "null",
+            "-1",
+            "[]",
+            "{}",
+            '"x": 0',
+            "99999999999999999999",
+        ),
         ".json",
     ),
     "rocprofv3_csv": Target(

@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from perfml.account.recording import Activity, HostKind, HostSpan, Nesting, Recording
 from perfml.account.steps import PROFILER_STEP, Steps, main_thread
@@ -29,8 +30,7 @@ _PHASE = re.compile(r"\W*(\w+\.)?(forward|fwd)(_pass|_step)?\W*", re.IGNORECASE)
 """Ranges that name the forward pass itself, which no backward belongs to."""
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(msgspec.Struct, frozen=True, gc=False):
     """Where an activity was launched.
 
     Attributes

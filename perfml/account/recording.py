@@ -1,6 +1,7 @@
 """What a trace recorded of the host and of the devices, whatever tool wrote it.
 
-Times are whole nanoseconds from the first event, as profilers write them.
+Times are whole nanoseconds from the first event, as profilers write them. A recording has millions
+of spans, so they are structures of msgspec, which are made ten times as fast as dataclasses.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+
+import msgspec
 
 
 class HostKind(StrEnum):
@@ -29,8 +32,7 @@ class DeviceKind(StrEnum):
     FILL = "fill"
 
 
-@dataclass(frozen=True, slots=True)
-class HostSpan:
+class HostSpan(msgspec.Struct, frozen=True, gc=False):
     """A range, module, operator or API call on a thread of the host.
 
     Attributes
@@ -60,8 +62,7 @@ class HostSpan:
     forward_thread: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Activity:
+class Activity(msgspec.Struct, frozen=True, gc=False):
     """A kernel, copy or fill on a device; times in nanoseconds."""
 
     kind: DeviceKind

@@ -11,7 +11,10 @@ what all readers share (source, numbers, frame, occurrences of names), beside th
 
 from __future__ import annotations
 
+import gc
 import importlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -62,11 +65,13 @@ FORMATS = (
     Format("nsys.sqlite_file", "SQLite exports of Nsight Systems", (".sqlite",)),
     Format("nvprof.sqlite_file", "SQLite exports of nvprof", (".nvvp", ".nvprof", ".sqlite")),
     Format("jax_trace", "Chrome traces of JAX's profiler (.trace.json.gz)", (".json",)),
+    Format("xplane", "XPlanes of JAX's profiler (.xplane.pb)", (".xplane.pb",)),
     Format("torch_trace", "Chrome traces of PyTorch's profiler", (".json",)),
+    Format("rocprof_json", "JSON of rocprofv3", (".json",)),
     Format("trtexec", "trtexec's --exportProfile and --exportLayerInfo", (".json",)),
     Format("timing_csv", "timing CSV of perfml collect", (".csv",)),
     Format("cupti_csv", "counters of perfml collect", (".csv",)),
-    Format("rocprof_csv", "kernel traces of rocprofv3 (CSV)", (".csv",)),
+    Format("rocprof_csv", "kernels and counters of rocprofv3, pmc_perf.csv", (".csv",)),
     Format("ncu.text_page", "text that Nsight Compute prints", (".txt", ".log")),
     Format("ncu.summary_csv", "--csv --print-summary of Nsight Compute", (".csv",)),
     Format("ncu.csv_page", "--csv of Nsight Compute (raw and details page)", (".csv", ".txt")),
@@ -125,6 +130,18 @@ def _first_that_recognises(source: Source) -> ModuleType | None:
     return next((module for module in modules if module.recognises(source)), None)
 
 
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Look for no circles of objects meanwhile: there are none, and millions of objects."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
+
+
 def read(path: str | Path, options: ReadOptions | None = None) -> Kernels:
     """Read one profiler export into a Kernels table.
 
@@ -142,7 +159,8 @@ def read(path: str | Path, options: ReadOptions | None = None) -> Kernels:
     """
     source = Source(path)
     try:
-        kernels: Kernels = recognise(source).read(source, options or ReadOptions())
+        with _uncollected():
+            kernels: Kernels = recognise(source).read(source, options or ReadOptions())
     except MemoryError as error:
         msg = "reading this file takes more memory than there is"
         cure = "Split the profile into several files, or use a larger machine."

@@ -80,25 +80,10 @@ _TRACE_TIMES = Foreign(
     "trtexec's times of whole inferences, without layers",
     "Export the layers with: trtexec --dumpProfile --separateProfileRun --exportProfile=FILE ...",
 )
-_XPLANE = Foreign(
-    b"",
-    "an XPlane of XLA's profiler",
-    "Give the .trace.json.gz that JAX and TensorFlow write beside it.",
-)
 _NSYS_JSON = Foreign(
     b"",
     "the JSON export of Nsight Systems, or a Chrome trace that was made of it",
     "Export the report as it is: nsys export --type sqlite --output {export} FILE.nsys-rep",
-)
-_ROCPROF_JSON = Foreign(
-    b"",
-    "JSON of rocprofv3",
-    "Write a table instead: rocprofv3 --kernel-trace --output-format csv -- COMMAND",
-)
-_ROCPROF_COUNTERS = Foreign(
-    b"",
-    "counters of rocprofv3 or rocprofiler-compute, which have other names than NVIDIA's",
-    "Give the kernel trace: rocprofv3 --kernel-trace --output-format csv -- COMMAND",
 )
 _TRACE_SUMMARY = Foreign(
     b"",
@@ -117,7 +102,7 @@ def unread(head: bytes, path: Path, titles: Sequence[str]) -> InputError:
 
     `head` are its first bytes, decompressed; `titles` are what is read, as a person calls it.
     """
-    kind = _XPLANE if path.name.endswith(".xplane.pb") else _kind(head)
+    kind = _kind(head)
     if kind is not None and kind.cure is not None:
         export = f"{path.stem}.sqlite"
         quoted = {"name": plain(shlex.quote(path.name)), "export": plain(shlex.quote(export))}
@@ -153,12 +138,8 @@ def _kind(head: bytes) -> Foreign | None:
     if head.lstrip()[:1] == b"{" and b'"performance_summary"' in head[:4096]:
         return _TRACE_SUMMARY
     first = head.lstrip()[:4096]
-    if first[:1] == b"{" and b'"rocprofiler-sdk-tool"' in first:
-        return _ROCPROF_JSON
     if first.startswith(b'{"Type":') or (first[:1] == b"[" and b'"cat": "cuda"' in first):
         return _NSYS_JSON
-    if all(word in first for word in (b"Dispatch_ID", b"Kernel_Name")) or b"Counter_Name" in first:
-        return _ROCPROF_COUNTERS
     return None
 
 

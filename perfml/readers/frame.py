@@ -53,12 +53,10 @@ def kernels_frame(
     coded = ranges if isinstance(ranges, CodedRanges) else CodedRanges.of(ranges)
     found = coded.split()
     layers, layer, iterations = found.layers, found.codes, found.iterations
-    nested = max(map(len, layers), default=0)
-    if nested > MOST_NESTED:
-        msg = f"the NVTX ranges are nested {nested} deep"
-        cure = "Let the program end each range that it begins, and profile it again."
-        where = f"ranges around kernel {next(iter(launches['kernel']))}"
-        raise InputError(msg, where=where, cure=cure)
+    require_depth(
+        max(map(len, layers), default=0),
+        f"ranges around kernel {next(iter(launches['kernel']), None)}",
+    )
     occurrence = occurrences(iterations, layer, layers, instances)
     iteration, again = (iterations, occurrence) if found.numbered else (occurrence, 0 * occurrence)
     # one frame of finished columns: setting them one by one costs more than reading a report
@@ -72,6 +70,14 @@ def kernels_frame(
         "kernel_index": count_within(iteration),
     }
     return validate_kernels(pd.DataFrame(_typed(cells, len(layer)), copy=False))
+
+
+def require_depth(nested: int, where: str) -> None:
+    """Raise `InputError` if ranges are nested more than `MOST_NESTED` deep."""
+    if nested > MOST_NESTED:
+        msg = f"the NVTX ranges are nested {nested} deep"
+        cure = "Let the program end each range that it begins, and profile it again."
+        raise InputError(msg, where=where, cure=cure)
 
 
 _TEXTS = {*KERNEL_COLUMNS, "time_source"} - {"batch", "iteration", "kernel_index", "time_us"}

@@ -1,4 +1,4 @@
-"""JSON documents from profilers: parsed whole, within bounds, with errors that name the place."""
+"""JSON documents from profilers: parsed within bounds, with errors that name the place."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from perfml.errors import InputError
 from perfml.readers.source import Source
 
 MOST = 1 << 30
-"""Bytes of the largest document; in memory it takes about ten times as many."""
+"""Bytes of the largest document that is parsed whole; in memory it takes ten times as many."""
 
 _CURE = "Copy or export it again; it may be cut."
 
@@ -21,16 +21,23 @@ def parsed(source: Source, cure: str) -> Any:
     `cure` is how to record a smaller one. Raises `InputError` if it is no JSON, nested beyond
     reason, or larger than `MOST`.
     """
-    where = str(source.path)
     size = len(source.data)
     if size > MOST:
         msg = f"this JSON document has {size >> 20} MiB, more than {MOST >> 20}"
-        raise InputError(msg, where=where, cure=cure)
+        raise InputError(msg, where=str(source.path), cure=cure)
+    return parsed_text(source.text(), str(source.path))
+
+
+def parsed_text(text: str | bytes, where: str, line: int = 0) -> Any:
+    """Return the document in a text, `line` lines of which came before in the file `where`.
+
+    Raises `InputError` if it is no JSON, or nested beyond reason.
+    """
     try:
-        return json.loads(source.text(), parse_constant=_no_number)
+        return json.loads(text, parse_constant=_no_number)
     except json.JSONDecodeError as error:
         msg = "no whole JSON document"
-        at = f"{where}:{error.lineno}"
+        at = f"{where}:{line + error.lineno}"
         raise InputError(msg, where=at, found=error.msg, cure=_CURE) from error
     except (RecursionError, ValueError) as error:
         deep = isinstance(error, RecursionError)
@@ -69,6 +76,8 @@ def whole(value: Any) -> int | None:
     >>> whole(7), whole("8"), whole(1.5), whole(1e300)
     (7, 8, None, None)
     """
+    if value is None or (type(value) is int and -1 << 62 < value < 1 << 62):
+        return value  # nearly always
     found = number(value)
     if found is None or found != math.floor(found) or abs(found) >= 1 << 62:
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import codecs
 import gzip
 import io
 import lzma
@@ -64,10 +65,17 @@ _MAGIC: dict[bytes, Opener] = {
 }
 
 
-def _hashed_aside(data: bytes | memoryview) -> Future[str]:
+def _aside(hashed: Callable[[], str]) -> Future[str]:
     """Hash in a thread of its own, which a process that is forked later does not wait for."""
     found: Future[str] = Future()
-    Thread(target=lambda: found.set_result(sha256_of(data)), daemon=True).start()
+
+    def run() -> None:
+        try:
+            found.set_result(hashed())
+        except OSError as error:
+            found.set_exception(error)
+
+    Thread(target=run, daemon=True).start()
     return found
 
 
@@ -194,7 +202,7 @@ class Source:
     def _hash_aside(self, data: bytes | memoryview) -> None:
         if len(data) > _LONG:
             # hashing lets other threads run, and the name is asked for after all parsing
-            self._hashing = _hashed_aside(data)
+            self._hashing = _aside(lambda: sha256_of(data))
 
     @cached_property
     def sha256(self) -> str:
@@ -229,6 +237,21 @@ class Source:
                 cure="Export again with LC_ALL=C.UTF-8, or convert the file with iconv.",
             ) from error
 
+    def text_parts(self) -> Iterator[bytes]:
+        """Yield the file as UTF-8 without its byte order mark, a part of `PART` bytes at a time.
+
+        Raises `InputError` as `data` does, and if UTF-16 is damaged.
+        """
+        if self.head[:2] in _UTF_16:
+            yield self.text().encode()
+            return
+        if not self.compressed and self.path.stat().st_size > _LONG:
+            self._hashing = _aside(lambda: sha256_of_file(self.path))
+        mark = self.head.startswith(codecs.BOM_UTF8)
+        for part in self._blocks(_PART):
+            yield part[len(codecs.BOM_UTF8) :] if mark else part
+            mark = False
+
     @contextmanager
     def local(self, suffix: str = "") -> Iterator[Path]:
         """Give a path of the decompressed file, for readers that need one."""
@@ -242,15 +265,23 @@ class Source:
             yield path
 
     def _copy(self, out: IO[bytes]) -> None:
-        """Copy the file, decompressed, and refuse one that is a bomb or is still written to."""
-        with self._unchanged() as packed, self._errors(), self.stream() as stream:
+        """Copy the file, decompressed."""
+        for block in self._blocks(_BLOCK):
+            self.write(out, block)
+
+    def _blocks(self, size: int) -> Iterator[bytes]:
+        """Yield the file, decompressed; refuse one that is a bomb or is still written to."""
+        with self._unchanged() as packed, self.stream() as stream:
             limit = self.limit(packed)
-            size = 0
-            while block := stream.read(_BLOCK):
-                size += len(block)
-                if size > limit:
-                    raise self.too_large(limit)
-                self.write(out, block)
+            while block := self._block(stream, size):
+                limit -= len(block)
+                if limit < 0:
+                    raise self.too_large(self.limit(packed))
+                yield block
+
+    def _block(self, stream: IO[bytes], size: int) -> bytes:
+        with self._errors():
+            return stream.read(size)
 
     @contextmanager
     def _unchanged(self) -> Iterator[int]:

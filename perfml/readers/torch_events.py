@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Sequence
 from typing import Any
+
+import msgspec
 
 from perfml.account.origins import NODE
 from perfml.account.recording import (
@@ -18,113 +22,202 @@ from perfml.account.recording import (
 )
 from perfml.account.steps import PROFILER_STEP
 from perfml.errors import InputError
+from perfml.readers.chrome_trace import ChromeTrace, Event
 from perfml.readers.json_text import number, whole
 
-Event = dict[str, Any]
-
-_CALLS = ("cuda_runtime", "cuda_driver", "runtime", "driver", "hip_runtime")
-_COPIES = ("gpu_memcpy", "memcpy")
-_FILLS = ("gpu_memset", "memset")
-_RANGE, _FRAME, _OPERATORS = "user_annotation", "python_function", ("cpu_op", "operator")
-_OVERHEAD = "overhead"
+_KINDS: dict[str, HostKind | DeviceKind] = {
+    **dict.fromkeys(("cuda_runtime", "cuda_driver", "runtime", "driver"), HostKind.CALL),
+    **dict.fromkeys(("hip_runtime", "mtia_runtime"), HostKind.CALL),
+    "overhead": HostKind.OVERHEAD,
+    "user_annotation": HostKind.RANGE,
+    "python_function": HostKind.MODULE,
+    **dict.fromkeys(("cpu_op", "operator"), HostKind.OPERATOR),
+    **dict.fromkeys(("kernel", "mtia_ccp_events"), DeviceKind.KERNEL),
+    **dict.fromkeys(("gpu_memcpy", "memcpy"), DeviceKind.COPY),
+    **dict.fromkeys(("gpu_memset", "memset"), DeviceKind.FILL),
+}
+"""By category: those of Kineto's ActivityType.cpp, and those of PyTorch 1.8."""
+_OF_NSYS = "cuda"
+"""Category of kernels in Chrome traces that nsys2json and its relatives make of an export of Nsight
+Systems: process "Device 0", thread "Stream 7", and no arguments."""
+_NUMBERED = re.compile(r"\b(?:Device|Stream) (\d{1,9})$")
 _MODULE = re.compile(r"nn\.Module: (.+)")
 _OPERATOR_NAME = re.compile(r"::|Backward\d*\b|^nccl:")
 """What operators are called, of C++ and of autograd; ranges of Python are called otherwise."""
 
 
-class Events:
-    """The timed events of a trace.
+class Kernel(msgspec.Struct, frozen=True, gc=False):
+    """One kernel of a trace, with how it was launched; NaN and None where that is not known."""
 
-    Parameters
-    ----------
-    events
-        Of the Chrome trace, any.
-    where
-        The file, for errors.
-    """
+    activity: Activity
+    grid: str | None
+    block: str | None
+    threads: float
+    registers: float
+    shared: float
 
-    def __init__(self, events: Iterable[Any], where: str) -> None:
+
+class Clock:
+    """When events happened: nanoseconds from the first one in the file."""
+
+    def __init__(self, where: str) -> None:
         self.where = where
-        self.timed = [e for e in events if isinstance(e, dict) and e.get("ph") == "X"]
-        self._origin = min(
-            (time for event in self.timed if (time := number(event.get("ts"))) is not None),
-            default=0.0,
-        )
-        self._threads: dict[tuple[str, str], int] = {}
-        self._by_category: dict[str, list[Event]] = {}
-        for event in self.timed:
-            self._by_category.setdefault(str(event.get("cat", "")).lower(), []).append(event)
-
-    def of(self, *categories: str) -> list[Event]:
-        """Return the events of some categories; PyTorch 1.8 wrote them with capitals."""
-        return [event for name in categories for event in self._by_category.get(name, ())]
+        self._origin: float | None = None
 
     def span(self, event: Event) -> tuple[int, int]:
-        """Return when an event began and ended, in nanoseconds from the first one.
+        """Return when an event began and ended.
 
         Raises `InputError` if it has no time, or ends before it begins.
         """
-        start, duration = number(event.get("ts")), number(event.get("dur", 0))
+        start, duration = event.ts, event.dur
+        if type(start) is not float or type(duration) is not float:
+            start, duration = number(start), number(duration)
+        if self._origin is None:
+            self._origin = start
         # nanoseconds from the first event are whole numbers of 64 bits: 292 years
         if (
             start is None
             or duration is None
+            or self._origin is None
             or not 0 <= duration < 1e15
-            or abs(start - self._origin) >= 1e15
+            or not abs(start - self._origin) < 1e15
         ):
             msg = "an event of the trace has no usable time"
-            found = f"{str(event.get('name'))[:60]}: ts {event.get('ts')!r:.40}, dur "
-            found += f"{event.get('dur')!r:.40}"
+            found = f"{str(event.name)[:60]}: ts {event.ts!r:.40}, dur {event.dur!r:.40}"
             raise InputError(msg, where=self.where, found=found, cure="Record it again.")
         first = round((start - self._origin) * 1e3)
         return first, first + round(duration * 1e3)
 
-    def recording(self, kernels: Sequence[Activity]) -> Recording:
-        """Return what the host did, and these kernels with the copies and fills."""
-        moves = [self._moved(event, DeviceKind.COPY) for event in self.of(*_COPIES)]
-        moves += [self._moved(event, DeviceKind.FILL) for event in self.of(*_FILLS)]
-        return Recording.of(self._host(), (*kernels, *moves))
 
-    def _moved(self, event: Event, kind: DeviceKind) -> Activity:
-        arguments = arguments_of(event)
+class Events:
+    """What a trace recorded of the host and the devices.
+
+    Attributes
+    ----------
+    kernels, moves
+        Kernels, and copies and fills, in the order of the file.
+    host
+        Spans of the host.
+    categories
+        How many timed events there are of each category.
+    """
+
+    def __init__(self, trace: ChromeTrace) -> None:
+        self.where = trace.where
+        self.kernels: list[Kernel] = []
+        self.moves: list[Activity] = []
+        self.host: list[HostSpan] = []
+        self.categories: Counter[str] = Counter()
+        self._operators: list[HostSpan] = []
+        self._clock = Clock(trace.where)
+        self._threads: dict[str, int] = {}
+        # one text and one shape for all launches of a kernel
+        self._names: dict[str, str] = {}
+        self._shapes: dict[str, tuple[str | None, float]] = {}
+        for event in trace.events():
+            if event.ph == "X":
+                self._add(event)
+        self.host += _ranges_apart(self._operators)
+
+    def recording(self) -> Recording:
+        """Return what host and devices did."""
+        return Recording.of(self.host, (*(kernel.activity for kernel in self.kernels), *self.moves))
+
+    def _add(self, event: Event) -> None:
+        category = event.cat if type(event.cat) is str else str(event.cat or "?")
+        self.categories[category] += 1
+        # PyTorch 1.8 wrote capitals
+        kind = _KINDS.get(category) or _KINDS.get(category.lower())
+        if category == _OF_NSYS and _NUMBERED.search(str(event.pid)):
+            kind = DeviceKind.KERNEL
+        if kind is HostKind.OPERATOR:
+            self._operators.append(self._span(kind, event))
+        elif kind is HostKind.MODULE:
+            module = _MODULE.fullmatch(str(event.name))
+            if module is not None:  # else a line of Python, of which there are millions
+                self.host.append(self._span(kind, event, module.group(1)))
+        elif isinstance(kind, HostKind):
+            self.host.append(self._span(kind, event))
+        elif kind is DeviceKind.KERNEL:
+            self.kernels.append(self._kernel(event))
+        elif kind is not None:
+            self.moves.append(self._activity(kind, event))
+
+    def _activity(self, kind: DeviceKind, event: Event) -> Activity:
+        arguments, name = event.arguments, str(event.name)
+        device, stream = whole(arguments.device), whole(arguments.stream)
         return Activity(
             kind,
-            str(event.get("name")),
-            *self.span(event),
-            device_of(event),
-            stream_of(event),
-            whole(arguments.get("correlation")),
-            number(arguments.get("bytes")) or 0.0,
+            self._names.setdefault(name, name),
+            *self._clock.span(event),
+            device if device is not None else _number_of(event.pid),
+            stream if stream is not None else _number_of(event.tid),
+            whole(arguments.correlation),
+            number(arguments.bytes) or 0.0,
         )
 
-    def _host(self) -> list[HostSpan]:
-        spans = [self._of_host(HostKind.CALL, event) for event in self.of(*_CALLS)]
-        spans += [self._of_host(HostKind.OVERHEAD, event) for event in self.of(_OVERHEAD)]
-        spans += [self._of_host(HostKind.RANGE, event) for event in self.of(_RANGE)]
-        for event in self.of(_FRAME):
-            module = _MODULE.fullmatch(str(event.get("name")))
-            if module is not None:  # else a line of Python, of which there are millions
-                spans.append(self._of_host(HostKind.MODULE, event, module.group(1)))
-        operators = [self._of_host(HostKind.OPERATOR, event) for event in self.of(*_OPERATORS)]
-        return [*spans, *_ranges_apart(operators)]
-
-    def _of_host(self, kind: HostKind, event: Event, name: str | None = None) -> HostSpan:
-        arguments = arguments_of(event)
-        start, end = self.span(event)
-        key = (str(event.get("pid")), str(event.get("tid")))
-        name = str(event.get("name")) if name is None else name
-        sequence = whole(_either(arguments, "Sequence number", "sequence number"))
-        thread = whole(_either(arguments, "Fwd thread id", "fwd thread id"))
-        return HostSpan(
-            kind,
-            name,
-            start,
-            end,
-            self._threads.setdefault(key, len(self._threads)),
-            whole(arguments.get("correlation")) if kind is HostKind.CALL else None,
-            sequence if sequence is not None and sequence >= 0 else None,
-            thread if thread is not None and sequence is not None else 0,
+    def _kernel(self, event: Event) -> Kernel:
+        name = event.name
+        if not isinstance(name, str) or not name.strip():
+            msg = "a kernel of the trace has no name"
+            raise InputError(msg, where=self.where, found=repr(name)[:60], cure="Record it again.")
+        arguments = event.arguments
+        grid, blocks = self._shape(arguments.grid)
+        block, threads = self._shape(arguments.block)
+        return Kernel(
+            self._activity(DeviceKind.KERNEL, event),
+            grid,
+            block,
+            blocks * threads,
+            _or_nan(number(arguments.registers)),
+            _or_nan(number(arguments.shared)),
         )
+
+    def _shape(self, value: Any) -> tuple[str | None, float]:
+        """Return a grid or a block as a table has it, and its size."""
+        key = str(value)
+        if key not in self._shapes:
+            sizes = _sizes(value)
+            text = f"({', '.join(map(str, sizes))})" if sizes else None
+            self._shapes[key] = text, math.prod(map(float, sizes)) if sizes else math.nan
+        return self._shapes[key]
+
+    def _span(self, kind: HostKind, event: Event, name: str | None = None) -> HostSpan:
+        arguments = event.arguments
+        start, end = self._clock.span(event)
+        thread = self._threads.get(key := f"{event.pid} {event.tid}")
+        if thread is None:
+            thread = self._threads[key] = len(self._threads)
+        if name is None:
+            name = event.name if type(event.name) is str else str(event.name)
+        name = self._names.setdefault(name, name)
+        if kind is HostKind.CALL:
+            return HostSpan(kind, name, start, end, thread, whole(arguments.correlation))
+        sequence = arguments.sequence if arguments.sequence_1_8 is None else arguments.sequence_1_8
+        if (sequence := whole(sequence)) is None:
+            return HostSpan(kind, name, start, end, thread)
+        forward = arguments.thread if arguments.thread_1_8 is None else arguments.thread_1_8
+        made = sequence if sequence >= 0 else None
+        return HostSpan(kind, name, start, end, thread, None, made, whole(forward) or 0)
+
+
+def _number_of(track: Any) -> int:
+    """Return the number of a device or stream, from what the trace calls its process or thread."""
+    named = _NUMBERED.search(track) if isinstance(track, str) else None
+    return int(named[1]) if named else whole(track) or 0
+
+
+def _sizes(value: Any) -> tuple[int, ...] | None:
+    """Return three sizes, from a list or from text such as ``[16, 1, 1]``."""
+    parts = value.strip("[]() ").split(",") if isinstance(value, str) else value
+    if not isinstance(parts, list) or len(parts) != 3:
+        return None
+    sizes = tuple(size for part in parts if (size := whole(part)) is not None and size >= 0)
+    return sizes if len(sizes) == 3 else None
+
+
+def _or_nan(value: float | None) -> float:
+    return math.nan if value is None or value < 0 else value
 
 
 def _ranges_apart(operators: Sequence[HostSpan]) -> list[HostSpan]:
@@ -134,11 +227,11 @@ def _ranges_apart(operators: Sequence[HostSpan]) -> list[HostSpan]:
     is not called like an operator, lies in none, and takes no part in autograd.
     """
     ordered = sorted(operators, key=lambda span: (span.start, -span.end))
-    named = [span for span in ordered if _OPERATOR_NAME.search(span.name)]
+    named = [span for span in ordered if _is_operator(span.name)]
     nesting = Nesting(named)
     found = list(named)
     for span in ordered:
-        if _OPERATOR_NAME.search(span.name):
+        if _is_operator(span.name):
             continue
         apart = (
             span.sequence is None
@@ -147,8 +240,13 @@ def _ranges_apart(operators: Sequence[HostSpan]) -> list[HostSpan]:
             and (PROFILER_STEP.fullmatch(span.name) or _holds(nesting, span))
         )
         kind = HostKind.RANGE if apart else HostKind.OPERATOR
-        found.append(replace(span, kind=kind))
+        found.append(msgspec.structs.replace(span, kind=kind))
     return found
+
+
+@functools.lru_cache(maxsize=1 << 12)
+def _is_operator(name: str) -> bool:
+    return _OPERATOR_NAME.search(name) is not None
 
 
 def _holds(nesting: Nesting, span: HostSpan) -> bool:
@@ -156,25 +254,3 @@ def _holds(nesting: Nesting, span: HostSpan) -> bool:
     return span.name.startswith(("Optimizer.", "enumerate(DataLoader)")) or nesting.begins_within(
         span
     )
-
-
-def arguments_of(event: Event) -> Mapping[str, Any]:
-    """Return the arguments of an event; none where it has none."""
-    arguments = event.get("args")
-    return arguments if isinstance(arguments, dict) else {}
-
-
-def device_of(event: Event) -> int:
-    """Return the number of the device on which an event happened."""
-    device = whole(arguments_of(event).get("device"))
-    return device if device is not None else whole(event.get("pid")) or 0
-
-
-def stream_of(event: Event) -> int:
-    """Return the stream on which an event happened."""
-    stream = whole(arguments_of(event).get("stream"))
-    return stream if stream is not None else whole(event.get("tid")) or 0
-
-
-def _either(arguments: Mapping[str, Any], *names: str) -> Any:
-    return next((arguments[name] for name in names if name in arguments), None)

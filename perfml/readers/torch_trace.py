@@ -2,15 +2,14 @@
 
 Kernels, their times, sizes and streams are read, and where the host launched them
 (`perfml.account.origins`): in ``record_function`` ranges and modules, else in the outermost
-operators. What a step takes on the clock stands in the provenance (`perfml.account`). There are
-no counters in it: its occupancy is an estimate of PyTorch's from the launch alone, and is left out.
+operators. What a step takes on the clock stands in the provenance (`perfml.account`). Counters are
+in it only where Kineto's range profiler wrote some (`perfml.readers.kineto_counters`): its
+occupancy is an estimate of PyTorch's from the launch alone, and is left out.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,13 +20,16 @@ from perfml.account.build import account_of
 from perfml.account.origins import Origin, Origins, numbered
 from perfml.account.recording import Activity, DeviceKind, HostKind, Recording
 from perfml.account.steps import Steps, find_steps
+from perfml.account.window import first_steps, of_the_first
 from perfml.errors import InputError
+from perfml.readers.chrome_trace import ChromeTrace
 from perfml.readers.frame import kernels_frame
-from perfml.readers.json_text import number, parsed, whole
+from perfml.readers.json_text import whole
+from perfml.readers.kineto_counters import counted_kernels
 from perfml.readers.options import ReadOptions
 from perfml.readers.source import Source
 from perfml.readers.timeline import Spans, busy_share, timeline_columns
-from perfml.readers.torch_events import Event, Events, arguments_of, device_of, stream_of
+from perfml.readers.torch_events import Events, Kernel
 from perfml.tables import Kernels
 from perfml.util.devices import is_amd
 from perfml.util.ranges import ITERATION
@@ -36,12 +38,11 @@ from perfml.util.words import count
 NAME = "torch-trace"
 
 _CAPABILITY = ("computeMajor", "computeMinor")
+_MTIA = "MTIA"
+"""Meta's accelerator: Kineto's categories ``mtia_runtime`` and ``mtia_ccp_events``. How HTA groups
+them is followed here; no recorded file is."""
 _WAVEFRONT = 64
 """Threads of a wavefront of AMD's; a warp of NVIDIA's has 32."""
-_SMALLER = (
-    "Record fewer steps: torch.profiler.schedule(wait=1, warmup=1, active=3), and leave "
-    "with_stack and profile_memory off."
-)
 _RECORD = (
     "Record with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], and export with "
     "prof.export_chrome_trace(FILE)."
@@ -59,50 +60,38 @@ def recognises(source: Source) -> bool:
 
 
 def read(source: Source, options: ReadOptions | None = None) -> Kernels:
-    """Read a trace of PyTorch's profiler; metrics are absent from the table.
+    """Read a trace of PyTorch's profiler; metrics are in the table where the trace has some.
 
     Raises `InputError` if it is no whole JSON, is no such trace, or holds no kernels.
     """
-    del options
-    document = parsed(source, _SMALLER)
-    return _Trace(source, document).kernels()
-
-
-@dataclass(frozen=True)
-class _Kernel:
-    """One kernel of a trace, with how it was launched."""
-
-    activity: Activity
-    grid: str | None
-    block: str | None
-    threads: float
-    registers: float
-    shared: float
+    trace = _Trace(source)
+    counted = trace.trace.counted
+    if not counted:
+        return trace.kernels()
+    timed = trace.kernels() if trace.events.kernels else None
+    return counted_kernels(source, options or ReadOptions(), counted, timed)
 
 
 class _Trace:
-    def __init__(self, source: Source, document: Any) -> None:
+    def __init__(self, source: Source) -> None:
         self.source = source
-        self.where = str(source.path)
-        facts = document if isinstance(document, dict) else {}
-        events = facts.get("traceEvents") if isinstance(document, dict) else document
-        if not isinstance(events, list):
-            msg = "this trace has no list of events"
-            found = type(events).__name__
-            raise InputError(msg, where=self.where, found=found, cure=_RECORD)
-        self.facts = facts
-        self.events = Events(events, self.where)
+        self.trace = ChromeTrace(source, _RECORD)
+        self.events = Events(self.trace)
         self.warnings: list[str] = []
+
+    @property
+    def _of_mtia(self) -> bool:
+        return any(name.startswith("mtia_") for name in self.events.categories)
 
     def kernels(self) -> Kernels:
         """Return the Kernels table of the whole trace."""
-        kernels = [self._kernel(event) for event in self.events.of("kernel")]
-        if not kernels:
+        if not self.events.kernels:
             raise self._nothing()
-        recording = self.events.recording([kernel.activity for kernel in kernels])
+        recording = self.events.recording()
         steps = find_steps(recording)
         finder = Origins(recording, steps)
         origins = finder.all(recording.activities)
+        kernels = self.events.kernels
         order = sorted(
             range(len(kernels)), key=lambda row: (origins[row].time, kernels[row].activity.start)
         )
@@ -110,14 +99,18 @@ class _Trace:
         kernels = [kernels[row] for row in order]
         paths = [_numbered_path(origin, steps) for origin in launched]
         instances = numbered([origin.instance for origin in launched])
-        moves = [each for each in recording.activities if each.kind is not DeviceKind.KERNEL]
         frame = kernels_frame(
-            self._launches(kernels, moves), paths, instances=instances if any(paths) else None
+            self._launches(kernels), paths, instances=instances if any(paths) else None
         )
         self._note_origins(recording, launched, steps)
         account = None
         if recording.spans(HostKind.CALL):
-            account = account_of(recording, steps, finder, origins)
+            first, counted, theirs = first_steps(recording, steps, origins)
+            account = account_of(first, counted, finder, theirs)
+            if first is not recording:
+                held = sum(each.kind is DeviceKind.KERNEL for each in first.activities)
+                of = len(counted.starts), held, len(kernels)
+                self.warnings.append(of_the_first(*of))
         return Kernels(frame, self._provenance(kernels, frame, account), tuple(self.warnings))
 
     def _note_origins(self, recording: Recording, origins: Sequence[Origin], steps: Steps) -> None:
@@ -137,43 +130,13 @@ class _Trace:
             )
 
     def _nothing(self) -> InputError:
-        counts = Counter(str(event.get("cat", "?"))[:40] for event in self.events.timed)
-        held = [f"{count} of {name}" for name, count in counts.most_common(5)]
-        msg = "this trace holds no kernels"
-        return InputError(
-            msg, where=self.where, found=", ".join(held) or "no timed events", cure=_RECORD
-        )
+        held = [f"{many} of {name[:40]}" for name, many in self.events.categories.most_common(5)]
+        msg = f"this trace{' of an MTIA' if self._of_mtia else ''} holds no kernels"
+        found = ", ".join(held) or "no timed events"
+        return InputError(msg, where=self.trace.where, found=found, cure=_RECORD)
 
-    def _kernel(self, event: Event) -> _Kernel:
-        name = event.get("name")
-        if not isinstance(name, str) or not name.strip():
-            msg = "a kernel of the trace has no name"
-            raise InputError(msg, where=self.where, found=repr(name)[:60], cure="Record it again.")
-        arguments = arguments_of(event)
-        start, end = self.events.span(event)
-        grid, block = _sizes(arguments.get("grid")), _sizes(arguments.get("block"))
-        threads = (
-            float(np.prod([*map(float, grid), *map(float, block)])) if grid and block else None
-        )
-        correlation = whole(arguments.get("correlation"))
-        return _Kernel(
-            Activity(
-                DeviceKind.KERNEL,
-                name,
-                start,
-                end,
-                device_of(event),
-                stream_of(event),
-                correlation,
-            ),
-            grid=_shape(grid),
-            block=_shape(block),
-            threads=_or_nan(threads),
-            registers=_or_nan(number(arguments.get("registers per thread"))),
-            shared=_or_nan(number(arguments.get("shared memory"))),
-        )
-
-    def _launches(self, kernels: Sequence[_Kernel], moves: Sequence[Activity]) -> pd.DataFrame:
+    def _launches(self, kernels: Sequence[Kernel]) -> pd.DataFrame:
+        moves = self.events.moves
         activities = [kernel.activity for kernel in kernels]
         spans = _spans(activities)
         stream = np.array([activity.stream for activity in activities], dtype=np.int64)
@@ -188,6 +151,15 @@ class _Trace:
             self.warnings.append(
                 f"{count(len(moves), 'memory copy or set is', 'memory copies and sets are')} no "
                 "rows of the table; the account of a step counts them."
+            )
+        if self.events.categories["cuda"]:
+            self.warnings.append(
+                "This trace was made of an export of Nsight Systems. It has names and times only; "
+                "the .sqlite file has sizes and NVTX ranges too."
+            )
+        if self._of_mtia:
+            self.warnings.append(
+                f"The trace is of an {_MTIA}: what its control processor ran counts as kernels."
             )
         known = self._devices([activity.device for activity in activities])
         columns: dict[str, Any] = {
@@ -212,20 +184,20 @@ class _Trace:
         ROCm numbers its agents, CPUs among them, so that a kernel's device may not be listed. Where
         all that are listed are alike, it is one of these.
         """
-        properties = self.facts.get("deviceProperties")
+        properties = self.trace.facts.get("deviceProperties")
         devices: dict[int, tuple[str | None, str | None]] = {}
         for entry in properties if isinstance(properties, list) else []:
             device = whole(entry.get("id")) if isinstance(entry, dict) else None
             if device is not None:
                 devices[device] = _name_and_capability(entry)
         kinds = set(devices.values())
-        alike = next(iter(kinds)) if len(kinds) == 1 else (None, None)
+        alike = next(iter(kinds)) if len(kinds) == 1 else (_MTIA if self._of_mtia else None, None)
         return [devices.get(device, alike) for device in numbers]
 
     def _provenance(
-        self, kernels: Sequence[_Kernel], frame: pd.DataFrame, account: Account | None
+        self, kernels: Sequence[Kernel], frame: pd.DataFrame, account: Account | None
     ) -> dict[str, Any]:
-        version = self.facts.get("pytorch_version") or self.facts.get("torch_version")
+        version = self.trace.facts.get("pytorch_version") or self.trace.facts.get("torch_version")
         devices = frame[["device", "compute_capability"]]
         joined = [", ".join(map(str, devices[name].dropna().unique())) or None for name in devices]
         activities = [kernel.activity for kernel in kernels]
@@ -261,20 +233,3 @@ def _numbered_path(origin: Origin, steps: Steps) -> tuple[str, ...]:
 def _spans(activities: Sequence[Activity]) -> Spans:
     rows = [(each.device, each.start, each.end) for each in activities]
     return Spans(*np.array(rows, dtype=np.int64).reshape(-1, 3).T)
-
-
-def _sizes(value: Any) -> tuple[int, ...] | None:
-    """Return three sizes, from a list or from text such as ``[16, 1, 1]``."""
-    parts = value.strip("[]() ").split(",") if isinstance(value, str) else value
-    if not isinstance(parts, list) or len(parts) != 3:
-        return None
-    sizes = tuple(size for part in parts if (size := whole(part)) is not None and size >= 0)
-    return sizes if len(sizes) == 3 else None
-
-
-def _shape(sizes: tuple[int, ...] | None) -> str | None:
-    return f"({', '.join(map(str, sizes))})" if sizes else None
-
-
-def _or_nan(value: float | None) -> float:
-    return float("nan") if value is None or value < 0 else value

@@ -3,10 +3,14 @@
 import gzip
 import json
 
+import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from perfml.errors import InputError
+from perfml.errors import InputError, PerfmlError
 from perfml.readers import read
+from tests.support.examples import examples
 from tests.support.paths import DATA
 
 RECORDED = DATA / "deployed" / "jax.trace.json.gz"
@@ -52,6 +56,49 @@ def test_a_trace_of_the_host_alone_says_how_to_record(tmp_path):
         read(path)
 
 
-def test_the_xplane_beside_it_is_named_and_refused():
-    with pytest.raises(InputError, match=r"the \.trace\.json\.gz that JAX"):
-        read(DATA / "deployed" / "jax.xplane.pb")
+XPLANE = DATA / "deployed" / "jax.xplane.pb"
+
+
+def test_the_xplane_beside_it_has_the_same_kernels():
+    trace, plane = read(RECORDED), read(XPLANE)
+    pd.testing.assert_frame_equal(plane.frame, trace.frame, atol=1e-3)
+    assert plane.provenance["format"] == "xplane"
+
+
+def test_the_names_of_an_xplane_are_its_own_not_those_of_operations():
+    frame = read(DATA / "deployed" / "jax_cublas.xplane.pb").frame
+    assert len(frame) == 18
+    assert frame["kernel"].iloc[0].startswith("sm90_xmma_gemm_f32f32_tf32f32_f32_nn_n_tilesize")
+    assert frame["layer"].iloc[0] == "jit(mlp)/up/dot_general"
+    assert frame["time_us"].iloc[0] == 47.328
+    assert (frame["grid"].iloc[0], frame["block"].iloc[0]) == ("(64, 2, 1)", "(384, 1, 1)")
+
+
+@pytest.mark.parametrize("kept", [200, 5_000, 15_000])
+def test_an_xplane_that_is_cut_is_an_error(kept, tmp_path):
+    path = tmp_path / "cut.xplane.pb"
+    path.write_bytes(XPLANE.read_bytes()[:kept])
+    with pytest.raises(InputError, match="the XPlane is cut or damaged"):
+        read(path)
+
+
+@given(st.data())
+@examples(100)
+def test_damaged_bytes_of_an_xplane_give_a_table_or_one_error(tmp_path_factory, data):
+    damaged = bytearray(XPLANE.read_bytes())
+    for _ in range(data.draw(st.integers(1, 4))):
+        damaged[data.draw(st.integers(64, len(damaged) - 1))] = data.draw(st.integers(0, 255))
+    path = tmp_path_factory.mktemp("xplane") / "run.xplane.pb"
+    path.write_bytes(damaged)
+    try:
+        assert not (read(path).frame["time_us"] < 0).any()
+    except PerfmlError as error:
+        assert len(str(error).splitlines()) <= 2  # noqa: PT017 - both endings are right
+
+
+def test_an_xplane_of_the_host_alone_says_what_it_has(tmp_path):
+    plane = b"\x12\x09/host:CPU"
+    path = tmp_path / "host.xplane.pb"
+    path.write_bytes(b"\x0a" + bytes([len(plane)]) + plane)
+    with pytest.raises(InputError, match=r"no kernels of a GPU.*/host:CPU"):
+        read(path)

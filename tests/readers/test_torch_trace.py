@@ -6,6 +6,7 @@ import gzip
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -135,7 +136,7 @@ def test_a_trace_of_the_host_alone_says_how_to_record_the_device(readable):
         (b'"ts": ', b'"ts": "x" + ', "no whole JSON document"),
         (b'"dur": 2.5', b'"dur": NaN', "NaN where a number belongs"),
         (b'"dur": 2.5', b'"dur": -2.5', "no usable time"),
-        (b'"dur": 2.5', b'"dur": 1e999', "no usable time"),
+        (b'"dur": 2.5', b'"dur": 1e999', "out of range"),
         (b'"name": "im2col(float*)"', b'"name": ""', "no name"),
         (b'"traceEvents": [', b'"traceEvents": 5, "x": [', "no list of events"),
     ],
@@ -181,3 +182,86 @@ if PUBLIC.is_dir():
         assert kernels.provenance["streams"] == frame["stream"].nunique()
         assert frame["kernel"].iloc[0].startswith("void fbgemm_gpu::permute_2D_lengths_kernel")
         assert any(text.startswith("50 memory copies and sets") for text in kernels.warnings)
+
+
+COUNTED = {
+    "dram__bytes_read.sum": 4096.0,
+    "smsp__inst_executed.sum": 3200.0,
+    "smsp__warps_active.avg.per_cycle_active": "12",
+}
+
+
+def counted(trace, *names, **metrics):
+    for place, name in enumerate(names):
+        trace.event("cuda_profiler_range", name, place, 1, pid=0, args={**COUNTED, **metrics})
+
+
+def test_counters_alone_are_rows_without_times(readable):
+    trace = Trace()
+    counted(trace, "gemm()", "relu()", "gemm()", **{"External id": 5})
+    kernels = readable(trace)
+    assert kernels.frame["kernel"].tolist() == ["gemm()", "relu()", "gemm()"]
+    assert kernels.frame["time_us"].isna().all()
+    assert kernels.frame["inst_executed"].tolist() == [3200.0] * 3
+    assert kernels.provenance["format"] == "kineto-counters"
+
+
+def test_counters_beside_the_same_kernels_are_columns_of_theirs(readable):
+    trace = filled()
+    for place, event in enumerate([e for e in trace.events if e["cat"] == "kernel"]):
+        counted(trace, event["name"], **{"smsp__inst_executed.sum": 100.0 + place})
+    plain = readable(filled()).frame
+    kernels = readable(trace)
+    assert kernels.frame["time_us"].tolist() == plain["time_us"].tolist()
+    assert kernels.frame["inst_executed"].tolist() == [100.0 + n for n in range(6)]
+    assert kernels.frame["layer"].tolist() == plain["layer"].tolist()
+
+
+def test_counters_beside_other_kernels_leave_those_out(readable):
+    trace = filled()
+    counted(trace, "another()")
+    kernels = readable(trace)
+    assert kernels.frame["kernel"].tolist() == ["another()"]
+    assert any("6 kernels more" in text for text in kernels.warnings)
+
+
+def test_events_with_counters_and_no_metric_are_an_error(readable):
+    trace = Trace()
+    trace.event("cuda_profiler_range", "gemm()", 0, 1, args={"device": 0})
+    with pytest.raises(InputError, match="hold no metric"):
+        readable(trace)
+
+
+def test_events_are_the_same_however_long_the_parts_are_that_are_read(readable, monkeypatch):
+    whole = readable(filled()).frame
+    monkeypatch.setattr("perfml.readers.source._PART", 300)
+    monkeypatch.setattr("perfml.readers.chrome_trace._TAIL", 200)
+    pd.testing.assert_frame_equal(readable(filled()).frame, whole)
+
+
+def test_an_mtia_trace_has_the_kernels_of_its_device(readable):
+    trace = Trace(deviceProperties=[])
+    trace.event("mtia_runtime", "runFunction - job_prep_and_submit", 1, 5, args={"correlation": 9})
+    arguments = {"correlation": 9, "device": 2}
+    trace.event("mtia_ccp_events", "fba_gemm", 10, 4, pid=2, tid=3, args=arguments)
+    kernels = readable(trace)
+    assert kernels.frame["kernel"].tolist() == ["fba_gemm"]
+    assert kernels.frame["time_us"].tolist() == [4.0]
+    assert kernels.provenance["device"] == "MTIA"
+
+
+def test_a_chrome_trace_made_of_an_export_of_nsight_systems_has_names_and_times(readable):
+    """As nsys2json writes it: a list, with names for processes and threads."""
+    event = {"name": "gemm", "ph": "X", "cat": "cuda", "ts": 10.5, "dur": 4.0, "args": {}}
+    events = [
+        {**event, "tid": "Stream 7", "pid": "Device 1"},
+        {**event, "tid": "Stream 9", "pid": "Device 1", "ts": 20.5, "name": "relu"},
+        {**event, "cat": "nvtx", "tid": "NVTX Thread 3", "pid": "Device 1", "name": "step"},
+        {**event, "tid": "API calls", "pid": 77, "name": "cuLaunchKernel"},
+    ]
+    kernels = readable(json.dumps(events).encode())
+    assert kernels.frame["kernel"].tolist() == ["gemm", "relu"]
+    assert kernels.frame["time_us"].tolist() == [4.0, 4.0]
+    assert kernels.frame["stream"].tolist() == [7, 9]
+    assert kernels.frame["device_id"].tolist() == [1, 1]
+    assert any("the .sqlite file has sizes" in text for text in kernels.warnings)

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from perfml.readers.launch_ranges import FOREVER, Launch, Range, default_domain, locate
+import numpy as np
+import pandas as pd
+
+from perfml.readers.coded_ranges import CodedRanges
+from perfml.readers.launch_ranges import FOREVER, NOWHERE, RangeTable, located, of_libraries
 from perfml.readers.sqlite_database import Database
+from perfml.util.ranges import Path
+from perfml.util.typing import Ints
 
 TABLE = "NVTX_EVENTS"
 
-_PUSH_POP = frozenset({59, 70})
-_START_END = frozenset({60, 71})
+_PUSH_POP = (59, 70)
+_START_END = (60, 71)
 """NVTX_EVENTS.eventType: ranges of one thread and of a process, traced and imported (NVTXT)."""
 
 _OPTIONAL = ("end", "textId", "globalTid", "domainId")
 
 
 @dataclass(frozen=True)
-class LaunchCall:
-    """The API call that launched a kernel.
+class LaunchCalls:
+    """The API calls that launched kernels, shape (n,) each.
 
     Attributes
     ----------
@@ -28,27 +33,27 @@ class LaunchCall:
     time
         When the call began, in nanoseconds.
     thread
-        Nsight Systems' global thread id; None if the file has no call for the kernel.
+        Nsight Systems' global thread id; `NOWHERE` if the file has no call for the kernel.
     """
 
-    process: int
-    time: int
-    thread: int | None
+    process: Ints
+    time: Ints
+    thread: Ints
 
 
-def process_of(global_id: int) -> int:
-    """Return the process in a global thread or process id: bits 24 to 47.
+def process_of(global_id: Ints) -> Ints:
+    """Return the process in global thread or process ids: bits 24 to 47.
 
     Examples
     --------
-    >>> process_of(290230855268003) == (290230855268003 >> 24) % (1 << 24)
-    True
+    >>> process_of(np.array([290230855268003])) == (290230855268003 >> 24) % (1 << 24)
+    array([ True])
     """
     return (global_id >> 24) & 0xFFFFFF
 
 
-def read_ranges(database: Database, *, by_process: bool) -> dict[int, list[Range]]:
-    """Return the ranges of each process, in order of their starts.
+def read_ranges(database: Database, *, by_process: bool) -> dict[int, tuple[RangeTable, int]]:
+    """Return the program's own ranges in each process, and how many of libraries there are.
 
     All ranges are of process 0 unless `by_process`: the kernels of this file name theirs. Raises
     `InputError` if the table has other columns, or a cell is no integer.
@@ -56,49 +61,58 @@ def read_ranges(database: Database, *, by_process: bool) -> dict[int, list[Range
     if not database.has(TABLE):
         return {}
     frame = database.integers(TABLE, ("start", "eventType"), _OPTIONAL)
-    texts = database.frame(TABLE, (), ("text",))
-    named = texts["text"].tolist() if "text" in texts else [None] * len(frame)
-    strings = database.texts_of("StringIds", "id", "value", frame["textId"].tolist())
-    ranges: dict[int, list[Range]] = {}
-    columns = (frame[name].tolist() for name in ("start", "eventType", *_OPTIONAL))
-    for start, kind, end, text_id, thread, domain, text in zip(*columns, named, strict=True):
-        if kind not in _PUSH_POP and kind not in _START_END:
-            continue
-        name = text if isinstance(text, str) and text else strings.get(text_id) or "(unnamed)"
-        process = process_of(thread) if by_process and thread >= 0 else 0
-        owner = thread if kind in _PUSH_POP and thread >= 0 else None
-        # An old export has 0 or -1 where a range was never closed, a new one NULL.
-        last = end if end >= start else FOREVER
-        ranges.setdefault(process, []).append(Range(start, last, name, owner, max(domain, 0)))
-    for group in ranges.values():
-        group.sort(key=lambda item: (item.start, -item.end))
+    start, kind, end, text, thread, domain = (frame.pop(name).to_numpy() for name in list(frame))
+    names, texts = _names(database, text)
+    # An old export has 0 or -1 where a range was never closed, a new one NULL.
+    end = np.where(end >= start, end, FOREVER)
+    rows = np.flatnonzero(np.isin(kind, (*_PUSH_POP, *_START_END)))
+    if (np.diff(start[rows]) <= 0).any():
+        rows = rows[np.lexsort((-end[rows], start[rows]))]
+    nested = np.isin(kind, _PUSH_POP) & (thread >= 0)
+    table = RangeTable(start, end, np.where(nested, thread, NOWHERE), names, texts)
+    process = np.where(by_process & (thread >= 0), process_of(thread), 0)[rows]
+    ranges = {}
+    for number in np.unique(process).tolist():
+        mine = rows[process == number]
+        own = mine[domain[mine] <= 0]
+        own = own if len(own) else mine
+        ranges[number] = table.take(own), len(mine) - len(own)
     return ranges
 
 
-def ranges_around(
-    calls: Sequence[LaunchCall], ranges: dict[int, list[Range]]
-) -> tuple[list[tuple[str, ...]], list[int], list[str]]:
-    """Return the names of the ranges around each launch, a number for the innermost, warnings.
+def _names(database: Database, number: Ints) -> tuple[Ints, list[str]]:
+    """Return a number for the name of each range, its own text or a shared one, and the names."""
+    own, texts = database.codes(TABLE, "text")
+    shared, distinct = pd.factorize(number)
+    strings = database.texts_of("StringIds", "id", "value", distinct.tolist())
+    names = [*texts, *(strings.get(key) or "(unnamed)" for key in distinct.tolist())]
+    return np.where(own >= 0, own, len(texts) + shared), names
 
-    `ranges` are as `read_ranges` returns them. Names are outermost first; outside every range they
-    are empty, and the number is -1. Warnings say what was left out.
+
+def ranges_around(
+    calls: LaunchCalls, ranges: dict[int, tuple[RangeTable, int]]
+) -> tuple[CodedRanges, Ints, list[str]]:
+    """Return the ranges around each launch, a number for the innermost or -1, and warnings.
+
+    `ranges` are as `read_ranges` returns them. Warnings say what was left out.
     """
-    paths: list[tuple[str, ...]] = [()] * len(calls)
-    instances = [-1] * len(calls)
+    launches = len(calls.time)
+    codes, instances = np.zeros(launches, dtype=np.int64), np.full(launches, -1)
+    paths: list[Path] = [()]
     warnings: list[str] = []
     numbered = 0
-    for process in sorted(ranges):
-        own, notes = default_domain(ranges[process])
-        warnings += notes
-        rows = [row for row, call in enumerate(calls) if call.process == process]
-        launches = [Launch(calls[row].time, calls[row].thread) for row in rows]
-        for row, path, instance in zip(rows, *locate(launches, own), strict=True):
-            paths[row] = path
-            instances[row] = instance + numbered if instance >= 0 else -1
-        numbered += len(own)
-    unended = sum(item.end == FOREVER for group in ranges.values() for item in group)
+    for process, (own, others) in sorted(ranges.items()):
+        warnings += [of_libraries(others)] if others else []
+        rows = np.flatnonzero(calls.process == process)
+        around, innermost = located(calls.time[rows], calls.thread[rows], own)
+        codes[rows] = around.outer + len(paths)
+        paths += around.around
+        instances[rows] = np.where(innermost >= 0, innermost + numbered, -1)
+        numbered += len(own.start)
+    unended = sum(int((own.end == FOREVER).sum()) for own, _ in ranges.values())
     if unended:
         warnings.append(f"{unended} NVTX ranges have no end; they are taken to last to the end.")
     if numbered and not any(paths):
         warnings.append(f"The file has {numbered} NVTX ranges, and no kernel was launched in one.")
-    return paths, instances, list(dict.fromkeys(warnings))
+    coded = CodedRanges(codes, paths, np.zeros_like(codes), [()])
+    return coded, instances, list(dict.fromkeys(warnings))

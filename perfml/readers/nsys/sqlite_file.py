@@ -15,15 +15,19 @@ import numpy as np
 import pandas as pd
 
 from perfml.account.account import ACCOUNT
+from perfml.account.window import of_the_first
 from perfml.errors import InputError, plain
 from perfml.readers.frame import kernels_frame
-from perfml.readers.nsys.nvtx import LaunchCall, process_of, ranges_around, read_ranges
+from perfml.readers.launch_ranges import NOWHERE
+from perfml.readers.nsys.nvtx import LaunchCalls, process_of, ranges_around, read_ranges
 from perfml.readers.nsys.recording import CALLS, COPIES, FILLS, read_calls, step_account
+from perfml.readers.occurrences import text_column
 from perfml.readers.options import ReadOptions, at_most
 from perfml.readers.source import Source
 from perfml.readers.sqlite_database import Database, is_database, on_the_clock, opened
 from perfml.readers.timeline import Spans, busy_share, timeline_columns
 from perfml.tables import Kernels
+from perfml.util.typing import Ints
 from perfml.util.words import Readable, count
 
 NAME = "nsys-sqlite"
@@ -77,37 +81,45 @@ class _Reader:
 
     def kernels(self) -> Kernels:
         """Return the Kernels table of the whole export."""
-        kernels = self.database.integers(_KERNELS, _REQUIRED, _OPTIONAL)
-        raw = pd.concat([kernels.assign(graph=-1), self._graphs()], ignore_index=True)
-        raw = raw.fillna(-1).astype("int64")
+        raw, graphs = self.database.integers(_KERNELS, _REQUIRED, _OPTIONAL), self._graphs()
+        raw = raw.assign(graph=-1)
+        if len(graphs):
+            raw = pd.concat([raw, graphs], ignore_index=True).fillna(-1).astype("int64")
         if raw.empty:
             raise self._nothing()
         raw = on_the_clock(raw)
-        calls = self._calls(raw)
-        began = raw["start"].tolist()
-        order = sorted(range(len(raw)), key=lambda row: (calls[row].time, began[row]))
+        by_process = bool((raw["globalPid"] >= 0).all())
+        calls = self._launched(raw, by_process=by_process)
+        order = np.lexsort((raw["start"], calls.time))
         raw = raw.iloc[order].reset_index(drop=True)
-        calls = [calls[row] for row in order]
-        ranges = read_ranges(self.database, by_process=self._names_processes(raw))
-        paths, instances, notes = ranges_around(calls, ranges)
+        calls = LaunchCalls(calls.process[order], calls.time[order], calls.thread[order])
+        ranges = read_ranges(self.database, by_process=by_process)
+        around, instances, notes = ranges_around(calls, ranges)
         self.warnings += notes
-        without_call = sum(call.thread is None for call in calls)
-        if without_call and any(ranges.values()):
+        without_call = int((calls.thread == NOWHERE).sum())
+        if without_call and ranges:
             self.warnings.append(
                 f"{count(without_call, 'kernel has', 'kernels have')} no API call in the file; "
                 "their NVTX ranges are those at their start on the GPU, which may be later than "
                 "the launch."
             )
-        devices = self._devices()
-        launches = self._launches(raw, devices)
-        frame = kernels_frame(launches, paths, instances=instances if any(paths) else None)
-        self._other_records(calls, raw)
+        names, codes = self._names(raw)
+        processes = np.unique(calls.process).tolist()
+        account = None
+        if len(processes) == 1 and processes[0] in ranges:
+            called, (own, _) = raw.assign(called=calls.time, name=codes), ranges[processes[0]]
+            account, counted = step_account(self.database, called, names, self.calls, own)
+        # millions of ranges, and the table takes as much again
+        del ranges
+        launches = self._launches(raw, text_column(codes, names))
+        inside = instances if any(around.around) else None
+        frame = kernels_frame(launches, around, instances=inside)
+        self._other_records(len(processes), raw)
         provenance = self._provenance(raw, frame)
-        if len(processes := {call.process for call in calls}) == 1:
-            own = ranges.get(processes.pop(), [])
-            names = launches["kernel"].tolist()
-            account = step_account(self.database, raw, names, self.calls, own)
-            provenance |= {} if account is None else {ACCOUNT: account.to_dict()}
+        if account is not None:
+            provenance[ACCOUNT] = account.to_dict()
+            if counted < len(raw):
+                self.warnings.append(of_the_first(len(account.walls_us), counted, len(raw)))
         return Kernels(frame, provenance, tuple(self.warnings))
 
     def _nothing(self) -> InputError:
@@ -124,10 +136,6 @@ class _Reader:
             cure="Record a program that launches kernels: nsys profile --trace=cuda,nvtx CMD ...",
         )
 
-    @staticmethod
-    def _names_processes(raw: pd.DataFrame) -> bool:
-        return bool((raw["globalPid"] >= 0).all())
-
     def _graphs(self) -> pd.DataFrame:
         """Return the launches of CUDA graphs that were traced as a whole, by the graph's number."""
         optional = (*_GRAPH_OPTIONAL, *_LAUNCHED)
@@ -135,21 +143,15 @@ class _Reader:
         number = rows["graphId"].where(rows["graphId"] >= 0, rows["graphExecId"]).clip(lower=0)
         return rows[[*_GRAPH_REQUIRED, *_LAUNCHED]].assign(graph=number)
 
-    def _calls(self, raw: pd.DataFrame) -> list[LaunchCall]:
+    def _launched(self, raw: pd.DataFrame, *, by_process: bool) -> LaunchCalls:
         """Return the API call of each kernel; correlation ids count within a process."""
-        by_process = self._names_processes(raw)
-        known: dict[tuple[int, int | None], LaunchCall] = {}
-        for call in self.calls:
-            process = process_of(call.thread) if by_process and call.thread >= 0 else 0
-            thread = call.thread if call.thread >= 0 else None
-            known.setdefault((process, call.correlation), LaunchCall(process, call.start, thread))
-        launched = []
-        columns = (raw[name].tolist() for name in ("start", "correlationId", "globalPid"))
-        for start, correlation, owner in zip(*columns, strict=True):
-            process = process_of(owner) if by_process else 0
-            found = known.get((process, correlation)) if correlation >= 0 else None
-            launched.append(found or LaunchCall(process, start, None))
-        return launched
+        calls, owner = self.calls, process_of(raw["globalPid"].to_numpy()) * by_process
+        process = np.where(by_process & (calls.thread >= 0), process_of(calls.thread), 0)
+        row = calls.launching(raw["correlationId"].to_numpy(), process, owner)
+        if not len(calls):
+            return LaunchCalls(owner, raw["start"].to_numpy(), row)
+        time = np.where(row >= 0, calls.start[row], raw["start"])
+        return LaunchCalls(owner, time, np.where(row >= 0, calls.thread[row], NOWHERE))
 
     def _devices(self) -> dict[int, tuple[str | None, str | None]]:
         """Return the name and compute capability of each CUDA device id."""
@@ -166,9 +168,7 @@ class _Reader:
             devices.setdefault(cuda if cuda >= 0 else number, (named, capability))
         return devices
 
-    def _launches(
-        self, raw: pd.DataFrame, devices: dict[int, tuple[str | None, str | None]]
-    ) -> pd.DataFrame:
+    def _launches(self, raw: pd.DataFrame, names: pd.Series[str]) -> dict[str, Any]:
         start, end = raw["start"].to_numpy(), raw["end"].to_numpy()
         invalid = end <= start
         if invalid.any():
@@ -176,42 +176,44 @@ class _Reader:
                 f"{count(int(invalid.sum()), 'kernel has', 'kernels have')} invalid timestamps; "
                 "their times are missing."
             )
-        known = [devices.get(number, (None, None)) for number in raw["deviceId"].tolist()]
+        devices, (device, numbers) = self._devices(), pd.factorize(raw["deviceId"])
+        known = [devices.get(number, (None, None)) for number in numbers.tolist()]
         shared = raw["staticSharedMemory"] + raw["dynamicSharedMemory"]
         told = (raw["staticSharedMemory"] >= 0) & (raw["dynamicSharedMemory"] >= 0)
         registers = raw["registersPerThread"].astype(float)
         columns: dict[str, Any] = {
-            "kernel": self._names(raw),
+            "kernel": names,
             "grid": _shapes(raw, _SIZES[:3]),
             "block": _shapes(raw, _SIZES[3:]),
-            "device": [name for name, _ in known],
-            "compute_capability": [capability for _, capability in known],
+            "device": text_column(device, [name for name, _ in known]),
+            "compute_capability": text_column(device, [capability for _, capability in known]),
             "time_us": np.where(invalid, np.nan, (end - start) / 1e3),
-            "time_source": [None if wrong else "nsys" for wrong in invalid],
+            "time_source": text_column(invalid.astype(np.int64), ["nsys", None]),
             "launches": np.ones(len(raw), dtype=np.int64),
             **timeline_columns(_spans(raw), raw["streamId"].to_numpy(), self._memory()),
             "registers_per_thread": registers.where(registers >= 0).to_numpy(),
             "shared_memory_per_block": shared.astype(float).where(told).to_numpy(),
             "threads": raw[list(_SIZES)].where(raw["graph"] < 0).prod(axis=1, min_count=1),
         }
-        return pd.DataFrame(columns)
+        return columns
 
-    def _names(self, raw: pd.DataFrame) -> list[str]:
-        columns = (raw[name].tolist() for name in ("demangledName", "shortName", "graph"))
-        pairs = list(zip(*columns, strict=True))
-        wanted = [number for pair in set(pairs) for number in pair[:2]]
+    def _names(self, raw: pd.DataFrame) -> tuple[list[str], Ints]:
+        """Return names of kernels, and which of them each launch has."""
+        rows, codes = _distinct(raw[["demangledName", "shortName", "graph"]])
+        triples = list(rows.itertuples(index=False, name=None))
+        wanted = [number for triple in triples for number in triple[:2]]
         strings = self.database.texts_of(_STRINGS, "id", "value", wanted)
-        names = {
-            pair: strings.get(pair[0]) or strings.get(pair[1]) if pair[2] < 0 else _graph(pair[2])
-            for pair in set(pairs)
-        }
-        unnamed = [pair for pair in pairs if not names[pair]]
-        if unnamed:
-            msg = f"{count(len(unnamed), 'kernel')} with names that are not in {_STRINGS}"
-            found = f"string {unnamed[0][0]}"
+        names = [
+            (strings.get(name) or strings.get(short) or "") if graph < 0 else _graph(graph)
+            for name, short, graph in triples
+        ]
+        if "" in names:
+            unnamed = np.array([not name for name in names])[codes]
+            msg = f"{count(int(unnamed.sum()), 'kernel')} with names that are not in {_STRINGS}"
+            found = f"string {triples[names.index('')][0]}"
             cure = "The file is damaged; export the report again."
             raise InputError(msg, where=self.database.where, found=found, cure=cure)
-        return [str(names[pair]) for pair in pairs]
+        return names, codes
 
     def _memory(self) -> Spans:
         """Return memory copies and sets."""
@@ -220,9 +222,8 @@ class _Reader:
         ]
         return _spans(on_the_clock(pd.concat(frames, ignore_index=True).astype("int64")))
 
-    def _other_records(self, calls: list[LaunchCall], raw: pd.DataFrame) -> None:
+    def _other_records(self, processes: int, raw: pd.DataFrame) -> None:
         """Say what the file holds that is not in the table."""
-        processes = len({call.process for call in calls})
         if processes > 1:
             self.warnings.append(f"Launches of {processes} processes are read as one run.")
         graphs = raw["graph"] >= 0
@@ -282,9 +283,16 @@ def _graph(number: int) -> str:
     return f"CUDA_graph_{number}"
 
 
-def _shapes(raw: pd.DataFrame, names: tuple[str, ...]) -> list[str | None]:
-    sizes = zip(*(raw[name].tolist() for name in names), strict=True)
-    return [f"({x}, {y}, {z})" if x >= 0 else None for x, y, z in sizes]
+def _distinct(rows: pd.DataFrame) -> tuple[pd.DataFrame, Ints]:
+    """Return the rows that differ, and which of them each row is."""
+    codes = rows.groupby(list(rows), sort=False).ngroup().to_numpy()
+    return rows.drop_duplicates(), codes
+
+
+def _shapes(raw: pd.DataFrame, names: tuple[str, ...]) -> pd.Series[str]:
+    rows, codes = _distinct(raw[list(names)])
+    sizes = rows.itertuples(index=False, name=None)
+    return text_column(codes, [f"({x}, {y}, {z})" if x >= 0 else None for x, y, z in sizes])
 
 
 def _spans(raw: pd.DataFrame) -> Spans:

@@ -1,0 +1,212 @@
+"""What rocprofv3 writes, after the examples in AMD's documentation of ROCprofiler-SDK."""
+
+import json
+
+import pytest
+
+from perfml.errors import InputError
+from perfml.readers import read
+
+HEADER = (
+    '"Kind","Agent_Id","Queue_Id","Stream_Id","Thread_Id","Dispatch_Id","Kernel_Id","Kernel_Name",'
+    '"Correlation_Id","Start_Timestamp","End_Timestamp","LDS_Block_Size","Scratch_Size",'
+    '"VGPR_Count","Accum_VGPR_Count","SGPR_Count","Workgroup_Size_X","Workgroup_Size_Y",'
+    '"Workgroup_Size_Z","Grid_Size_X","Grid_Size_Y","Grid_Size_Z"\n'
+)
+SECOND = (
+    '"KERNEL_DISPATCH","Agent 4",1,1,852831,2,13,"subtract(float*, int)",'
+    "2,1551874061259214,1551874061270254,512,0,8,0,16,64,1,1,1000,1024,1\n"
+)
+FIRST = (
+    '"KERNEL_DISPATCH","Agent 4",1,1,852831,1,10,"void add<float>(float*, int)",'
+    "1,1551874061244694,1551874061255734,0,0,8,0,16,64,1,1,1024,1024,1\n"
+)
+
+
+@pytest.fixture
+def trace(tmp_path):
+    def made(text):
+        path = tmp_path / "1_kernel_trace.csv"
+        path.write_text(text)
+        return path
+
+    return made
+
+
+def test_launches_are_in_order_of_start_with_grids_in_workgroups(trace):
+    frame = read(trace(HEADER + SECOND + FIRST)).frame
+    assert frame["kernel"].tolist() == ["void add<float>(float*, int)", "subtract(float*, int)"]
+    assert frame["time_us"].tolist() == pytest.approx([11.04, 11.04])
+    assert frame["start_us"].tolist() == pytest.approx([0.0, 14.52])
+    assert frame["gap_us"].iloc[1] == pytest.approx(14.52 - 11.04)
+    # 1000 work-items in groups of 64 are 16 groups, of which the last is not full
+    assert frame["grid"].tolist() == ["(16, 1024, 1)"] * 2
+    assert frame["shared_memory_per_block"].tolist() == [0, 512]
+    assert frame["layer"].isna().all()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        FIRST[:90],
+        FIRST.replace("1024,1024", "x,1024"),
+        FIRST.replace("64,1,1,", "0,1,1,"),
+        FIRST.replace("1024,1024", "10\r24,1024"),
+        FIRST.replace("1024,1024", f"{10**400},1024"),
+    ],
+)
+def test_a_damaged_line_is_named(trace, line):
+    with pytest.raises(InputError, match=r"csv:3: a line of the kernel trace cannot be read"):
+        read(trace(HEADER + SECOND + line))
+
+
+@pytest.mark.parametrize(
+    ("text", "cure"),
+    [
+        ('{"Type":"String","id":"0","value":"add"}\n', "nsys export --type sqlite"),
+        ('[{"name": "add", "cat": "cuda", "dur": 1}]', "nsys export --type sqlite"),
+    ],
+)
+def test_other_forms_say_how_to_convert_them(trace, text, cure):
+    with pytest.raises(InputError, match=cure):
+        read(trace(text))
+
+
+COUNTED = (
+    '"Correlation_Id","Dispatch_Id","Agent_Id","Queue_Id","Process_Id","Thread_Id","Grid_Size",'
+    '"Kernel_Id","Kernel_Name","Workgroup_Size","LDS_Block_Size","Scratch_Size","VGPR_Count",'
+    '"Accum_VGPR_Count","SGPR_Count","Counter_Name","Counter_Value","Start_Timestamp",'
+    '"End_Timestamp"\n'
+)
+
+
+def counted(dispatch, name, counter, value, start, end):
+    return (
+        f'{dispatch},{dispatch},"Agent 4",1,7,7,1048576,{dispatch},"{name}",64,512,0,8,0,16,'
+        f'"{counter}",{value},{start},{end}\n'
+    )
+
+
+def test_counters_of_a_dispatch_are_columns_of_its_row(trace):
+    rows = [
+        counted(2, "subtract(float*, int)", "SQ_WAVES", "16384.000000", 5000, 9000),
+        counted(1, "void add<float>(float*, int)", "SQ_WAVES", "100.000000", 1000, 3500),
+        counted(1, "void add<float>(float*, int)", "GRBM_COUNT", "7.5e+01", 1000, 3500),
+        # once more, of another part of the chip
+        counted(1, "void add<float>(float*, int)", "SQ_WAVES", "23.000000", 1000, 3500),
+    ]
+    kernels = read(trace(COUNTED + "".join(rows)))
+    frame = kernels.frame
+    assert frame["kernel"].tolist() == ["void add<float>(float*, int)", "subtract(float*, int)"]
+    assert frame["time_us"].tolist() == [2.5, 4.0]
+    assert frame["SQ_WAVES"].tolist() == [123.0, 16384.0]
+    assert frame["GRBM_COUNT"].iloc[0] == 75.0
+    assert frame["GRBM_COUNT"].isna().tolist() == [False, True]
+    assert frame["threads"].tolist() == [1048576.0] * 2
+    assert frame["grid"].isna().all()
+    assert any("AMD's names" in text for text in kernels.warnings)
+
+
+@pytest.mark.parametrize("value", ["", "x", "nan", "1e999"])
+def test_a_counter_that_is_no_number_names_its_line(trace, value):
+    with pytest.raises(InputError, match=r"csv:2: a line of the kernel trace cannot be read"):
+        read(trace(COUNTED + counted(1, "add", "SQ_WAVES", value, 1, 2)))
+
+
+PMC_PERF = (
+    "Dispatch_ID,GPU_ID,Queue_ID,PID,TID,Grid_Size,Workgroup_Size,LDS_Per_Workgroup,"
+    "Scratch_Per_Workitem,Arch_VGPR,Accum_VGPR,SGPR,Wave_Size,Kernel_Name,Start_Timestamp,"
+    "End_Timestamp,Correlation_ID,SQ_WAVES,SQ_INSTS_VALU\n"
+    '0,4,1,9,9,1048576,256,1024,0,12,0,16,64,"vecCopy(double*, int) [clone .kd]",100,2100,0,'
+    "16384.0,229376\n"
+)
+
+
+def test_rocprofiler_computes_columns_are_counters(trace):
+    (row,) = read(trace(PMC_PERF)).frame.to_dict("records")
+    assert row["kernel"] == "vecCopy(double*, int) [clone .kd]"
+    assert (row["time_us"], row["SQ_WAVES"], row["SQ_INSTS_VALU"]) == (2.0, 16384.0, 229376.0)
+    assert (row["registers_per_thread"], row["shared_memory_per_block"]) == (12.0, 1024.0)
+
+
+def document(*, timed=True, counted=True):
+    def dispatch(number, kernel, start, end):
+        info = {
+            "agent_id": {"handle": 99},
+            "queue_id": {"handle": 3},
+            "kernel_id": kernel,
+            "dispatch_id": number,
+            "group_segment_size": 512,
+            "workgroup_size": {"x": 64, "y": 1, "z": 1},
+            "grid_size": {"x": 1000, "y": 4, "z": 1},
+        }
+        times = {"start_timestamp": start, "end_timestamp": end} if timed else {}
+        return {**times, "dispatch_info": info}
+
+    dispatches = [dispatch(1, 12, 1000, 3500), dispatch(2, 10, 5000, 9000)]
+    values = [[(5, 100.0), (5, 23.0), (6, 7)], [(5, 8.0)]]
+    records = [
+        {
+            "dispatch_data": each,
+            "records": [{"counter_id": {"handle": one}, "value": value} for one, value in pairs],
+        }
+        for each, pairs in zip(dispatches, values, strict=True)
+    ]
+    tool = {
+        "metadata": {"pid": 7},
+        "agents": [{"id": {"handle": 99}, "node_id": 4, "name": "gfx942"}],
+        "counters": [
+            {"id": {"handle": 5}, "name": "SQ_WAVES"},
+            {"id": {"handle": 6}, "name": "GRBM_COUNT"},
+        ],
+        "kernel_symbols": [
+            {"kernel_id": 10, "formatted_kernel_name": "add(int*)", "arch_vgpr_count": 8},
+            {"kernel_id": 12, "formatted_kernel_name": "mul(int*)", "arch_vgpr_count": 24},
+        ],
+        "buffer_records": {"kernel_dispatch": dispatches if timed else []},
+        "callback_records": {"counter_collection": records if counted else []},
+    }
+    return {"rocprofiler-sdk-tool": [tool]}
+
+
+def test_json_has_kernels_with_their_counters(trace):
+    frame = read(trace(json.dumps(document()))).frame
+    assert frame["kernel"].tolist() == ["mul(int*)", "add(int*)"]
+    assert frame["time_us"].tolist() == [2.5, 4.0]
+    assert frame["grid"].tolist() == ["(16, 4, 1)"] * 2
+    assert frame["SQ_WAVES"].tolist() == [123.0, 8.0]
+    assert frame["device_id"].tolist() == [4, 4]
+    assert frame["registers_per_thread"].tolist() == [24.0, 8.0]
+
+
+def test_json_of_counters_alone_has_no_times_and_says_so(trace):
+    kernels = read(trace(json.dumps(document(timed=False))))
+    assert kernels.frame["time_us"].isna().all()
+    assert kernels.frame["SQ_WAVES"].tolist() == [123.0, 8.0]
+    assert any("--kernel-trace" in text for text in kernels.warnings)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('"kernel_id": 10, "formatted', '"kernel_id": 11, "formatted'),
+        ('"x": 64', '"x": 0'),
+        ('"x": 1000', '"x": "many"'),
+        ('"value": 8.0', '"value": null'),
+        ('"handle": 6}, "name"', '"handle": 7}, "name"'),
+        ('"start_timestamp": 1000', '"start_timestamp": 9000'),
+        ('"rocprofiler-sdk-tool": [', '"rocprofiler-sdk-tool": [5, '),
+        ('"kernel_symbols": [', '"kernel_symbols": 5, "x": ['),
+    ],
+)
+def test_damaged_json_is_one_error(trace, old, new):
+    text = json.dumps(document())
+    assert old in text
+    with pytest.raises(InputError, match="a record of this rocprofv3 JSON cannot be read"):
+        read(trace(text.replace(old, new)))
+
+
+def test_json_without_kernels_says_how_to_record_them(trace):
+    empty = json.dumps(document(timed=False, counted=False))
+    with pytest.raises(InputError, match="no kernels"):
+        read(trace(empty))
