@@ -54,6 +54,8 @@ class ModuleRanges:
         self.ranges = ranges
         self.current = ""
         self.opened: dict[str, None] = {}
+        self.operators: dict[str, str] = {}
+        """Of a range in a compiled module its first kernel's operator, such as ``addmm``."""
         self._model, self._numbered, self._around = model, numbered, around
         self._calls: list[str] = []
         self._entered: Counter[str] = Counter()
@@ -157,7 +159,7 @@ class ModuleRanges:
             self.current = ""
             self._outer.close()
 
-    def _inside(self, path: str) -> None:
+    def _inside(self, path: str, operator: str) -> None:
         """Go on in a module of the compiled one that runs; an empty path is outside all of them."""
         if not self._calls:
             self._backward.inside(path)
@@ -165,6 +167,8 @@ class ModuleRanges:
         caller = self._calls[-1]
         self._divided.add(caller or _root_name(self._model))
         name = ".".join(filter(None, (caller, path))) or _root_name(self._model)
+        if operator:
+            self.operators.setdefault(name, operator)
         if self.current.partition("#")[0] != name:
             self.ranges.pop()
             self._open(name)

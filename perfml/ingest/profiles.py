@@ -21,6 +21,7 @@ from perfml.ingest.archives import unpacked
 from perfml.ingest.arguments import CONDITION, Started, command_of, told_apart
 from perfml.ingest.experiments import with_experiments
 from perfml.ingest.layer_map import LayerMap, apply_layer_map
+from perfml.ingest.phases import NAMED_BY_CLASS, with_phases
 from perfml.ingest.processes import joined_processes, with_processes
 from perfml.ingest.products import with_products
 from perfml.ingest.run_labels import (
@@ -35,6 +36,7 @@ from perfml.ingest.run_labels import (
 from perfml.ingest.timing import join_timing, with_gaps
 from perfml.ingest.trace_times import TRACES, named_layers, with_trace
 from perfml.readers import ENDINGS, ReadOptions, Source, read, recognise
+from perfml.readers.torch_trace import BY_OPERATOR
 from perfml.tables import CLOCK, Kernels, validate_kernels
 from perfml.util.typing import Progress
 
@@ -169,6 +171,8 @@ def ingest_runs(
             type(note)(f"{prefix}{each.provenance.get('path')}: {note}")
             for each in run.found
             for note in each.warnings
+            # layers by class are better than those
+            if note != BY_OPERATOR or NAMED_BY_CLASS not in notes
         ]
         warnings += notes
         if run.collected:
@@ -382,6 +386,8 @@ def _one_run(run: _Run, user: Identity) -> tuple[pd.DataFrame, list[str]]:
     parts = []
     for frame, each in zip(frames, profiles, strict=True):
         named = with_products(frame.copy(), manifest)
+        named, told = with_phases(named)
+        notes = [*notes, *told]
         if run.collected:
             named = with_experiments(named, files[0].parent)
         digest = str(each.provenance.get("sha256", ""))[:8]

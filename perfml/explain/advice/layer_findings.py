@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from perfml.account.phases import is_class_layer
 from perfml.explain.advice.findings import finding_of
 from perfml.explain.advice.persons import person_of_all
 from perfml.explain.advice.remedies import filled, load_remedies
@@ -206,7 +207,10 @@ def layer_findings(
     layer: LayerLaunches, row: Mapping[str, Any], *, convolves: bool = False
 ) -> list[dict[str, Any]]:
     """Return the findings of a layer as a whole; `row` is what it is called, and its time."""
-    found = ((name, hazard(layer)) for name, hazard in _HAZARDS.items())
+    # that products of one size are in one layer says nothing where a layer is all of a step's
+    by_class = is_class_layer(str(row["layer"]))
+    hazards = {**_HAZARDS, **({"repeated_products": lambda _: None} if by_class else {})}
+    found = ((name, hazard(layer)) for name, hazard in hazards.items())
     return [_finding(name, told, layer, row, convolves) for name, told in found if told is not None]
 
 
