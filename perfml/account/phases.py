@@ -2,9 +2,9 @@
 
 A server's host shows one call per step: the replay of a CUDA graph. So steps are found as what
 repeats. The sequence of launches is cut before each launch of one kernel (or replay of one graph),
-and of all such cuts the one is taken that describes it in the fewest words: the lengths of its
-different pieces and one word for each piece. Between the sampling of one token and the first layer
-of the next the longest idle time is the boundary.
+and of all such cuts the one is taken that describes it shortest: the launches of its different
+pieces, and two words for each piece. Layers as pieces are many, requests are long. Between the
+sampling of one token and the first layer of the next the longest idle time is the boundary.
 """
 
 from __future__ import annotations
@@ -35,6 +35,11 @@ _LEAST = 3
 """Steps that have to be alike, or nothing repeats."""
 _MOST = 0.8
 """Part of the steps that end in sampling, where a program generates tokens."""
+_NAMING = 2
+"""Words that a piece takes in the description. So steps win over the layers in them from half as
+many steps on as a layer has launches, and over equal requests up to half as many as a step has."""
+_SURER = 2.0
+"""A cut at the sampling may be longer by this factor than the shortest: each step ends in one."""
 _LOOKED_AT = 100_000
 """Launches among which the cut is chosen."""
 _CANDIDATES, _ALIKE = 128, 8
@@ -123,7 +128,8 @@ def _bounds(launches: Launches, classes: npt.NDArray[np.object_]) -> npt.NDArray
     codes, firsts = _words(launches)
     kinds = np.where(launches.replays[firsts] >= 0, "replay", classes[firsts])
     gaps = launches.gaps[firsts]
-    anchor = _anchor(codes[:_LOOKED_AT], kinds, gaps)
+    sizes = np.diff(np.r_[firsts, len(classes)])
+    anchor = _anchor(codes[:_LOOKED_AT], sizes[:_LOOKED_AT], kinds, gaps)
     if anchor is None:
         return None
     in_layers = np.isin(kinds, ["replay", *_LAYERS])
@@ -158,7 +164,12 @@ def _signatures(
     return np.add.reduceat(drawn[codes], firsts)
 
 
-def _anchor(codes: npt.NDArray[np.int64], kinds: npt.NDArray[np.str_], gaps: Floats) -> int | None:
+def _anchor(
+    codes: npt.NDArray[np.int64],
+    sizes: npt.NDArray[np.int64],
+    kinds: npt.NDArray[np.str_],
+    gaps: Floats,
+) -> int | None:
     """Return the word before which to cut: the shortest description, at a sampling if it can be."""
     counts = np.bincount(codes)
     by_count: dict[int, list[int]] = {}
@@ -172,16 +183,23 @@ def _anchor(codes: npt.NDArray[np.int64], kinds: npt.NDArray[np.str_], gaps: Flo
         pieces = _signatures(codes, cuts)
         _, first, often = np.unique(pieces, return_index=True, return_counts=True)
         if often.max() >= _LEAST:
-            costs[code] = int(np.diff(np.r_[cuts, len(codes)])[first].sum()) + len(cuts)
-    if not costs or min(costs.values()) >= len(codes):
+            lengths = np.add.reduceat(sizes, cuts)
+            costs[code] = int(lengths[first].sum()) + _NAMING * len(cuts)
+    if not costs or min(costs.values()) >= sizes.sum():
         return None
     best = min(costs.values())
+    sampling = {
+        code: cost
+        for code, cost in costs.items()
+        if kinds[int(np.argmax(codes == code))] == "sampling" and cost <= _SURER * best
+    }
+    chosen = sampling or costs
+    least = min(chosen.values())
 
-    def order(code: int) -> tuple[bool, float]:
-        places = np.flatnonzero(codes == code)
-        return kinds[places[0]] != "sampling", -float(np.median(np.nan_to_num(gaps[places])))
+    def idle(code: int) -> float:
+        return float(np.median(np.nan_to_num(gaps[: len(codes)][codes == code])))
 
-    return min((code for code, cost in costs.items() if cost <= 1.1 * best), key=order)
+    return max((code for code, cost in chosen.items() if cost <= 1.1 * least), key=idle)
 
 
 def _kinds(
