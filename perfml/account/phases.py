@@ -135,10 +135,12 @@ def _bounds(launches: Launches, classes: npt.NDArray[np.object_]) -> npt.NDArray
     in_layers = np.isin(kinds, ["replay", *_LAYERS])
     layers, known = np.flatnonzero(in_layers), np.flatnonzero(in_layers | np.isin(kinds, [*_ENDS]))
     bounds = {0}
-    for place in np.flatnonzero(codes == anchor).tolist():
-        until = int(np.r_[layers, len(codes) - 1][np.searchsorted(layers, place)])
-        since = int(np.r_[-1, known][np.searchsorted(known, until)]) + 1
-        bounds.add(since + int(np.nan_to_num(gaps[since : until + 1]).argmax()))
+    places = np.flatnonzero(codes == anchor)
+    untils = np.r_[layers, len(codes) - 1][np.searchsorted(layers, places)]
+    sinces = np.r_[-1, known][np.searchsorted(known, untils)] + 1
+    idle = np.nan_to_num(gaps)
+    for since, until in zip(sinces.tolist(), untils.tolist(), strict=True):
+        bounds.add(since + int(idle[since : until + 1].argmax()))
     return np.array(firsts[sorted(bounds)], dtype=np.int64)
 
 
@@ -215,6 +217,7 @@ def _kinds(
     usual = float(np.median(sizes))
     longer = sizes > _LONGER * usual
     samples = np.mean([_samples(classes[first:end]) for first, end in spans]) >= _MOST
+    generates = samples and (longer.any() or launches.replayed >= 0.5)
     kinds = []
     for (first, end), long in zip(spans, longer.tolist(), strict=True):
         told = set(named[first:end].tolist()) - {""}
@@ -222,7 +225,7 @@ def _kinds(
             kinds.append(MIXED)
         elif told:
             kinds.append(told.pop())
-        elif samples and (longer.any() or launches.replayed >= 0.5):
+        elif generates:
             # a prompt is seldom replayed: no two have one length
             kinds.append(PREFILL if long else DECODE)
         else:

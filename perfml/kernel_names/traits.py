@@ -125,6 +125,7 @@ def kernel_class(name: str) -> KernelClass:
     return next(specific, None) or next(whole, _UNKNOWN)
 
 
+@functools.lru_cache(maxsize=1 << 14)
 def kernel_phase(name: str) -> str:
     """Return whether a kernel is made for ``prefill`` or ``decode``; empty where for both.
 

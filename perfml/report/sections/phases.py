@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,7 +23,7 @@ _REPEATED = (DECODE, STEP, MIXED)
 """Those that a program spends its time in, the first that there is."""
 _REMEDIES = {
     "gemm": (
-        "Read the weights of a {kind} sooner",
+        "Read fewer bytes of weights in a {kind}",
         "With few tokens a product reads all weights for little work. FP8 is half of FP16.",
         "torchao.quantization.quantize_(model, Float8WeightOnlyConfig())  # or vLLM with FP8",
     ),
@@ -49,6 +49,7 @@ _FUSED = (
     "Each of them writes what the next one reads. Compiled, several are one.",
     'model = torch.compile(model, mode="reduce-overhead")',
 )
+_COMPILED = "model = torch.compile(model)"
 _BETWEEN = "Sample in the same graph, and launch the next step before the host reads this token."
 _AHEAD = (
     "next_token.copy_(sampled)  # no .item() between steps; vllm serve MODEL --async-scheduling"
@@ -197,30 +198,45 @@ def phase_sentence(phases: Sequence[PhaseTimes]) -> Sentence:
 
 
 def phase_steps(phases: Sequence[PhaseTimes]) -> list[Sentence]:
-    """Return what to do first about the phase that the program spends its time in."""
+    """Return what to do first: the largest part of the program's time first."""
+    whole = math.fsum(each.steps * each.whole_us for each in phases)
     main = next((each for kind in _REPEATED for each in phases if each.kind == kind), None)
-    if main is None:
-        return []
-    of = f"of {micros(main.whole_us)} a {main.name}"
-    found = []
-    if main.before_us >= WORTH * main.whole_us:
-        title = f"Start the next {main.name} sooner"
-        gain = f"idle {micros(main.before_us)} {of} ({percent(main.before_us / main.whole_us)})"
-        found.append((main.before_us, Sentence("do", "likely", _BETWEEN, title, gain, _AHEAD)))
-    if main.idle_us >= WORTH * main.whole_us:
-        graph = main.replayed < 0.5
-        title = f"{'Record' if graph else 'Put all of'} a {main.name} {'as' if graph else 'into'} "
-        title += "one CUDA graph"
-        text = f"It launches {count(round(main.launches), 'kernel')}, and the device waits between."
-        gain = f"idle {micros(main.idle_us)} {of} ({percent(main.idle_us / main.whole_us)})"
-        found.append((main.idle_us, Sentence("do", "likely", text, title, gain, _GRAPH)))
-    small = [(name, us) for name, us in main.classes if name not in _REMEDIES and name != "other"]
-    whole = sum(us for _, us in small)
-    parts = [(name, us, _REMEDIES[name]) for name, us in main.classes if name in _REMEDIES]
-    parts.append((listed([name for name, _ in small[:3]]), whole, _FUSED))
+    parts = [part for each in phases for part in _waits(each)]
+    parts += [] if main is None else _work(main)
+    parts.sort(key=lambda part: -part[0])
+    return [step for us, step in parts if us >= WORTH * whole]
+
+
+def _waits(phase: PhaseTimes) -> Iterator[tuple[float, Sentence]]:
+    """Return what the device waits for the host in all steps of a phase, and what helps."""
+    if phase.before_us > 0 and phase.steps > 1:
+        title = f"Start the next {phase.name} sooner"
+        step = Sentence("do", "likely", _BETWEEN, title, _gain(phase, "", phase.before_us), _AHEAD)
+        yield phase.steps * phase.before_us, step
+    if phase.idle_us > 0:
+        title, line = f"Launch a {phase.name} in fewer calls", _COMPILED
+        if phase.kind in _REPEATED:
+            way = "Put all of a" if phase.replayed >= 0.5 else "Record a"
+            title, line = f"{way} {phase.name} into one CUDA graph", _GRAPH
+        text = (
+            f"It launches {count(round(phase.launches), 'kernel')}, and the device waits between."
+        )
+        step = Sentence("do", "likely", text, title, _gain(phase, "", phase.idle_us), line)
+        yield phase.steps * phase.idle_us, step
+
+
+def _work(phase: PhaseTimes) -> Iterator[tuple[float, Sentence]]:
+    """Return the classes of kernels that take the time of all steps of a phase, and what helps."""
+    small = [(name, us) for name, us in phase.classes if name not in _REMEDIES and name != "other"]
+    parts = [(name, us, _REMEDIES[name]) for name, us in phase.classes if name in _REMEDIES]
+    fused = listed([name for name, _ in small[:3]])
+    parts.append((fused, math.fsum(us for _, us in small), _FUSED))
     for name, us, (title, text, line) in parts:
-        if us >= WORTH * main.whole_us:
-            gain = f"{name}: {micros(us)} {of} ({percent(us / main.whole_us)})"
-            step = Sentence("do", "likely", text, title.format(kind=main.name), gain, line)
-            found.append((us, step))
-    return [step for _, step in sorted(found, key=lambda pair: -pair[0])]
+        gain = _gain(phase, f"{name}: ", us)
+        step = Sentence("do", "likely", text, title.format(kind=phase.name), gain, line)
+        yield phase.steps * us, step
+
+
+def _gain(phase: PhaseTimes, what: str, us: float) -> str:
+    part = percent(us / phase.whole_us)
+    return f"{what or 'idle '}{micros(us)} of {micros(phase.whole_us)} a {phase.name} ({part})"
