@@ -15,6 +15,7 @@ from typing import Any
 
 import pandas as pd
 
+from perfml.account.account import ACCOUNT
 from perfml.errors import InputError, PerfmlError
 from perfml.experiments.record import FILE as EXPERIMENTS
 from perfml.ingest.archives import unpacked
@@ -165,7 +166,10 @@ def ingest_runs(
         started.append(Started(run_id, condition, command_of(run.manifest, run.found)))
         named = run.manifest.get("workload") or user.workload
         guess = {} if named else {"workload_from": "file name"}
-        sources += [{"run_id": run_id, **guess, **each.provenance} for each in run.found]
+        # an account of other steps than the table's would contradict it
+        left_out = {ACCOUNT} if NAMED_BY_CLASS in notes else set()
+        facts = [{k: v for k, v in p.provenance.items() if k not in left_out} for p in run.found]
+        sources += [{"run_id": run_id, **guess, **each} for each in facts]
         prefix = f"{run_id}/" if run.collected else ""
         warnings += [
             type(note)(f"{prefix}{each.provenance.get('path')}: {note}")

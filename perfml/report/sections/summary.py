@@ -53,7 +53,7 @@ def answer(results: Results) -> Answer:
     if results.account is not None:  # people wait for the clock, not for the sum of kernels
         said = [each for each in step_sentences(results.account) if each.about == "time"]
     if results.phases:
-        said = [phase_sentence(results.phases), *said]
+        said = [phase_sentence(results.phases)]
     # of one condition the first step says it already
     said = [*steps, *(each for each in said if each.text not in {step.text for step in steps})]
     if len(shown) > _MOST_CONDITIONS:
