@@ -49,7 +49,6 @@ NAMES = {
         "void vllm::act_and_mul_kernel<c10::Half, &vllm::silu_kernel<c10::Half>, true>(int)",
         "void at::native::vectorized_elementwise_kernel<8, at::native::CUDAFunctor_add<int>>(int)",
         "triton_poi_fused_convolution_leaky_relu_0",
-        "add(int, float*, float*)",
     ],
     "communication": [
         "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
@@ -83,7 +82,7 @@ NAMES = {
         "conv_10/void implicit_convolve_sgemm<float, float, 128, 5, 5>(int)",
         "features.3.conv.2.weight + QuantizeLinear_138 + Conv_142 + Add_144",
     ],
-    "other": ["mhc_pre_big_fuse_tilelang_kernel", "step_one(float*)"],
+    "other": ["mhc_pre_big_fuse_tilelang_kernel", "add(int, float*, float*)"],
 }
 
 

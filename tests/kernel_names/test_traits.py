@@ -63,7 +63,7 @@ NAMES = {
         {"log_softmax"},
     ),
     "triton_poi_fused_gelu_0": ("elementwise", "", None, None, {"triton"}),
-    "saxpy(int, float, float*, float*)": ("elementwise", "float", None, None, set()),
+    "saxpy(int, float, float*, float*)": ("", "float", None, None, set()),
 }
 
 
