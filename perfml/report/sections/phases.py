@@ -17,10 +17,6 @@ from perfml.report.sections.time_spent import WORTH
 from perfml.report.tables import amount, share
 from perfml.util.words import count, micros
 
-_KINDS = (PREFILL, MIXED, DECODE, STEP)
-"""In the order in which a server runs them."""
-_REPEATED = (DECODE, STEP, MIXED)
-"""Those that a program spends its time in, the first that there is."""
 _REMEDIES = {
     "gemm": (
         "Read fewer bytes of weights in a {kind}",
@@ -49,26 +45,20 @@ _FUSED = (
     "Each of them writes what the next one reads. Compiled, several are one.",
     'model = torch.compile(model, mode="reduce-overhead")',
 )
-_COMPILED = "model = torch.compile(model)"
 _BETWEEN = "Sample in the same graph, and launch the next step before the host reads this token."
-_AHEAD = (
-    "next_token.copy_(sampled)  # no .item() between steps; vllm serve MODEL --async-scheduling"
-)
+_AHEAD = "token.copy_(sampled)  # no .item() between steps; vllm serve MODEL --async-scheduling"
 _GRAPH = "with torch.cuda.graph(graph): logits = model(token)  # and graph.replay() in the loop"
+_COMPILED = "model = torch.compile(model)"
 
 
 @dataclass(frozen=True)
 class PhaseTimes:
-    """The mean step of one kind; microseconds.
+    """The mean step of one kind, such as ``decode``; microseconds.
 
     Attributes
     ----------
-    kind
-        ``prefill``, ``decode``, ``mixed`` or ``step``.
-    steps
-        How many were recorded.
-    launches
-        Kernels of a step.
+    kind, steps, launches
+        What it is for, how many were recorded, and the kernels of one.
     wall_us
         From the start of its first kernel to the end of its last; NaN where starts are not known.
     idle_us
@@ -93,7 +83,7 @@ class PhaseTimes:
     @property
     def name(self) -> str:
         """What a step of it is called."""
-        return self.kind if self.kind == "step" else f"{self.kind} step"
+        return self.kind if self.kind == STEP else f"{self.kind} step"
 
     @property
     def kernels_us(self) -> float:
@@ -103,9 +93,8 @@ class PhaseTimes:
     @property
     def whole_us(self) -> float:
         """What a step takes with the wait before it; without a clock its kernels' sum."""
-        if math.isnan(self.wall_us):
-            return self.kernels_us
-        return self.wall_us + (0.0 if math.isnan(self.before_us) else self.before_us)
+        clock = self.wall_us + float(np.nan_to_num(self.before_us))
+        return self.kernels_us if math.isnan(clock) else clock
 
 
 def phase_times(kernels: pd.DataFrame) -> tuple[PhaseTimes, ...]:
@@ -113,13 +102,11 @@ def phase_times(kernels: pd.DataFrame) -> tuple[PhaseTimes, ...]:
     layers = kernels["layer"].dropna().astype(str).unique()
     if not len(layers) or not all(map(is_class_layer, layers)):
         return ()
-    kinds = kernels["layer"].str.partition("/")
-    rows = kernels.assign(kind=kinds[0], what=kinds[2]).dropna(subset=["kind"])
-    for name in ("start_us", "replay"):
-        rows[name] = rows.get(name, np.nan)
-    steps = _steps(rows)
-    times = []
-    for kind in [kind for kind in _KINDS if kind in set(rows["kind"])]:
+    parts = kernels["layer"].str.partition("/")
+    rows = kernels.assign(kind=parts[0], what=parts[2]).dropna(subset=["kind"])
+    rows["start_us"], rows["replay"] = rows.get("start_us", np.nan), rows.get("replay", np.nan)
+    steps, times = _steps(rows), []
+    for kind in [kind for kind in (PREFILL, MIXED, DECODE, STEP) if kind in set(rows["kind"])]:
         own, mine = steps[steps["kind"] == kind], rows[rows["kind"] == kind]
         classes = mine.groupby("what")["time_us"].sum().sort_values(ascending=False) / len(own)
         replayed = mine.loc[mine["replay"].notna(), "time_us"].sum() / mine["time_us"].sum()
@@ -147,36 +134,23 @@ def phases_section(phases: Sequence[PhaseTimes]) -> Section | None:
     """Return what a step of each phase takes, and its classes of kernels; None without phases."""
     if not phases:
         return None
-    steps = [
-        [
-            Cell(each.kind),
-            Cell(f"{each.steps}"),
-            amount(each.whole_us),
-            amount(each.kernels_us),
-            amount(each.idle_us),
-            amount(each.before_us),
-            amount(each.launches),
-        ]
-        for each in phases
-    ]
-    columns = ("steps", "a step, µs", "kernels, µs", "no kernel in it, µs", "before it, µs")
-    names = dict.fromkeys(name for each in phases for name, _ in each.classes)
+    columns = ("a step, µs", "kernels, µs", "no kernel in it, µs", "before it, µs", "kernels")
+    steps = []
+    for each in phases:
+        us = (each.whole_us, each.kernels_us, each.idle_us, each.before_us, each.launches)
+        steps.append([Cell(each.kind), Cell(f"{each.steps}"), *map(amount, us)])
     by_class = []
-    for name in names:
-        times = [dict(each.classes).get(name, math.nan) for each in phases]
-        parts = [us / each.kernels_us for us, each in zip(times, phases, strict=True)]
-        cells = [
-            cell
-            for us, part in zip(times, parts, strict=True)
-            for cell in (amount(us), share(part))
-        ]
-        by_class.append([Cell(name), *cells])
+    for name in dict.fromkeys(name for each in phases for name, _ in each.classes):
+        row = [Cell(name)]
+        for each in phases:
+            us = dict(each.classes).get(name, math.nan)
+            row += [amount(us), share(us / each.kernels_us)]
+        by_class.append(row)
     heads = [head for each in phases for head in (f"{each.kind}, µs a step", "of its kernels")]
+    head = (*words("phase"), *numbers("steps", *columns))
     return section(
-        "Prefill and decode" if len(phases) > 1 else f"A {phases[0].kind}",
-        ReportTable(
-            "Mean step of each phase", (*words("phase"), *numbers(*columns, "kernels")), steps
-        ),
+        "Prefill and decode" if len(phases) > 1 else f"A {phases[0].name}",
+        ReportTable("Mean step of each phase", head, steps),
         ReportTable("Time by class of kernels", (*words("class"), *numbers(*heads)), by_class),
         summary=phase_sentence(phases).text.removesuffix("."),
         anchor="phases",
@@ -189,7 +163,7 @@ def phase_sentence(phases: Sequence[PhaseTimes]) -> Sentence:
     texts = []
     for each in phases:
         text = f"a {each.name} takes {micros(each.whole_us)}"
-        if each.kind == "decode":
+        if each.kind == DECODE:
             text += f" ({1e6 / each.whole_us:,.0f} tokens a second for each sequence)"
         if each.before_us > 0:
             text += f", of which the device waits {micros(each.before_us)} for it to begin"
@@ -200,9 +174,7 @@ def phase_sentence(phases: Sequence[PhaseTimes]) -> Sentence:
 def phase_steps(phases: Sequence[PhaseTimes]) -> list[Sentence]:
     """Return what to do first: the largest part of the program's time first."""
     whole = math.fsum(each.steps * each.whole_us for each in phases)
-    main = next((each for kind in _REPEATED for each in phases if each.kind == kind), None)
-    parts = [part for each in phases for part in _waits(each)]
-    parts += [] if main is None else _work(main)
+    parts = [part for each in phases for part in (*_waits(each), *_work(each))]
     parts.sort(key=lambda part: -part[0])
     return [step for us, step in parts if us >= WORTH * whole]
 
@@ -211,32 +183,33 @@ def _waits(phase: PhaseTimes) -> Iterator[tuple[float, Sentence]]:
     """Return what the device waits for the host in all steps of a phase, and what helps."""
     if phase.before_us > 0 and phase.steps > 1:
         title = f"Start the next {phase.name} sooner"
-        step = Sentence("do", "likely", _BETWEEN, title, _gain(phase, "", phase.before_us), _AHEAD)
-        yield phase.steps * phase.before_us, step
+        yield _part(phase, "idle", phase.before_us, (title, _BETWEEN, _AHEAD))
+    title, line = f"Launch a {phase.name} in fewer calls", _COMPILED
+    if phase.kind != PREFILL:
+        way = "Put all of a" if phase.replayed >= 0.5 else "Record a"
+        title, line = f"{way} {phase.name} into one CUDA graph", _GRAPH
+    text = f"It launches {count(round(phase.launches), 'kernel')}, with waits between them."
     if phase.idle_us > 0:
-        title, line = f"Launch a {phase.name} in fewer calls", _COMPILED
-        if phase.kind in _REPEATED:
-            way = "Put all of a" if phase.replayed >= 0.5 else "Record a"
-            title, line = f"{way} {phase.name} into one CUDA graph", _GRAPH
-        text = (
-            f"It launches {count(round(phase.launches), 'kernel')}, and the device waits between."
-        )
-        step = Sentence("do", "likely", text, title, _gain(phase, "", phase.idle_us), line)
-        yield phase.steps * phase.idle_us, step
+        yield _part(phase, "idle", phase.idle_us, (title, text, line))
 
 
 def _work(phase: PhaseTimes) -> Iterator[tuple[float, Sentence]]:
-    """Return the classes of kernels that take the time of all steps of a phase, and what helps."""
-    small = [(name, us) for name, us in phase.classes if name not in _REMEDIES and name != "other"]
-    parts = [(name, us, _REMEDIES[name]) for name, us in phase.classes if name in _REMEDIES]
-    fused = listed([name for name, _ in small[:3]])
-    parts.append((fused, math.fsum(us for _, us in small), _FUSED))
-    for name, us, (title, text, line) in parts:
-        gain = _gain(phase, f"{name}: ", us)
-        step = Sentence("do", "likely", text, title.format(kind=phase.name), gain, line)
-        yield phase.steps * us, step
+    """Return the classes of kernels that take the time of a phase, and what helps."""
+    if phase.kind == PREFILL:  # its products compute, and do not wait for the weights
+        return
+    small = {name: us for name, us in phase.classes if name not in _REMEDIES and name != "other"}
+    for name, us in phase.classes:
+        if name in _REMEDIES:
+            yield _part(phase, f"{name}:", us, _REMEDIES[name])
+    yield _part(phase, f"{listed([*small][:3])}:", math.fsum(small.values()), _FUSED)
 
 
-def _gain(phase: PhaseTimes, what: str, us: float) -> str:
+def _part(
+    phase: PhaseTimes, what: str, us: float, remedy: tuple[str, str, str]
+) -> tuple[float, Sentence]:
+    """Return what a part takes in all steps of a phase, and the sentence with its remedy."""
+    title, text, line = remedy
     part = percent(us / phase.whole_us)
-    return f"{what or 'idle '}{micros(us)} of {micros(phase.whole_us)} a {phase.name} ({part})"
+    gain = f"{what} {micros(us)} of {micros(phase.whole_us)} a {phase.name} ({part})"
+    step = Sentence("do", "likely", text, title.format(kind=phase.name), gain, line)
+    return phase.steps * us, step
