@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 import numpy as np
@@ -90,13 +91,13 @@ def _launches(rows: pd.DataFrame) -> Launches:
 
 
 def _times(frame: pd.DataFrame) -> Floats:
-    return np.nan_to_num(frame["time_us"].to_numpy(dtype=float), nan=0.0)
+    return np.asarray(np.nan_to_num(frame["time_us"].to_numpy(dtype=float), nan=0.0))
 
 
 def _sizes(column: pd.Series) -> Floats:
     """Return the products of sizes such as ``(16, 1, 1)``; NaN where there are none."""
     known = {
-        text: float(np.prod([int(size) for size in re.findall(r"\d+", text)] or [np.nan]))
+        text: math.prod(map(float, re.findall(r"\d+", text) or ["nan"]))
         for text in column.dropna().astype(str).unique()
     }
     return np.asarray(column.map(known).to_numpy(dtype=float, na_value=np.nan))

@@ -390,8 +390,8 @@ def _one_run(run: _Run, user: Identity) -> tuple[pd.DataFrame, list[str]]:
     parts = []
     for frame, each in zip(frames, profiles, strict=True):
         named = with_products(frame.copy(), manifest)
-        named, told = with_phases(named)
-        notes = [*notes, *told]
+        named, by_class = with_phases(named)
+        notes = [*notes, *by_class]
         if run.collected:
             named = with_experiments(named, files[0].parent)
         digest = str(each.provenance.get("sha256", ""))[:8]

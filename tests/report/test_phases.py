@@ -6,8 +6,8 @@ import json
 import pandas as pd
 import pytest
 
+import perfml
 from perfml.ingest import ingest
-from perfml.merge import merge
 from perfml.report.build import build_report
 from perfml.report.render.markdown import to_markdown
 from perfml.report.sections.phases import phase_steps, phase_times
@@ -60,7 +60,7 @@ def test_without_starts_a_step_is_the_sum_of_its_kernels(kernels):
 
 
 def test_the_page_has_both_phases_and_their_classes(kernels):
-    page = to_markdown(build_report(merge(kernels), kernels=kernels))
+    page = to_markdown(build_report(perfml.merge(kernels), kernels=kernels))
     assert "## Prefill and decode" in page
     for layer in ("gemm", "attention", "norm", "sampling", "indexing"):
         assert f"| {layer} |" in page

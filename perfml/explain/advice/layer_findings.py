@@ -208,9 +208,8 @@ def layer_findings(
 ) -> list[dict[str, Any]]:
     """Return the findings of a layer as a whole; `row` is what it is called, and its time."""
     # that products of one size are in one layer says nothing where a layer is all of a step's
-    by_class = is_class_layer(str(row["layer"]))
-    hazards = {**_HAZARDS, **({"repeated_products": lambda _: None} if by_class else {})}
-    found = ((name, hazard(layer)) for name, hazard in hazards.items())
+    left_out = {"repeated_products"} if is_class_layer(str(row["layer"])) else set()
+    found = ((name, hazard(layer)) for name, hazard in _HAZARDS.items() if name not in left_out)
     return [_finding(name, told, layer, row, convolves) for name, told in found if told is not None]
 
 

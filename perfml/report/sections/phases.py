@@ -110,15 +110,20 @@ def phase_times(kernels: pd.DataFrame) -> tuple[PhaseTimes, ...]:
         own, mine = steps[steps["kind"] == kind], rows[rows["kind"] == kind]
         classes = mine.groupby("what")["time_us"].sum().sort_values(ascending=False) / len(own)
         replayed = mine.loc[mine["replay"].notna(), "time_us"].sum() / mine["time_us"].sum()
-        means = own[["launches", "wall", "waits", "before"]].mean().tolist()
+        launches, wall, waits, before = (
+            float(own[name].mean()) for name in ("launches", "wall", "waits", "before")
+        )
         named = tuple((str(name), float(us)) for name, us in classes.items())
-        times.append(PhaseTimes(kind, len(own), *means, named, float(replayed)))
+        times.append(
+            PhaseTimes(kind, len(own), launches, wall, waits, before, named, float(replayed))
+        )
     return tuple(times)
 
 
 def _steps(rows: pd.DataFrame) -> pd.DataFrame:
     """Return a row for each step: its kind, launches, wall, waits in it and before it."""
-    ended, found = {}, []
+    ended: dict[object, float] = {}
+    found = []
     for (run, _, kind), own in rows.groupby(["run_id", "iteration", "kind"], sort=False):
         starts = own["start_us"].to_numpy(dtype=float)
         ends = starts + own["time_us"].to_numpy(dtype=float)
@@ -137,8 +142,8 @@ def phases_section(phases: Sequence[PhaseTimes]) -> Section | None:
     columns = ("a step, µs", "kernels, µs", "no kernel in it, µs", "before it, µs", "kernels")
     steps = []
     for each in phases:
-        us = (each.whole_us, each.kernels_us, each.idle_us, each.before_us, each.launches)
-        steps.append([Cell(each.kind), Cell(f"{each.steps}"), *map(amount, us)])
+        sizes = (each.whole_us, each.kernels_us, each.idle_us, each.before_us, each.launches)
+        steps.append([Cell(each.kind), Cell(f"{each.steps}"), *map(amount, sizes)])
     by_class = []
     for name in dict.fromkeys(name for each in phases for name, _ in each.classes):
         row = [Cell(name)]
