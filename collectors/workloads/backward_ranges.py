@@ -33,10 +33,11 @@ class BackwardRanges:
         self._here = threading.local()
         self._task = -1
 
-    def made(self, values: Any, name: str) -> None:
+    def made(self, values: Any, name: str, module: str) -> None:
         """Give the nodes that computed `values`, any nest of tensors, to the range `name`.
 
-        Nodes that have a range keep it, and so do those before them.
+        Nodes that have a range keep it, and so do those before them. `module` is the path of the
+        module that ran; paths in compiled code are within it.
         """
         path, _, turn = name.partition("#")
         label = f"{path}.backward" + (f"#{turn}" if turn else "")
@@ -46,7 +47,7 @@ class BackwardRanges:
             if _NAMED in node.metadata:
                 continue
             node.metadata[_NAMED] = label
-            node.register_prehook(self._opener(path, label))
+            node.register_prehook(self._opener(module, label))
             waiting += [before for before, _ in node.next_functions if before is not None]
 
     def known(self, values: Any) -> None:
@@ -57,7 +58,8 @@ class BackwardRanges:
     def inside(self, path: str) -> None:
         """Go on in a module of the compiled one whose backward runs; empty: outside all of them."""
         if getattr(self._here, "open", ""):
-            self._open(f"{self._here.path}.{path}" if path else f"{self._here.path}.backward")
+            inner = ".".join(filter(None, (self._here.module, path)))
+            self._open(inner if path else self._here.whole)
 
     def leave(self) -> None:
         """Close the range that is open on this thread."""
@@ -69,11 +71,11 @@ class BackwardRanges:
         """Open no range from now on; nodes that still live keep their hooks."""
         self._active = False
 
-    def _opener(self, path: str, label: str) -> Callable[..., None]:
+    def _opener(self, module: str, label: str) -> Callable[..., None]:
         def before(*_: Any) -> None:
             if self._active:
                 self._close_afterwards()
-                self._here.path = path
+                self._here.module, self._here.whole = module, label
                 self._open(label)
 
         return before

@@ -135,7 +135,7 @@ class ModuleRanges:
 
     def _enter(self, path: str, inputs: Any) -> None:
         if self._calls:
-            self._backward.made(inputs, self.current)
+            self._backward.made(inputs, self.current, self._calls[-1])
             self.ranges.pop()
         elif in_backward():
             self._backward.leave()
@@ -148,7 +148,7 @@ class ModuleRanges:
         self._open(path or _root_name(self._model))
 
     def _leave(self, path: str, output: Any) -> None:
-        self._backward.made(output, self.current)
+        self._backward.made(output, self.current, path)
         self.ranges.pop()
         self._calls.pop()
         if self._calls:

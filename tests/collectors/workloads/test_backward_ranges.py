@@ -99,6 +99,32 @@ def test_a_module_without_gradients_opens_no_range_in_backward(model, batch):
     assert ranges.paths == ["1.backward"]
 
 
+def test_compiled_code_goes_on_in_the_modules_inside_the_one_that_was_compiled(batch):
+    ranges = ListedRanges()
+
+    class Compiled(torch.autograd.Function):
+        @staticmethod
+        def forward(_, x):
+            return x * 2
+
+        @staticmethod
+        def backward(_, gradient):
+            named._inside("up.backward", "mm")
+            named._inside("", "")
+            return gradient * 2
+
+    class Block(torch.nn.Module):
+        def forward(self, x):
+            return Compiled.apply(x)
+
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), Block())
+    with ModuleRanges(model, ranges) as named:
+        loss = model(batch).sum()
+        ranges.paths.clear()
+        loss.backward()
+    assert ranges.paths == ["1.backward", "1.up.backward", "1.backward", "0.backward"]
+
+
 def test_after_the_block_nodes_that_still_live_open_no_range(model, batch):
     ranges = ListedRanges()
     with ModuleRanges(model, ranges):
