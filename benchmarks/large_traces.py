@@ -213,7 +213,7 @@ def measured(python: str, code: str, path: Path) -> tuple[float, float, float, s
     began = time.perf_counter()
     command = [python, "-c", f"path = {str(path)!r}\n{code}"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    child = subprocess.Popen(command, stdout=subprocess.PIPE, env=environment)  # noqa: S603
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, env=environment)
     assert child.stdout is not None
     printed = child.stdout.read().decode().split()
     _, status, usage = os.wait4(child.pid, 0)

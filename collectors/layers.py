@@ -31,8 +31,8 @@ def layers(model: torch.nn.Module, *, iterations: bool = True) -> Iterator[None]
 
     Every kernel of a forward pass is then in the range of the module that launched it, by the
     module's path: ``layer1.0.conv1``. What a module does itself after a submodule, such as the
-    addition of a residual block, is in ``layer1.0.after_bn2``. A backward pass runs outside the
-    modules and gets no names.
+    addition of a residual block, is in ``layer1.0.after_bn2``. The backward pass of both is in
+    ``layer1.0.conv1.backward`` and so on, an optimizer's step in ``optimizer``.
 
     A model of ``torch.compile`` has its modules' names where its first call, which compiles it, is
     in the block. Compiled otherwise or before, a module is one layer, and a warning names it.

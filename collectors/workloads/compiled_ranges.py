@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 _CALL = re.compile(r"^( +)# Topologically Sorted Source Nodes: \[(.*?)\]", re.MULTILINE)
@@ -24,17 +25,33 @@ _KEYED = re.compile(r"\._modules\[['\"](\w+)['\"]\]|\[['\"]?(\w+)['\"]?\]")
 _SLICE = re.compile(r"\.slice\([^()]*\)")
 _IMPORT = f"from {__name__} import inside as _perfml_inside\n"
 
-_listeners: list[Callable[[str], None]] = []
+_listeners: list[Callable[[str, str], None]] = []
 
 
-def inside(path: str) -> None:
-    """Tell who listens that kernels of a module follow; the path is within the compiled module."""
+@dataclass(frozen=True)
+class Origin:
+    """Where a node of a compiled graph comes from: its module's path, and its operator."""
+
+    path: str
+    operator: str
+
+    @property
+    def multiplies(self) -> bool:
+        """Whether it is a product or a convolution."""
+        return any(word in self.operator for word in _PRODUCTS)
+
+
+def inside(path: str, operator: str = "") -> None:
+    """Tell who listens that a kernel of a module follows, and its most telling operator.
+
+    The path is within the compiled module.
+    """
     if _listeners:
-        _listeners[-1](path)
+        _listeners[-1](path, operator)
 
 
 @contextmanager
-def listening(listener: Callable[[str], None]) -> Iterator[None]:
+def listening(listener: Callable[[str, str], None]) -> Iterator[None]:
     """Let `listener` be told of modules, and put the lines into what is compiled in this block."""
     from torch._inductor import config
     from torch._inductor.graph import GraphLowering
@@ -58,12 +75,12 @@ def listening(listener: Callable[[str], None]) -> Iterator[None]:
             _listeners.remove(listener)
 
 
-def modules_of(nodes: Any) -> dict[str, tuple[str, bool]]:
-    """Return the module of each traced node by its name in comments, and whether it multiplies.
+def modules_of(nodes: Any) -> dict[str, Origin]:
+    """Return where each traced node comes from, by its name in comments.
 
     Backward nodes are named after their module with ``.backward``.
     """
-    found: dict[str, tuple[str, bool]] = {}
+    found: dict[str, Origin] = {}
     for node in nodes:
         if node.op != "call_function":
             continue
@@ -76,10 +93,16 @@ def modules_of(nodes: Any) -> dict[str, tuple[str, bool]]:
             path = f"{path}.backward".lstrip(".")
         sources = node.meta.get("from_node") or [node]
         name = sources[0].name
-        operator = str(node.meta.get("original_aten", ""))
-        multiplies = any(word in operator for word in _PRODUCTS)
-        found[name] = (path, multiplies or found.get(name, ("", False))[1])
+        made = Origin(path, _operator(node.meta.get("original_aten")))
+        if name not in found or not found[name].multiplies:
+            found[name] = made
     return found
+
+
+def _operator(overload: Any) -> str:
+    """Return the name of an operator: ``native_layer_norm`` of aten.native_layer_norm.default."""
+    parts = str(overload or "").split(".")
+    return parts[1] if len(parts) > 1 else parts[0]
 
 
 def module_path(traced: str) -> str:
@@ -94,16 +117,15 @@ def module_path(traced: str) -> str:
     return path.strip(".")
 
 
-def with_ranges(code: str, modules: Mapping[str, tuple[str, bool]]) -> str:
+def with_ranges(code: str, modules: Mapping[str, Origin]) -> str:
     """Return the code of a graph with a line before each kernel that says whose it is."""
 
     def opened(comment: re.Match[str]) -> str:
         named = [modules[name] for name in comment[2].split(", ") if name in modules]
         if not named:
             return comment[0]
-        products = [path for path, multiplies in named if multiplies]
-        path = products[-1] if products else named[-1][0]
-        return f"{comment[1]}_perfml_inside({path!r})\n{comment[0]}"
+        last = ([each for each in named if each.multiplies] or named)[-1]
+        return f"{comment[1]}_perfml_inside({last.path!r}, {last.operator!r})\n{comment[0]}"
 
     def closed(end: re.Match[str]) -> str:
         return f"{end[1]}_perfml_inside('')\n{end[0]}"

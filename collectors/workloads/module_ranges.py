@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
+from .backward_ranges import BackwardRanges, in_backward
 from .compiled_ranges import listening
 from .ranges import Ranges
 
@@ -53,10 +54,13 @@ class ModuleRanges:
         self.ranges = ranges
         self.current = ""
         self.opened: dict[str, None] = {}
+        self.operators: dict[str, str] = {}
+        """Of a range in a compiled module its first kernel's operator, such as ``addmm``."""
         self._model, self._numbered, self._around = model, numbered, around
         self._calls: list[str] = []
         self._entered: Counter[str] = Counter()
         self._divided: set[str] = set()
+        self._backward = BackwardRanges(lambda: self.ranges)
         self._outer = ExitStack()
         self._installed = ExitStack()
         self._modules = tuple(_modules(model))
@@ -80,6 +84,8 @@ class ModuleRanges:
     def __enter__(self) -> ModuleRanges:
         if self.inductor:
             self._installed.enter_context(listening(self._inside))
+        self._installed.callback(self._backward.stop)
+        self._installed.enter_context(_optimizer_steps(self))
         for path, module in self._modules:
             if _refuses_hooks(module):
                 self._wrap_call(path, module)
@@ -96,14 +102,14 @@ class ModuleRanges:
         self._installed.close()
 
     def _hook(self, path: str, module: torch.nn.Module) -> None:
-        def before(*_: Any) -> None:
-            self._enter(path)
+        def before(_: Any, *inputs: Any) -> None:
+            self._enter(path, inputs)
 
-        def after(*_: Any) -> None:
-            self._leave(path)
+        def after(_: Any, __: Any, output: Any) -> None:
+            self._leave(path, output)
 
         handles = (
-            module.register_forward_pre_hook(before),
+            module.register_forward_pre_hook(before, with_kwargs=True),
             # also when the module raises: a range that stays open would swallow all that follows
             module.register_forward_hook(after, always_call=True),
         )
@@ -116,26 +122,33 @@ class ModuleRanges:
         wrapped = compiled or module._call_impl
 
         def call(*args: Any, **keywords: Any) -> Any:
-            self._enter(path)
+            self._enter(path, (args, keywords))
+            output = None
             try:
-                return wrapped(*args, **keywords)
+                output = wrapped(*args, **keywords)
             finally:
-                self._leave(path)
+                self._leave(path, output)
+            return output
 
         module._compiled_call_impl = call
         self._installed.callback(setattr, module, "_compiled_call_impl", compiled)
 
-    def _enter(self, path: str) -> None:
+    def _enter(self, path: str, inputs: Any) -> None:
         if self._calls:
+            self._backward.made(inputs, self.current, self._calls[-1])
             self.ranges.pop()
+        elif in_backward():
+            self._backward.leave()
         else:
+            self._backward.known(inputs)
             self._entered.clear()
             if self._around is not None:
                 self._outer.enter_context(self._around())
         self._calls.append(path)
         self._open(path or _root_name(self._model))
 
-    def _leave(self, path: str) -> None:
+    def _leave(self, path: str, output: Any) -> None:
+        self._backward.made(output, self.current, path)
         self.ranges.pop()
         self._calls.pop()
         if self._calls:
@@ -146,13 +159,16 @@ class ModuleRanges:
             self.current = ""
             self._outer.close()
 
-    def _inside(self, path: str) -> None:
+    def _inside(self, path: str, operator: str) -> None:
         """Go on in a module of the compiled one that runs; an empty path is outside all of them."""
         if not self._calls:
+            self._backward.inside(path)
             return
         caller = self._calls[-1]
         self._divided.add(caller or _root_name(self._model))
         name = ".".join(filter(None, (caller, path))) or _root_name(self._model)
+        if operator:
+            self.operators.setdefault(name, operator)
         if self.current.partition("#")[0] != name:
             self.ranges.pop()
             self._open(name)
@@ -164,6 +180,29 @@ class ModuleRanges:
         self.current = name
         self.opened[name] = None
         self.ranges.push(name)
+
+
+@contextmanager
+def _optimizer_steps(model: ModuleRanges) -> Iterator[None]:
+    """Put every optimizer's step into the range ``optimizer`` while a ``with`` block runs."""
+    from torch.optim import optimizer
+
+    steps = ExitStack()
+
+    def before(*_: Any) -> None:
+        steps.close()  # of a step that raised
+        steps.enter_context(model.ranges.range("optimizer"))
+
+    handles = (
+        optimizer.register_optimizer_step_pre_hook(before),
+        optimizer.register_optimizer_step_post_hook(lambda *_: steps.close()),
+    )
+    try:
+        yield
+    finally:
+        steps.close()
+        for handle in handles:
+            handle.remove()
 
 
 def _refuses_hooks(module: Any) -> bool:

@@ -15,7 +15,7 @@ import msgspec
 
 from perfml.account.recording import Activity, HostKind, HostSpan, Nesting, Recording
 from perfml.account.steps import PROFILER_STEP, Steps, main_thread
-from perfml.kernel_names import kernel_label
+from perfml.kernel_names import kernel_class, kernel_label
 
 BACKWARD, RECOMPUTED = "backward", "recomputed"
 NODE = "autograd::engine::evaluate_function: "
@@ -112,9 +112,10 @@ class Origins:
             first = operators[0] if forward is None else forward
             instance = [first if first.kind is HostKind.OPERATOR else operators[0]]
         key: object = id(instance[-1]) if instance else None
-        if call is not None and "GraphLaunch" in call.name:
-            label = kernel_label(activity.name)
-            names, key = (*names, label), (key, label)
+        if replay_of(call):
+            made = kernel_class(activity.name)
+            layer = made.layer if made.id else kernel_label(activity.name)
+            names, key = (*names, layer), (key, layer)
         return Origin(time, call, names, key, operator, backward, again is not None)
 
     def around(self, thread: int | None, time: int) -> list[HostSpan]:
@@ -171,6 +172,11 @@ class Origins:
         if rest:
             return (*_names(around), *_names(rest), BACKWARD), [rest[-1]]
         return _names(around), list(around[-1:])
+
+
+def replay_of(call: HostSpan | None) -> int | None:
+    """Return the number of the replay of a CUDA graph that a call starts; None for another call."""
+    return call.correlation if call is not None and "GraphLaunch" in call.name else None
 
 
 def _is_node(span: HostSpan) -> bool:

@@ -15,11 +15,13 @@ from typing import Any
 
 import pandas as pd
 
+from perfml.account.account import ACCOUNT
 from perfml.errors import InputError, PerfmlError
 from perfml.experiments.record import FILE as EXPERIMENTS
 from perfml.ingest.archives import unpacked
 from perfml.ingest.arguments import CONDITION, Started, command_of, told_apart
 from perfml.ingest.layer_map import LayerMap, apply_layer_map
+from perfml.ingest.phases import NAMED_BY_CLASS, with_phases
 from perfml.ingest.run_columns import with_experiments, with_products
 from perfml.ingest.run_labels import (
     MANIFEST,
@@ -33,6 +35,7 @@ from perfml.ingest.run_labels import (
 from perfml.ingest.timing import join_timing, joined_processes, with_gaps, with_processes
 from perfml.ingest.trace_times import TRACES, named_layers, with_trace
 from perfml.readers import ENDINGS, ReadOptions, Source, read, recognise
+from perfml.readers.torch_trace import BY_OPERATOR
 from perfml.tables import CLOCK, Kernels, validate_kernels
 from perfml.util.typing import Progress
 
@@ -161,12 +164,17 @@ def ingest_runs(
         started.append(Started(run_id, condition, command_of(run.manifest, run.found)))
         named = run.manifest.get("workload") or user.workload
         guess = {} if named else {"workload_from": "file name"}
-        sources += [{"run_id": run_id, **guess, **each.provenance} for each in run.found]
+        # an account of other steps than the table's would contradict it
+        left_out = {ACCOUNT} if NAMED_BY_CLASS in notes else set()
+        facts = [{k: v for k, v in p.provenance.items() if k not in left_out} for p in run.found]
+        sources += [{"run_id": run_id, **guess, **each} for each in facts]
         prefix = f"{run_id}/" if run.collected else ""
         warnings += [
             type(note)(f"{prefix}{each.provenance.get('path')}: {note}")
             for each in run.found
             for note in each.warnings
+            # layers by class are better than those
+            if note != BY_OPERATOR or NAMED_BY_CLASS not in notes
         ]
         warnings += notes
         if run.collected:
@@ -380,6 +388,8 @@ def _one_run(run: _Run, user: Identity) -> tuple[pd.DataFrame, list[str]]:
     parts = []
     for frame, each in zip(frames, profiles, strict=True):
         named = with_products(frame.copy(), manifest)
+        named, by_class = with_phases(named)
+        notes = [*notes, *by_class]
         if run.collected:
             named = with_experiments(named, files[0].parent)
         digest = str(each.provenance.get("sha256", ""))[:8]

@@ -1,6 +1,6 @@
 """Names of kernels: as people read them (`labels`), and what they tell (`traits`).
 
-Here to change: what a name means, in ``traits.toml``.
+Here to change: what a name means, in ``classes.toml`` and ``traits.toml``.
 """
 
 from perfml.kernel_names.labels import (
@@ -11,12 +11,21 @@ from perfml.kernel_names.labels import (
     short_kernel,
     shortened,
 )
-from perfml.kernel_names.traits import KernelTraits, kernel_traits
+from perfml.kernel_names.traits import (
+    KernelClass,
+    KernelTraits,
+    kernel_class,
+    kernel_phase,
+    kernel_traits,
+)
 
 __all__ = [
+    "KernelClass",
     "KernelTraits",
     "function_name",
+    "kernel_class",
     "kernel_label",
+    "kernel_phase",
     "kernel_purpose",
     "kernel_traits",
     "setup_note",

@@ -12,6 +12,12 @@ from importlib.resources import files
 _ALIGNMENT = re.compile(r"align(?:a|_?)?(\d+)(?:\b|_)")
 """Elements that loads are aligned to: ``align1``, ``aligna4``."""
 
+_ARGUMENTS = re.compile(r"[<(](?!anonymous|unnamed)")
+"""Where the template arguments or parameters of a kernel begin."""
+
+_RANGE = re.compile(r"^[^<(]*/")
+"""The range that some reports put before a kernel: ``conv_10/void gemm<...>``."""
+
 
 @dataclass(frozen=True)
 class KernelTraits:
@@ -68,11 +74,11 @@ def kernel_traits(name: str) -> KernelTraits:
     >>> kernel_traits("void at::native::reduce_kernel<512, 1, at::native::ReduceOp<double>>()").type
     'double'
     """
-    grammar = _grammar()
+    grammar = _grammar("traits.toml")
     alignments = [int(number) for number in _ALIGNMENT.findall(name)]
     cores = _first(grammar["tensor_cores"], name)
     return KernelTraits(
-        _first(grammar["class"], name),
+        kernel_class(name).id,
         _first(grammar["type"], name),
         {"yes": True, "no": False}.get(cores),
         min(alignments, default=None),
@@ -80,13 +86,79 @@ def kernel_traits(name: str) -> KernelTraits:
     )
 
 
+@dataclass(frozen=True)
+class KernelClass:
+    """What a kernel does.
+
+    Attributes
+    ----------
+    id
+        Such as ``product``; empty where the name does not tell.
+    layer
+        What a layer of such kernels is called, where nothing else names layers: ``gemm``.
+    """
+
+    id: str
+    layer: str
+
+
+_UNKNOWN = KernelClass("", "other")
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def kernel_class(name: str) -> KernelClass:
+    """Return what a kernel does, by its own name, else by its template arguments.
+
+    Examples
+    --------
+    >>> kernel_class("void cutlass::device_kernel<flash::FlashAttnFwdSm90<float>>(Params)").layer
+    'attention'
+    >>> kernel_class("void at::native::vectorized_elementwise_kernel<4, FillFunctor<int>>()").layer
+    'copy'
+    >>> kernel_class("step_one")
+    KernelClass(id='', layer='other')
+    """
+    rows, name = _classes(), _RANGE.sub("", name)
+    own = _ARGUMENTS.split(name.removeprefix("void "), maxsplit=1)[0]
+    specific = (made for made, pattern, generic in rows if not generic and pattern.search(own))
+    whole = (made for made, pattern, _ in rows if pattern.search(name))
+    return next(specific, None) or next(whole, _UNKNOWN)
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def kernel_phase(name: str) -> str:
+    """Return whether a kernel is made for ``prefill`` or ``decode``; empty where for both.
+
+    Examples
+    --------
+    >>> kernel_phase("void vllm::paged_attention_v1_kernel<c10::Half, 128>()")
+    'decode'
+    """
+    if kernel_class(name).id != "attention":
+        return ""
+    return _first(_grammar("classes.toml")["phase"], name)
+
+
+@functools.cache
+def _classes() -> list[tuple[KernelClass, re.Pattern[str], bool]]:
+    rows = tomllib.loads((files(__package__) / "classes.toml").read_text(encoding="utf-8"))["class"]
+    return [
+        (
+            KernelClass(row["id"], row.get("layer", row["id"])),
+            re.compile(row["pattern"], re.IGNORECASE),
+            row.get("generic", False),
+        )
+        for row in rows
+    ]
+
+
 def _first(patterns: Sequence[tuple[str, re.Pattern[str]]], name: str) -> str:
     return next((id_ for id_, pattern in patterns if pattern.search(name)), "")
 
 
 @functools.cache
-def _grammar() -> Mapping[str, Sequence[tuple[str, re.Pattern[str]]]]:
-    document = tomllib.loads((files(__package__) / "traits.toml").read_text(encoding="utf-8"))
+def _grammar(file: str) -> Mapping[str, Sequence[tuple[str, re.Pattern[str]]]]:
+    document = tomllib.loads((files(__package__) / file).read_text(encoding="utf-8"))
     return {
         kind: [(row["id"], re.compile(row["pattern"], re.IGNORECASE)) for row in rows]
         for kind, rows in document.items()

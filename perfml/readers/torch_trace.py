@@ -17,7 +17,7 @@ import pandas as pd
 
 from perfml.account.account import ACCOUNT, Account
 from perfml.account.build import account_of
-from perfml.account.origins import Origin, Origins, numbered
+from perfml.account.origins import Origin, Origins, numbered, replay_of
 from perfml.account.recording import Activity, DeviceKind, HostKind, Recording
 from perfml.account.steps import Steps, find_steps
 from perfml.account.window import first_steps, of_the_first
@@ -36,6 +36,11 @@ from perfml.util.ranges import ITERATION
 from perfml.util.words import count
 
 NAME = "torch-trace"
+BY_OPERATOR = (
+    "The trace has no record_function ranges and no modules, so the layers are the outermost "
+    "operators; record with with_modules=True, or name parts of the program with "
+    "torch.profiler.record_function."
+)
 
 _CAPABILITY = ("computeMajor", "computeMinor")
 _MTIA = "MTIA"
@@ -99,9 +104,11 @@ class _Trace:
         kernels = [kernels[row] for row in order]
         paths = [_numbered_path(origin, steps) for origin in launched]
         instances = numbered([origin.instance for origin in launched])
-        frame = kernels_frame(
-            self._launches(kernels), paths, instances=instances if any(paths) else None
-        )
+        launches = self._launches(kernels)
+        replays = [replay_of(origin.call) for origin in launched]
+        if any(replays):
+            launches["replay"] = [number or None for number in replays]
+        frame = kernels_frame(launches, paths, instances=instances if any(paths) else None)
         self._note_origins(recording, launched, steps)
         account = None
         if recording.spans(HostKind.CALL):
@@ -117,11 +124,7 @@ class _Trace:
         """Say what layers are, and where they rest on less than an API call."""
         named = recording.spans(HostKind.RANGE, HostKind.MODULE)
         if all(span in steps.marks for span in named) and any(each.operator for each in origins):
-            self.warnings.append(
-                "The trace has no record_function ranges and no modules, so the layers are the "
-                "outermost operators; record with with_modules=True, or name parts of the program "
-                "with torch.profiler.record_function."
-            )
+            self.warnings.append(BY_OPERATOR)
         lost = sum(origin.call is None for origin in origins)
         if lost and any(origin.path for origin in origins):
             self.warnings.append(

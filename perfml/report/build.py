@@ -27,6 +27,7 @@ from perfml.report.sections.explanation import why_section
 from perfml.report.sections.first_screen import limits_section
 from perfml.report.sections.machine import roofline_section
 from perfml.report.sections.models import models_section
+from perfml.report.sections.phases import phase_times, phases_section
 from perfml.report.sections.provenance import glossary_section, moment, of_runs, provenance_section
 from perfml.report.sections.summary import answer
 from perfml.report.sections.time_spent import time_steps
@@ -113,6 +114,7 @@ def build_report(
         spent=()
         if kernels is None or len(shown) > 1
         else tuple(time_steps(kernels, between=account_in(provenance or {}) is None)),
+        phases=() if kernels is None or len(shown) > 1 else phase_times(kernels),
     )
     return report_document(results, title)
 
@@ -139,6 +141,7 @@ def report_document(results: Results, title: str | None = None) -> Document:
         limits,
         # beside its bars a report of Nsight Compute has what helps, before all other views
         None if limits is None else advice,
+        phases_section(results.phases),
         times_section(results),
         why_section(results.pairs, "Why one backend is slower", _WHY_LEAD, several=several),
         advice if limits is None else None,

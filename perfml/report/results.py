@@ -17,6 +17,7 @@ from perfml.report.figures.comparisons import Roofs, layer_roofs
 from perfml.report.figures.style import PALETTE
 from perfml.report.kernels import PackedKernels
 from perfml.report.layer_shapes import Shape
+from perfml.report.sections.phases import PhaseTimes
 
 if TYPE_CHECKING:
     from perfml.explain import Advice
@@ -77,6 +78,8 @@ class Results:
         What other settings give: precision, batch.
     spent
         What takes most of the time, as steps: for where nothing is known to save.
+    phases
+        The mean step of prefill, decode and so on, of a program that generates tokens.
     """
 
     conditions: tuple[Condition, ...]
@@ -92,6 +95,7 @@ class Results:
     levels: tuple[KernelLevels, ...] = ()
     gains: tuple[Gain, ...] = ()
     spent: tuple[Sentence, ...] = ()
+    phases: tuple[PhaseTimes, ...] = ()
 
     @cached_property
     def account(self) -> Account | None:

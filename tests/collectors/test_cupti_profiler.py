@@ -248,6 +248,11 @@ def test_launches_of_another_thread_belong_to_the_range_that_waits_for_them(meas
     assert len({row.instance for row in profile.rows[2:]}) == 1
 
 
+def test_a_range_of_another_thread_lies_in_the_iteration(measure):
+    profile = measure("named:6")
+    assert profile.rows[2].ranges == ("iter_2", "fc.backward")
+
+
 def test_ranges_of_a_librarys_own_domain_are_no_layers(measure):
     profile = measure("library:6")
     assert layers(profile) == ["conv", "a/b", "-", "layer", "layer"]

@@ -11,6 +11,7 @@
 // contexts:N       iterations whose second launch is in another context
 // threads:N        iterations whose last launch is made by a thread of its own
 // backward:N       the same while the iteration's thread waits for it in a range
+// named:N          as threads:N, in a range of that thread
 // library:N        iterations of launches in a library's ranges, which have a domain of their own
 // graph:N          iterations that launch a graph
 // meeting:N        iterations in which two threads launch into a context each, in turns that change;
@@ -129,6 +130,12 @@ void work(const std::string& kind, bool odd, int more) {
     nvtxRangePop();
   } else if (kind == "threads") {
     std::thread([] { fake_launch(0, "_Z8backwardPf", 30, 64); }).join();
+  } else if (kind == "named") {
+    std::thread([] {
+      nvtxRangePushA("fc.backward");
+      fake_launch(0, "_Z8backwardPf", 30, 64);
+      nvtxRangePop();
+    }).join();
   } else {
     fake_launch(0, "_Z4tailPf", 30, 64);
   }

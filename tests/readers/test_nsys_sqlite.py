@@ -88,6 +88,18 @@ def test_kernels_of_a_graph_share_one_call_and_keep_the_order_they_ran_in(export
     assert layers(kernels) == ["graph"] * 4
 
 
+def test_kernels_of_a_replay_say_which_one_they_are_of(export):
+    kernels = "CUPTI_ACTIVITY_KIND_KERNEL"
+    export.connection.execute(f"ALTER TABLE {kernels} ADD COLUMN graphNodeId INTEGER")
+    export.launch("alone()", 10, 50, 60, correlation=8)
+    export.launch("node()", 70, 100, 150, correlation=9)
+    export.launch("node()", 170, 200, 250, correlation=11)
+    export.connection.execute(f"UPDATE {kernels} SET graphNodeId = 41 WHERE correlationId > 8")
+    replays = export.read().frame["replay"]
+    assert replays.isna().tolist() == [True, False, False]
+    assert replays.tolist()[1:] == [9, 11]
+
+
 def test_a_launch_belongs_to_the_ranges_of_its_own_thread_and_process(export):
     export.range("a", 0, 100, thread=1)
     export.range("b", 0, 100, thread=2)

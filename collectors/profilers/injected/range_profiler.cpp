@@ -313,7 +313,8 @@ class Follower {
   void place_in_ranges(Launch& launch) const {
     const nvtx::Range* range = nvtx::innermost();
     const bool elsewhere = unit_open_ && unit_thread_ != std::this_thread::get_id();
-    if (elsewhere && (!range || !range->own)) {
+    const bool own_there = elsewhere && range && range->own;  // a backward pass that is named
+    if (elsewhere && !own_there) {
       // launched by another thread, such as the one that runs a backward pass
       launch.instance = thread_instance_;
       launch.path = thread_path_;
@@ -325,7 +326,8 @@ class Follower {
     }
     if (!unit_open_) return;
     if (launch.path.empty()) launch.path = unit_path_;
-    else if (unit_kind_ == "region") launch.path = unit_path_ + nvtx::kSeparator + launch.path;
+    else if (unit_kind_ == "region" || own_there)
+      launch.path = unit_path_ + nvtx::kSeparator + launch.path;
   }
 
   void end_timing() {

@@ -145,9 +145,15 @@ class TorchModelSession:
                 "attention": self._settings["attention"],
                 "compile": self._settings["compile"] if options.backend == "inductor" else None,
             },
-            "layers": self._layers,
+            "layers": [*self._layers, *self._compiled_layers()],
             "warnings": self._warnings(),
         }
+
+    def _compiled_layers(self) -> list[dict[str, Any]]:
+        """Return the kind of each layer that only the compiled model has."""
+        known = {row["layer"] for row in self._layers}
+        kinds = self._named.operators.items()
+        return [{"layer": name, "kind": kind} for name, kind in kinds if name not in known]
 
     def _warnings(self) -> list[str]:
         warnings = []

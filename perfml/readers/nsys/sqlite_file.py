@@ -43,7 +43,7 @@ _GRAPH_REQUIRED, _GRAPH_OPTIONAL = ("start", "end", "deviceId"), ("graphId", "gr
 _LAUNCHED = ("correlationId", "globalPid", "streamId")
 _OPTIONAL = (
     *("correlationId", "globalPid", "streamId", "demangledName", "shortName"),
-    *("registersPerThread", "staticSharedMemory", "dynamicSharedMemory"),
+    *("registersPerThread", "staticSharedMemory", "dynamicSharedMemory", "graphNodeId"),
 )
 _WARNING = 2
 """Severity in DIAGNOSTIC_EVENT from which on a message is a warning."""
@@ -195,6 +195,8 @@ class _Reader:
             "shared_memory_per_block": shared.astype(float).where(told).to_numpy(),
             "threads": raw[list(_SIZES)].where(raw["graph"] < 0).prod(axis=1, min_count=1),
         }
+        if (replayed := raw["graphNodeId"] > 0).any():
+            columns["replay"] = raw["correlationId"].where(replayed)
         return columns
 
     def _names(self, raw: pd.DataFrame) -> tuple[list[str], Ints]:

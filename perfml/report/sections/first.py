@@ -23,6 +23,7 @@ from perfml.report.results import Pair, Results
 from perfml.report.sections.explanation import why_sentence
 from perfml.report.sections.first_screen import bars_step, listed_steps
 from perfml.report.sections.main_points import all_else
+from perfml.report.sections.phases import phase_steps
 from perfml.report.sections.steps import step_sentences
 from perfml.report.sections.time_spent import WORTH, layer_step
 from perfml.util.words import count, factor_text, micros, multiple
@@ -45,6 +46,8 @@ _NAMED = 2
 
 def first_steps(results: Results) -> list[Sentence]:
     """Return up to three things to do, the surest decision first; none without anything to do."""
+    if results.phases:
+        return phase_steps(results.phases)[:_STEPS]
     if results.account is not None:
         causes = [each for each in step_sentences(results.account) if each.about == "do"]
         return [*causes, *results.spent][:_STEPS]

@@ -17,6 +17,7 @@ from perfml.report.results import Pair, Results
 from perfml.report.scores import best_scores, higher_is_better
 from perfml.report.sections.explanation import why_sentence
 from perfml.report.sections.first import fastest_text, first_steps, sure_of_totals, where
+from perfml.report.sections.phases import phase_sentence
 from perfml.report.sections.steps import step_sentences
 from perfml.util.words import count, micros
 
@@ -51,6 +52,8 @@ def answer(results: Results) -> Answer:
     said = [_fastest(condition) for condition in shown[:_MOST_CONDITIONS]]
     if results.account is not None:  # people wait for the clock, not for the sum of kernels
         said = [each for each in step_sentences(results.account) if each.about == "time"]
+    if results.phases:
+        said = [phase_sentence(results.phases)]
     # of one condition the first step says it already
     said = [*steps, *(each for each in said if each.text not in {step.text for step in steps})]
     if len(shown) > _MOST_CONDITIONS:

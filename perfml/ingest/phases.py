@@ -1,0 +1,103 @@
+"""Layers of a program that names none: what each kernel does, in the steps of a server."""
+
+from __future__ import annotations
+
+import math
+import re
+
+import numpy as np
+import pandas as pd
+
+from perfml.account.phases import DECODE, MIXED, Launches, class_layers, find_phases
+from perfml.kernel_names import kernel_class
+from perfml.util.typing import Floats
+
+NAMED_BY_CLASS = (
+    "The profile names no layers, so steps were found by what repeats, and layers are what the "
+    "names of kernels tell: decode/attention is the attention of a decode step."
+)
+_FEW = 3.0
+"""Ranges that hold the time as evenly as fewer than this many would are no layers."""
+_REPLAYED = 0.25
+"""From this part of the time on replays of CUDA graphs make a program one of steps."""
+_CLASSED = 0.7
+"""Part of the time whose kernels have to tell what they do."""
+_OPERATOR = re.compile(r"\w+::\w|nccl:|Torch-Compiled Region|CompiledF|## Call|\w+Backward\d*$")
+"""What PyTorch calls the operators that stand for ranges where a program has none."""
+
+
+def with_phases(frame: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+    """Return a run's Kernels table with steps and classes, where it has no better layers.
+
+    Returned with it is what a user has to know; nothing where the table stays as it is.
+    """
+    if "process" in frame or _told(frame) >= _FEW:
+        return frame, []
+    # rows are in launch order; iterations need not be, where they count the turns of a layer
+    named = frame.reset_index(drop=True)
+    devices = named["device_id"] if "device_id" in named else pd.Series(0, index=named.index)
+    for rows in named.groupby(devices, sort=False).groups.values():
+        launches = _launches(named.loc[rows])
+        phases = find_phases(launches) if _classed(launches) else ()
+        replays = bool(phases) and launches.replayed >= _REPLAYED
+        if not (replays or any(phase.kind in (DECODE, MIXED) for phase in phases)):
+            return frame, []
+        named.loc[rows, "layer"] = class_layers(launches, phases)
+        iterations = np.zeros(len(rows), dtype=np.int64)
+        for number, phase in enumerate(phases):
+            iterations[phase.first : phase.end] = number
+        named.loc[rows, "iteration"] = iterations
+    named["kernel_index"] = named.groupby("iteration").cumcount()
+    return named, [NAMED_BY_CLASS]
+
+
+def _told(frame: pd.DataFrame) -> float:
+    """Return as how many ranges of equal time the ranges of a program tell its time apart."""
+    classes = {kernel_class(name).layer for name in frame["kernel"].astype(str).unique()}
+    ranges: dict[str, str] = {}
+    for layer in frame["layer"].dropna().unique():
+        path = str(layer).partition("#")[0].split("/")
+        path = path[:-1] if path[-1] in classes else path
+        ranges[str(layer)] = "" if not path or _OPERATOR.match(path[0]) else "/".join(path)
+    names = [ranges.get(str(layer), "") for layer in frame["layer"]]
+    held = pd.Series(_times(frame)).groupby(names).sum()
+    shares = held[held > 0] / held.sum()
+    return float(np.exp(-(shares * np.log(shares)).sum()))
+
+
+def _classed(launches: Launches) -> bool:
+    """Return whether most of the time is of kernels whose names tell what they do."""
+    told = np.array([bool(kernel_class(name).id) for name in launches.names])
+    times = np.nan_to_num(launches.times, nan=1.0)
+    return bool(times[told].sum() >= _CLASSED * times.sum())
+
+
+def _launches(rows: pd.DataFrame) -> Launches:
+    def column(name: str) -> Floats:
+        if name not in rows:
+            return np.full(len(rows), np.nan)
+        return np.asarray(rows[name].to_numpy(dtype=float, na_value=np.nan))
+
+    threads = column("threads")
+    if np.isnan(threads).all():
+        threads = _sizes(rows["grid"]) * _sizes(rows["block"])
+    return Launches(
+        rows["kernel"].astype(str).tolist(),
+        column("gap_us"),
+        threads,
+        _times(rows),
+        np.nan_to_num(column("replay"), nan=-1).astype(np.int64),
+    )
+
+
+def _times(frame: pd.DataFrame) -> Floats:
+    return np.asarray(np.nan_to_num(frame["time_us"].to_numpy(dtype=float), nan=0.0))
+
+
+def _sizes(column: pd.Series) -> Floats:
+    """Return the products of sizes such as ``(16, 1, 1)``; NaN where there are none."""
+    known = {
+        text: math.prod(map(float, re.findall(r"\d+", text) or ["nan"]))
+        for text in column.dropna().astype(str).unique()
+    }
+    return np.asarray(column.map(known).to_numpy(dtype=float, na_value=np.nan))
