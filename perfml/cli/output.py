@@ -19,7 +19,6 @@ import typer
 from typer.core import TyperGroup
 
 from perfml.cli.help import whole_words, write_verbs
-from perfml.cli.versions import marked
 from perfml.errors import PerfmlError, did_you_mean, plain
 from perfml.util.files import replacing, require_place
 from perfml.util.json_values import json_value
@@ -36,6 +35,8 @@ PIPE_WIDTH = 200
 INTERRUPTED = 130
 """What shells report for a program that Ctrl-C ended."""
 
+VERSION = 1
+"""Of the documents that ``--json`` prints: it grows when a key goes or changes its meaning."""
 
 ALIKE = 3
 """Warnings of one kind that are all printed."""
@@ -76,7 +77,7 @@ class Output:
         A narrow terminal folds lines between words; `whole` ones are commands to copy.
         """
         if self.as_json:
-            self.schema(document if self.verb is None else marked(self.verb, document))
+            self.schema(document if self.verb is None else _marked(self.verb, document))
         else:
             for line in (each for text in lines for each in text.split("\n")):
                 sys.stdout.write("\n".join([line] if whole else _folded(line, _width())) + "\n")
@@ -258,6 +259,11 @@ class Commands(TyperGroup):
             raise typer.Exit(1) from error
 
 
+def _marked(verb: str, document: dict[str, Any]) -> dict[str, Any]:
+    """Return a document with its schema's name as the first key."""
+    return {"schema": f"{verb}/{VERSION}", **document}
+
+
 def _width() -> int:
     """Return the columns of the terminal, else COLUMNS where a pipe has more, else 0."""
     if sys.stdout.isatty():
@@ -330,4 +336,4 @@ def _report(document: dict[str, Any], text: str) -> None:
 def _document(error: dict[str, Any]) -> None:
     """Write an error as JSON, if that was asked for."""
     if Output.current is not None and Output.current.as_json:
-        sys.stdout.write(json.dumps(marked("error", {"error": json_value(error)})) + "\n")
+        sys.stdout.write(json.dumps(_marked("error", {"error": json_value(error)})) + "\n")

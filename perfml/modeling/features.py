@@ -75,16 +75,9 @@ KNOWN_BACKENDS = ("trt", "tensorrt", "cublas", "cudnn")
 
 @dataclass(frozen=True)
 class Design:
-    """The features of a Layers table.
+    """The features of a Layers table, shape (rows, features), NaN where a metric is undefined.
 
-    Attributes
-    ----------
-    values
-        Shape (rows, features); NaN where a metric is undefined.
-    names
-        One a feature.
-    dropped
-        Feature to the reason why it is left out.
+    A feature that is left out is `dropped` for a reason.
     """
 
     values: Floats
@@ -216,16 +209,10 @@ def _useless(values: Floats) -> str | None:
 
 @dataclass(frozen=True)
 class Words:
-    """What sentences call the target and what is held out together.
+    """What sentences call the target and what is held out together, as the user named them.
 
-    Attributes
-    ----------
-    target, group
-        As the user named them.
-    own
-        Whether features and target are the user's own instead of a Layers table.
-    grouped
-        Whether the user told which rows belong together.
+    Features and target may be the user's `own` instead of a Layers table's, and then `grouped` if
+    the user told which rows belong together.
     """
 
     target: str = "time"

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from perfml.cli import app
 from perfml.cli.documents import DOCUMENTS, schema_of
-from perfml.cli.versions import version_of
+from perfml.cli.output import VERSION
 from tests.support.modeling_data import networks_with_law
 from tests.support.paths import DATA, ROOT
 from tests.support.published_data import synthetic
@@ -96,7 +96,7 @@ def test_what_a_verb_prints_is_of_its_schema(verb, words):
     command = [] if verb == "error" else [verb]
     result = CliRunner().invoke(app, [*command, *map(str, words), "--json", "-q"])
     document = json.loads(result.stdout)
-    assert document["schema"] == f"{verb}/{version_of(verb)}", document
+    assert document["schema"] == f"{verb}/{VERSION}", document
     jsonschema.validate(document, schema_of(words[0] if verb == "error" else verb, strict=True))
     if "--brief" in words:
         assert len(result.stdout.encode()) < 6_000

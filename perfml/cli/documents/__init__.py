@@ -2,8 +2,8 @@
 
 Where a result is a dataclass, that is the type, `Extended` by what the verb adds; rows of its
 frames have their types beside them. A ``TypedDict`` stands here for what a verb alone puts
-together. A version (`perfml.cli.versions`) grows when a key goes or changes its meaning; new keys
-come without.
+together. `perfml.cli.output.VERSION` grows when a key goes or changes its meaning; new keys come
+without.
 
 Here to change: add a field to the dataclass, or a key to a verb's output and to its type;
 `tests/cli/test_schema.py` validates what every verb prints, and an undeclared key fails there.
@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Any, NotRequired, TypedDict
 
 from perfml.cli.documents import answers, machines, tables
-from perfml.cli.versions import version_of
+from perfml.cli.output import VERSION
 from perfml.errors import Failed
 from perfml.experiments.proof import Proof
 from perfml.explain.advice.hazards import Advice
@@ -82,7 +82,7 @@ def schema_of(verb: str, *, strict: bool = False) -> dict[str, Any]:
     for kind in kinds:
         name = "error" if kind is Error else verb
         found = schema["$defs"][kind.__name__]
-        document = {"schema": {"const": f"{name}/{version_of(name)}"}}
+        document = {"schema": {"const": f"{name}/{VERSION}"}}
         found["properties"] = {**document, **found["properties"]}
         found["required"] = ["schema", *found["required"]]
     return schema

@@ -30,17 +30,10 @@ FEW_ROWS = 64
 class Design:
     """The standardised rows that all Gram matrices are made of.
 
-    Attributes
-    ----------
-    rows
-        Shape (n + 1, p + 2): intercept, p linear features, target, each row times the root of its
-        weight. The last row is zero: index ``n`` pads a block of rows without changing its sums.
-    n_linear
-        Number p of linear features.
-    penalty
-        Ridge penalty on the p standardised coefficients, in rows.
-    weights
-        How many rows each row stands for, shape (n,); None for one each.
+    `rows` has shape (n + 1, p + 2): intercept, p linear features, target, each row times the root
+    of its weight. The last row is zero: index ``n`` pads a block of rows without changing its sums.
+    `penalty` is the ridge penalty on the p standardised coefficients, in rows; `weights` say how
+    many rows each row stands for, None for one each.
     """
 
     rows: Array
@@ -184,21 +177,12 @@ def _losses_by_eigenvalues(design: Design, grams: Array) -> Array:
 
 @dataclass(frozen=True)
 class RidgeFit:
-    """The ridge model of one node, in standardised units.
+    """The ridge model of one node, in standardised units: its equation, slopes of shape (p,).
 
-    Attributes
-    ----------
-    intercept, coef
-        The equation; slopes of shape (p,).
-    loss
-        Residual sum of squares plus penalty.
-    rss
-        Residual sum of squares.
-    dof
-        Effective degrees of freedom: one for the intercept plus the trace of the ridge smoother
-        (Hastie, Tibshirani and Friedman, Elements of Statistical Learning, 3.50).
-    values, vectors
-        Eigenvalues (p,), 0 or more, and eigenvectors (p, p) of the centred features' sums.
+    `loss` is the residual sum of squares (`rss`) plus penalty; `dof` the effective degrees of
+    freedom: one for the intercept plus the trace of the ridge smoother (Hastie, Tibshirani and
+    Friedman, Elements of Statistical Learning, 3.50); `values` and `vectors` the eigenvalues (p,),
+    0 or more, and eigenvectors (p, p) of the centred features' sums.
     """
 
     intercept: float

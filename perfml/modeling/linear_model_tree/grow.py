@@ -30,24 +30,10 @@ from perfml.modeling.linear_model_tree.thresholds import Candidates
 class Node:
     """A node: its rows, its model, and its split where it has one.
 
-    Attributes
-    ----------
-    size
-        Number of training rows.
-    weight
-        How many rows they stand for.
-    total
-        Gram matrix of the rows.
-    model
-        Ridge model of the rows.
-    low, high
-        Least and greatest target among the rows.
-    depth
-        Splits above the node.
-    feature, threshold
-        The split: rows with ``x[feature] <= threshold`` go left. -1 and NaN in a leaf.
-    left, right
-        Numbers of the children; -1 in a leaf.
+    Its rows are `size` training rows that stand for `weight` rows, with a Gram matrix (`total`),
+    and the least and greatest target among them. `depth` is the number of splits above it. Rows
+    with ``x[feature] <= threshold`` go left; in a leaf these are -1 and NaN, and so are the numbers
+    of the children (-1).
     """
 
     size: int
@@ -70,13 +56,7 @@ class Node:
 
 @dataclass(frozen=True)
 class GrowthRules:
-    """When a node may be split.
-
-    Attributes
-    ----------
-    min_gain
-        Loss that a split must save, in rows times variance of the target.
-    """
+    """When a node may be split; `min_gain` is the loss it must save, in rows times variance."""
 
     max_depth: int
     min_leaf: int

@@ -45,16 +45,8 @@ def accumulate(grams: Array) -> None:
 class Candidates:
     """All positions between the sorted rows of a node; they order the thresholds of a feature.
 
-    Parameters
-    ----------
-    design
-        The rows.
-    x
-        Feature values, shape (n, f).
-    order
-        Rows of the node sorted by each feature, shape (f, n_node).
-    min_leaf
-        Rows that each side needs; with weights, what the weights of its rows must add up to.
+    Features have shape (n, f), the rows of the node sorted by each (`order`) shape (f, n_node).
+    Each side needs `min_leaf` rows; with weights, what the weights of its rows must add up to.
     """
 
     def __init__(self, design: Design, x: Array, order: Ints, min_leaf: int) -> None:

@@ -30,13 +30,8 @@ MAX_CELLS = 2_000_000
 class _Paths:
     """Paths from the roots of some trees to some of their nodes, one factor a feature on the way.
 
-    Attributes
-    ----------
-    node
-        Where each path ends, shape (paths,).
-    feature, low, high, share
-        Shape (paths, factors): the feature, the interval (low, high] of it that leads to the node,
-        and the share of the training rows that take this way.
+    A path ends at `node`. The others have shape (paths, factors): the feature, the interval (low,
+    high] of it that leads there, and the share of the training rows that take this way.
     """
 
     node: Ints

@@ -124,17 +124,11 @@ class Work:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one model did on one split with one seed.
+    """What one model did on one split with one seed; -1 where the fit has none.
 
-    Attributes
-    ----------
-    model, seed, score
-        Seed is -1 where the fit has none.
-    predicted
-        Of the test rows: milliseconds or class codes.
-    importances
-        One number a feature for each method that was asked for and exists; a row a class for
-        ``classes``, the absolute coefficients of a linear model.
+    Test rows are `predicted` in milliseconds or class codes. There is one importance a feature for
+    each method that was asked for and exists; a row a class for ``classes``, the absolute
+    coefficients of a linear model.
     """
 
     model: str

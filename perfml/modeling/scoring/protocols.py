@@ -76,17 +76,7 @@ def twin_codes(values: npt.NDArray[np.float64]) -> Ints:
 
 @dataclass(frozen=True)
 class Protocol:
-    """A named way to split one problem.
-
-    Attributes
-    ----------
-    name
-        As the user wrote it.
-    splits
-        Training and test rows.
-    random
-        Whether rows of one condition end up on both sides.
-    """
+    """A named way to split one problem; `random`: rows of a condition are on both sides."""
 
     name: str
     splits: tuple[Split, ...]
