@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ContextDecorator, ExitStack
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -244,6 +245,15 @@ class profile(ContextDecorator):  # noqa: N801 - a function in all but its type,
         return self.folder
 
 
+@dataclass(frozen=True)
+class Seen:
+    """What was recorded of a server: windows, their share of the time, kernels that ran on."""
+
+    windows: int
+    share: float
+    untimed: int
+
+
 def keep_times(
     launches: Sequence[Launch],
     name: str,
@@ -253,11 +263,13 @@ def keep_times(
     facts: Mapping[str, Any],
     counters: Callable[[Path], MeasurementRecord] | None = None,
     notes: Sequence[str] = (),
+    seen: Seen | None = None,
 ) -> Path:
     """Make a run's folder of launches, copies and fills that one process timed; return it.
 
     `seconds` is wall-clock time, `facts` are ``started``, ``program`` and what else is known;
     `counters` writes the table of counters into the folder, `notes` are sentences for the user.
+    What was `seen` of a server goes into a compressed table: it has many launches.
 
     Raises
     ------
@@ -271,9 +283,12 @@ def keep_times(
     digest = sha256_of(f"{facts['started']}{os.getpid()}{seconds}".encode())[:10]
     run_id = f"{name}-{digest}"
     with folders.building(out, run_id) as folder:
-        table = folder / "timing.csv"
+        table = folder / ("timing.csv" if seen is None else "timing.csv.gz")
         timing.write_timing(launches, table)
         times = timing.timing_record("cupti-activity", table, seconds, facts["program"])
+        if seen is not None:
+            known = {"seen_share": seen.share, "windows": seen.windows, "untimed": seen.untimed}
+            times = replace(times, **known)
         measurement = MeasurementRecord((), ()) if counters is None else counters(folder)
         known = {
             "run_id": run_id,

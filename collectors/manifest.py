@@ -44,6 +44,9 @@ class TimingRecord(_Part):
         Share of their time outside every layer; None where a layer map will tell.
     processes
         How many processes were timed, where there were several.
+    seen_share, windows, untimed
+        Of a server: part of the time in which launches were recorded, in how many windows, and
+        launches that ran on after the last one.
     why
         Why there was no pass without counters.
     sm_clock_mhz
@@ -58,6 +61,9 @@ class TimingRecord(_Part):
     launches: int | None = None
     unattributed_share: float | None = None
     processes: int | None = None
+    seen_share: float | None = None
+    windows: int | None = None
+    untimed: int | None = None
     why: str | None = None
     sm_clock_mhz: float | None = None
     warnings: tuple[str, ...] = ()

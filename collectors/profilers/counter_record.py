@@ -183,6 +183,10 @@ class CounterRecord:
         Whether it calls cudaProfilerStart.
     units, outside, launches, all_launches
         Iterations seen, those outside such a region, launches of the last one, and of all.
+    windows, seen_s
+        In how many windows a server was recorded, and how long they were together.
+    untimed
+        Kernels without times: of a server those that ran on when it was let go.
     pass_costs
         Every pass that was taken, in order.
     missing
@@ -214,6 +218,9 @@ class CounterRecord:
     outside: int = 0
     launches: int = 0
     all_launches: int = 0
+    windows: int = 0
+    seen_s: float = 0.0
+    untimed: int = 0
     pass_costs: list[PassCost] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     differences: list[Difference] = field(default_factory=list)
@@ -254,10 +261,14 @@ def read_record(path: Path) -> CounterRecord:
             msg = "a line of the counter record is damaged"
             cure = "The disk may be full; collect again."
             raise ProfilerError(msg, where=path.name, found=line[:120], cure=cure) from error
-    if notes.get("dropped", "0") != "0":
+    windows, _, seen = notes.get("windows", "0 0").partition(" ")
+    record.windows, record.seen_s = int(windows), float(seen)
+    record.untimed = int(notes.get("untimed", 0))
+    lost = int(notes.get("dropped", 0)) + (0 if record.windows else record.untimed)
+    if lost:
         msg = "CUPTI lost records"
         cure = "Time fewer iterations."
-        raise ProfilerError(msg, found=f"{notes['dropped']} launches", cure=cure)
+        raise ProfilerError(msg, found=f"{lost} launches", cure=cure)
     record.machine = Machine(
         device=notes.get("device", ""),
         capability=notes.get("capability", ""),

@@ -76,6 +76,9 @@ def attach(
     duration: Annotated[
         float, typer.Option(min=0.1, help="Seconds for which it is measured.")
     ] = 10,
+    share: Annotated[
+        float, typer.Option(help="Part of each second in which kernels are recorded; 1: all.")
+    ] = 0.05,
     out: Annotated[Path, options.OUT] = Path("runs"),
 ) -> None:
     """Time the kernels of a program that runs already.
@@ -91,7 +94,7 @@ def attach(
 
     if len(what) > 1 or not what[0].isdecimal():
         start(what)
-    folder = measured(int(what[0]), seconds=duration, out=out)
+    folder = measured(int(what[0]), seconds=duration, share=share, out=out)
     output.result({"folder": str(folder)}, [str(folder)])
 
 

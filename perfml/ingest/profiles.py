@@ -362,7 +362,7 @@ def _one_run(run: _Run, user: Identity) -> tuple[pd.DataFrame, list[str]]:
     profiles = _joined_nvprof(profiles)
     if not profiles:
         profiles, timings = list(timings), []
-    notes: list[str] = []
+    notes = _of_a_server(manifest)
     frames = [each.frame for each in profiles]
     if timings:
         if len(frames) > 1:
@@ -371,10 +371,12 @@ def _one_run(run: _Run, user: Identity) -> tuple[pd.DataFrame, list[str]]:
         where = str(manifest.get("run_id") or (files[0].parent.name if run.collected else ""))
         where = where or pair_key(files[0])
         if timings[0].provenance.get("format") in TRACES:
-            profiles[0], notes = with_trace(profiles[0], timings[0], where=where)
+            profiles[0], said = with_trace(profiles[0], timings[0], where=where)
+            notes += said
             frames = [profiles[0].frame]
         else:
-            joined, notes = join_timing(frames[0], timings[0].frame, where=where)
+            joined, said = join_timing(frames[0], timings[0].frame, where=where)
+            notes += said
             frames = [with_processes(joined, timings[0].frame)]
     told = Identity(backend=found[0].provenance.get("backend"))
     guess = from_manifest(manifest).over(from_name(files[0])).over(told)
@@ -400,6 +402,18 @@ def _one_run(run: _Run, user: Identity) -> tuple[pd.DataFrame, list[str]]:
             named[name] = named[name].astype("string")
         parts.append(named)
     return _stack(parts), notes
+
+
+def _of_a_server(manifest: dict[str, Any]) -> list[str]:
+    """Say how much of the time was recorded of a process that somebody attached to."""
+    timing = manifest.get("timing") or {}
+    share = timing.get("seen_share")
+    if not isinstance(share, int | float) or share >= 1:
+        return []
+    return [
+        f"{manifest.get('run_id')}: kernels were recorded in {timing.get('windows')} windows, "
+        f"{share:.1%} of the time: shares and times of kernels hold, sums are those of the windows"
+    ]
 
 
 def _with_gaps(timing: Kernels, manifest: dict[str, Any]) -> Kernels:

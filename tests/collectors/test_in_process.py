@@ -15,6 +15,7 @@ from collectors import layers as script
 from collectors.profilers.gpu import Gpu, NoGpuError
 from collectors.profilers.process import ProfilerError
 from perfml.errors import InputError
+from perfml.ingest.profiles import ingest
 from tests.support import cupti_on_cpu
 
 pytestmark = pytest.mark.process
@@ -189,11 +190,19 @@ def test_a_running_process_is_measured_while_it_is_asked_to(built, tmp_path, mon
         try:
             while server.pid not in attach.waiting():
                 assert server.poll() is None
-            for _ in range(2):  # again and again
-                folder = attach.attach(server.pid, seconds=0.3, out=tmp_path / "runs")
+            for share in (1, 0.2):  # again and again
+                folder = attach.attach(server.pid, seconds=2, share=share, out=tmp_path / "runs")
                 frame = perfml.read(folder)
                 assert set(frame["layer"]) == {"decode"}
-                assert 0 < len(frame) <= 60
+                # a launch takes 10 ms and more
+                assert 0 < len(frame) <= 200 * share + 2
+                timing = json.loads((folder / "run.json").read_text())["timing"]
+                assert timing["windows"] == (1 if share == 1 else 2)
+                assert timing["seen_share"] == pytest.approx(share, rel=0.3)
+                told = [each for each in ingest([folder]).warnings if "of the time" in each]
+                assert len(told) == (0 if share == 1 else 1)
+            with pytest.raises(InputError, match="no share"):
+                attach.attach(server.pid, share=0, out=tmp_path / "runs")
             with pytest.raises(ProfilerError, match="not started for attaching"):
                 attach.attach(os.getpid(), seconds=0.1, out=tmp_path / "runs")
         finally:

@@ -54,6 +54,12 @@ inline std::vector<Range>& stack() {
   return *ranges;
 }
 
+// Whether the program has opened a range: without any, nobody has to know where it launches what.
+inline std::atomic<bool>& used() {
+  static std::atomic<bool> only{false};
+  return only;
+}
+
 inline unsigned long long new_instance() {
   static std::atomic<unsigned long long> last{0};
   return ++last;
@@ -134,6 +140,7 @@ inline const Range* innermost() {
 }
 
 inline int push(const void* domain, const std::string& name) {
+  used() = true;
   Range range{domain, !of_library(domain), name, new_instance()};
   const Range* around = innermost();
   if (around && (around->own || !range.own)) range.path = around->path + kSeparator + name;

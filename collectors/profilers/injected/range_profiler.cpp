@@ -15,7 +15,7 @@
 //
 // A process may also load the library itself (`collectors.profilers.in_process`): `perfml_begin` and
 // `perfml_end` around what is to be measured, as often as it likes, and ranges of its own. One that
-// was started with PERFML_ATTACH_DIR is measured when it is asked to (`attach.h`).
+// was started with PERFML_ATTACH_DIR is measured in windows when it is asked to (`attach.h`).
 //
 // Each process writes $PERFML_COUNTERS_DIR/<pid>.tsv (`collectors.profilers.counter_record` reads
 // it); its last line is "# end", so that a process that died is told apart from one that is done.
@@ -168,6 +168,10 @@ class Follower {
   }
 
   void kernel_ran(const activity::KernelRecord& kernel) {
+    if (!kernel.end) {  // it had no room for its times, or runs on when a server is let go
+      ++untimed_;
+      return;
+    }
     activity::Made made = made_by(kernel.correlationId);
     if (kernel.graphNodeId) graphs::nodes().place(kernel.graphNodeId, kernel.correlationId, made);
     file_.line("T\t" + activity::line(kernel, made));
@@ -178,6 +182,11 @@ class Follower {
   }
 
   void records_dropped(size_t count) { dropped_records_ += count; }
+
+  // Of a server that is measured in windows.
+  void seen(size_t windows, double seconds) {
+    file_.note("windows " + std::to_string(windows) + " " + std::to_string(seconds));
+  }
 
   // --- the end ----------------------------------------------------------------------------------
 
@@ -208,6 +217,7 @@ class Follower {
     file_.note("launches", measurer_.known_launches());
     file_.note("all", all_launches_);
     file_.note("dropped", dropped_records_);
+    file_.note("untimed", untimed_);
   }
 
   // What a thread keeps from a launch's beginning to its end.
@@ -352,7 +362,7 @@ class Follower {
   size_t unit_depth_ = 0, units_ = 0, units_outside_ = 0, all_launches_ = 0;
 
   std::atomic<bool> timing_{false}, finished_{false};
-  std::atomic<size_t> dropped_records_{0};
+  std::atomic<size_t> dropped_records_{0}, untimed_{0};
   unsigned long long sequence_ = 0;
   std::mutex times_lock_;
   std::unordered_map<uint32_t, activity::Made> timed_;
@@ -384,17 +394,24 @@ void CUPTIAPI on_call(void*, CUpti_CallbackDomain domain, CUpti_CallbackId id, c
   }
 }
 
-bool watch(CUpti_SubscriberHandle subscriber, std::string& why) {
-  for (CUpti_CallbackId id : launches::kDriverCalls) {
-    if (counters::failed(cuptiEnableCallback(1, subscriber, CUPTI_CB_DOMAIN_DRIVER_API, id),
-                         "EnableCallback", why))
-      return false;
-  }
-  if (counters::failed(activity::watch_memory(subscriber), "EnableCallback", why)) return false;
-  for (CUpti_CallbackId id :
-       {CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING, CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED,
-        CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED}) {
-    if (counters::failed(cuptiEnableCallback(1, subscriber, CUPTI_CB_DOMAIN_RESOURCE, id),
+// All that CUPTI calls back for while launches are followed.
+const std::vector<activity::Watched>& watched() {
+  static const auto* const all = [] {
+    auto* found = new std::vector<activity::Watched>(activity::calls_that_move_memory());
+    for (CUpti_CallbackId id : launches::kDriverCalls)
+      found->push_back({CUPTI_CB_DOMAIN_DRIVER_API, id});
+    for (CUpti_CallbackId id :
+         {CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING, CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED,
+          CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED})
+      found->push_back({CUPTI_CB_DOMAIN_RESOURCE, id});
+    return found;
+  }();
+  return *all;
+}
+
+bool watch(CUpti_SubscriberHandle subscriber, bool on, std::string& why) {
+  for (const activity::Watched& each : watched()) {
+    if (counters::failed(cuptiEnableCallback(on, subscriber, each.domain, each.id),
                          "EnableCallback", why))
       return false;
   }
@@ -413,27 +430,56 @@ void finish() { Follower::only().finish(); }
 
 CUpti_SubscriberHandle g_subscriber = nullptr;
 
-// Begins a record of its own in a folder, as the variables ask.
-bool begin(const std::string& folder) {
+void note_failure(const std::string& why) {
+  if (!why.empty()) Follower::only().file().note("error " + why);
+}
+
+// Begins a record of its own in a folder, as the variables ask; nothing is followed yet.
+bool subscribe(const std::string& folder) {
   if (Follower::only().finished()) Follower::current() = new Follower;
-  Follower& follower = Follower::only();
-  if (!follower.begin(folder)) return false;
+  if (!Follower::only().begin(folder)) return false;
   std::string why;
-  bool broken = false;
-  if (!g_subscriber)
-    broken = counters::failed(cuptiSubscribe(&g_subscriber, on_call, nullptr), "Subscribe", why) ||
-             !watch(g_subscriber, why);
-  if (!broken && follower.timing()) {
+  if ((g_subscriber ||
+       !counters::failed(cuptiSubscribe(&g_subscriber, on_call, nullptr), "Subscribe", why)) &&
+      Follower::only().timing()) {
     activity::listener() = {kernel_ran, memory_moved, records_dropped};
-    broken = counters::failed(cuptiActivityRegisterCallbacks(activity::buffer_wanted,
-                                                             activity::buffer_done),
-                              "ActivityRegisterCallbacks", why) ||
-             counters::failed(activity::enable(), "ActivityEnable", why);
+    counters::failed(cuptiActivityRegisterCallbacks(activity::buffer_wanted, activity::buffer_done),
+                     "ActivityRegisterCallbacks", why);
   }
-  if (broken) follower.file().note("error " + why);
   nvtx::listener() = {range_pushed, range_popping, ranges_changed};
+  note_failure(why);
   return true;
 }
+
+// Begins a record, and follows all launches from now on.
+bool begin(const std::string& folder) {
+  if (!subscribe(folder)) return false;
+  std::string why;
+  if (g_subscriber && watch(g_subscriber, true, why) && Follower::only().timing())
+    counters::failed(activity::enable(), "ActivityEnable", why);
+  note_failure(why);
+  return true;
+}
+
+// Of a server: records what is launched while a window is open. Whoever sets no ranges is not
+// called back either.
+void window(bool open) {
+  static bool followed = false;
+  if (!g_subscriber) return;
+  std::string why;
+  if (open) {
+    followed = nvtx::used();
+    if (!followed || watch(g_subscriber, true, why))
+      counters::failed(activity::enable(), "ActivityEnable", why);
+    note_failure(why);
+  } else {
+    activity::disable();
+    if (followed) watch(g_subscriber, false, why);
+    cuptiActivityFlushAll(0);
+  }
+}
+
+void seen(size_t windows, double seconds) { Follower::only().seen(windows, seconds); }
 
 // Other tools of the process may use CUPTI again.
 void let_go() {
@@ -452,7 +498,7 @@ EXPORTED int InitializeInjection(void) {
     const std::string folder = record::text_from("PERFML_COUNTERS_DIR");
     if (!folder.empty() && begin(folder)) std::atexit(finish);
     const std::string asked = record::text_from("PERFML_ATTACH_DIR");
-    if (!asked.empty()) attach::listen(asked, begin, finish, let_go);
+    if (!asked.empty()) attach::listen(asked, {subscribe, window, seen, finish, let_go});
   });
   return 1;
 }
