@@ -134,7 +134,7 @@ class profile(ContextDecorator):  # noqa: N801 - a function in all but its type,
         if _open:
             msg = "this process is being measured already"
             raise ProfilerError(msg, cure="End the block of the other perfml.profile first.")
-        self._gpu = gpus()[0]
+        self._gpu = _own_gpu()
         cupti.require(self._gpu)
         self._library = ctypes.CDLL(str(library(COUNTERS)))
         with ExitStack() as stack:
@@ -179,6 +179,7 @@ class profile(ContextDecorator):  # noqa: N801 - a function in all but its type,
             return self._measurement(folder, record, rows, seconds)
 
         facts = {
+            **_rank(),
             "started": self._started,
             "program": list(sys.argv),
             "options": self.settings.as_dict(),
@@ -245,6 +246,23 @@ class profile(ContextDecorator):  # noqa: N801 - a function in all but its type,
         return self.folder
 
 
+def _rank() -> dict[str, int]:
+    """Return which of several processes this is, where torchrun or its like says so."""
+    names = {"rank": "RANK", "world_size": "WORLD_SIZE", "local_rank": "LOCAL_RANK"}
+    given = {name: os.environ.get(variable, "") for name, variable in names.items()}
+    found = {name: int(text) for name, text in given.items() if text.isdecimal()}
+    return found if found.get("world_size", 1) > 1 and "rank" in found else {}
+
+
+def _own_gpu() -> Gpu:
+    """Return the GPU of this rank: of those that are visible to it the one of its local rank."""
+    found, local = gpus(), _rank().get("local_rank", 0)
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
+    named = visible[local] if local < len(visible) else ""
+    place = int(named) if named.isdecimal() else local
+    return found[place] if place < len(found) else found[0]
+
+
 @dataclass(frozen=True)
 class Seen:
     """What was recorded of a server: windows, their share of the time, kernels that ran on."""
@@ -281,7 +299,7 @@ def keep_times(
         cure = "Check that the model and its inputs are on the GPU, and that it was called."
         raise ProfilerError(msg, where=name, found=f"{len(launches)} copies and fills", cure=cure)
     digest = sha256_of(f"{facts['started']}{os.getpid()}{seconds}".encode())[:10]
-    run_id = f"{name}-{digest}"
+    run_id = f"{name}-rank{facts['rank']}-{digest}" if "rank" in facts else f"{name}-{digest}"
     with folders.building(out, run_id) as folder:
         table = folder / ("timing.csv" if seen is None else "timing.csv.gz")
         timing.write_timing(launches, table)

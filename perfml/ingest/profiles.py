@@ -392,6 +392,8 @@ def _one_run(run: _Run, user: Identity) -> tuple[pd.DataFrame, list[str]]:
         named["backend"] = known.backend or "unknown"
         named["precision"] = known.precision or "unknown"
         named["batch"] = pd.array([known.batch] * len(named), dtype="Int64")
+        if isinstance(manifest.get("rank"), int):  # of one program: each is a run of its own
+            named["process"] = manifest["rank"]
         clock = (manifest.get("timing") or {}).get(CLOCK)
         if isinstance(clock, int | float):
             named[CLOCK] = float(clock)
@@ -410,10 +412,11 @@ def _of_a_server(manifest: dict[str, Any]) -> list[str]:
     share = timing.get("seen_share")
     if not isinstance(share, int | float) or share >= 1:
         return []
-    return [
+    said = (
         f"{manifest.get('run_id')}: kernels were recorded in {timing.get('windows')} windows, "
-        f"{share:.1%} of the time: shares and times of kernels hold, sums are those of the windows"
-    ]
+        f"{share:.1%} of the time. Their times and shares hold; sums are those of the windows."
+    )
+    return [said]
 
 
 def _with_gaps(timing: Kernels, manifest: dict[str, Any]) -> Kernels:

@@ -6,6 +6,8 @@ import json
 import os
 import subprocess
 import sys
+import threading
+from dataclasses import replace
 
 import pytest
 
@@ -16,6 +18,7 @@ from collectors.profilers.gpu import Gpu, NoGpuError
 from collectors.profilers.process import ProfilerError
 from perfml.errors import InputError
 from perfml.ingest.profiles import ingest
+from perfml.merge.rule import merge
 from tests.support import cupti_on_cpu
 
 pytestmark = pytest.mark.process
@@ -89,6 +92,52 @@ def test_counters_come_after_the_timed_iterations(model, tmp_path):
     column = rows[0].index("m__2")
     assert [row[column] for row in rows[1:]] == ["2", "2.01"]
     assert len((run.folder / "timing.csv").read_text().splitlines()) == 1 + 2 * 2
+
+
+def test_ranks_are_runs_of_their_own_that_are_never_added_up(model, tmp_path, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setattr(in_process, "gpus", lambda: [GPU, replace(GPU, name="NVIDIA H200")])
+    for rank, visible in enumerate(("0,1", "0,1")):
+        for name, value in (("RANK", f"{rank}"), ("LOCAL_RANK", f"{rank}")):
+            monkeypatch.setenv(name, value)
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+        with profile(tmp_path) as run:
+            model(0)
+        assert json.loads((run.folder / "run.json").read_text())["rank"] == rank
+        assert run.folder.name.startswith(f"net-rank{rank}-")
+    kernels = ingest([tmp_path]).frame
+    assert kernels.groupby("process")["device"].unique().map(list).to_dict() == {
+        0: [GPU.name],
+        1: ["NVIDIA H200"],
+    }
+    layers = merge(kernels)
+    assert layers["process"].tolist() == [0, 0, 1, 1]
+    assert layers["time_us"].eq(0.5).all()
+
+
+def test_threads_of_one_process_do_not_share_iterations_or_layers(gpu, tmp_path):
+    turns = threading.Barrier(2)
+
+    def work(first, name, waits):
+        ranges = script._nvtx()
+        for number in range(first, first + 3):
+            with perfml.iteration(number), ranges.range(name):
+                for _ in range(waits):  # both are inside; the left one launches, and leaves
+                    turns.wait()
+                gpu.fake_kernel(0, f"_Z4{name}Pf".encode(), 0)
+            for _ in range(3 - waits):
+                turns.wait()
+
+    with profile(tmp_path) as run:
+        both = ((0, "left", 1), (100, "rest", 2))
+        threads = [threading.Thread(target=work, args=each) for each in both]
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join()
+    frame = perfml.read(run.folder).sort_values("iteration")
+    assert frame["iteration"].tolist() == [0, 1, 2, 100, 101, 102]
+    assert frame["layer"].tolist() == ["left"] * 3 + ["rest"] * 3
 
 
 def test_too_few_iterations_give_times_and_say_how_many_are_needed(model, tmp_path):

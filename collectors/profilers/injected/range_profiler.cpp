@@ -309,8 +309,10 @@ class Follower {
 
   void note_time(uint32_t correlation, const Launch& launch) {
     std::lock_guard<std::mutex> guard(times_lock_);
-    const bool marked = request_.unit == "program" ? in_region_.load()
-                                                   : unit_open_ && !beyond(request_.timed);
+    // several threads may be in iterations of their own, of which one is the open unit
+    const bool repeats = (unit_open_ || (unit_kind_ == "nvtx" && nvtx::in_iteration())) &&
+                         !beyond(request_.timed);
+    const bool marked = request_.unit == "program" ? in_region_.load() : repeats;
     timed_[correlation] = {++sequence_, launch.instance, marked, launch.path};
   }
 
