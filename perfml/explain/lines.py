@@ -10,7 +10,6 @@ Here to change: what is summed for a cause, in `_CARRIERS`.
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -27,9 +26,9 @@ from perfml.explain.sass import Code, opcode, without_predicate
 from perfml.explain.tree.sentences import sided_causes
 from perfml.kernel_names import kernel_label
 from perfml.metrics.expressions import Array
-from perfml.readers.ncu.inlined import Place
 from perfml.readers.ncu.instructions import STALLED
 from perfml.readers.ncu.report import EXECUTED
+from perfml.util.machine_code import Place, own
 
 if TYPE_CHECKING:
     from perfml.explain.advice.hazards import Advice
@@ -40,8 +39,6 @@ _LEAST = 0.1
 
 _MOST_SAMPLED = 400
 """Of so many instructions at which warps wait it is looked up what they wait for."""
-_TOOLKIT = re.compile(r"/(targets/[^/]+|cuda[^/]*|v\d+\.\d+)/include/", re.IGNORECASE)
-"""Folders of CUDA's own headers."""
 
 _SECTORS = "memory_l2_theoretical_sectors_global"
 _WAVEFRONTS = "memory_l1_wavefronts_shared"
@@ -269,7 +266,7 @@ def _placed(table: pd.DataFrame) -> pd.DataFrame:
     if "callers" not in table:
         return table.assign(called_at=None)
     places = [
-        _own([] if pd.isna(line) else [Place(file, int(line)), *callers])
+        own([] if pd.isna(line) else [Place(file, int(line)), *callers])
         for file, line, callers in zip(table["file"], table["line"], table["callers"], strict=True)
     ]
     found = {
@@ -281,17 +278,6 @@ def _placed(table: pd.DataFrame) -> pd.DataFrame:
         ],
     }
     return table.assign(**pd.DataFrame(found, index=table.index))
-
-
-def of_toolkit(file: str) -> bool:
-    """Tell whether a source is one of CUDA's own headers."""
-    return _TOOLKIT.search(file.replace("\\", "/")) is not None
-
-
-def _own(stack: list[Place]) -> list[Place]:
-    """Return a stack of calls without the innermost that are in CUDA's own headers."""
-    inner = next((at for at, place in enumerate(stack) if not of_toolkit(place.file)), 0)
-    return list(dict.fromkeys(stack[inner:]))
 
 
 def _place(rows: pd.DataFrame) -> pd.Series[str]:

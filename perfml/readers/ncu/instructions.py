@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from perfml.readers.ncu.inlined import Calls, Place, inlined_calls
 from perfml.readers.ncu.report import DEMANGLED, EXECUTED, MANGLED, has_instructions, opened
 from perfml.readers.source import Source
+from perfml.util.machine_code import Calls, Place, inlined_calls
 
 SAMPLES = "smsp__pcsamp_sample_count"
 STALLED = "smsp__pcsamp_warps_issue_stalled_"
