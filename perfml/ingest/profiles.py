@@ -21,6 +21,7 @@ from perfml.ingest.archives import unpacked
 from perfml.ingest.arguments import CONDITION, Started, command_of, told_apart
 from perfml.ingest.experiments import with_experiments
 from perfml.ingest.layer_map import LayerMap, apply_layer_map
+from perfml.ingest.precision import precision_of
 from perfml.ingest.processes import joined_processes, with_processes
 from perfml.ingest.products import with_products
 from perfml.ingest.run_labels import (
@@ -38,6 +39,7 @@ from perfml.readers import ENDINGS, ReadOptions, Source, read, recognise
 from perfml.tables import CLOCK, Kernels, validate_kernels
 from perfml.util.typing import Progress
 
+UNKNOWN = "unknown"
 _COMPRESSED = (".gz", ".xz", ".bz2")
 _NAMED = 4
 _NOT_PROFILES = ("log.txt", "lines.csv", EXPERIMENTS)
@@ -153,7 +155,8 @@ def ingest_runs(
     manifests: list[dict[str, Any]] = []
     warnings: list[str] = []
     started: list[Started] = []
-    for run in _paired_nvprof(runs):
+    runs = _paired_nvprof(runs)
+    for run in runs:
         frame, notes = _one_run(run, user)
         if settings.layer is not None:
             frame["layer"] = frame["layer"].fillna(settings.layer)
@@ -174,6 +177,7 @@ def ingest_runs(
         if run.collected:
             manifests.append({"run_id": run_id, **run.manifest})
     warnings += _copies(sources)
+    _name_precisions(frames, runs)
     apart = told_apart(started, user.workload)
     for place, name in apart.names.items():
         frames[place]["workload"] = pd.array([name] * len(frames[place]), dtype="string")
@@ -193,6 +197,22 @@ def ingest_runs(
     if warnings:
         provenance["warnings"] = warnings
     return Kernels(validate_kernels(_stack(frames)), provenance, tuple(warnings))
+
+
+def _name_precisions(frames: Sequence[pd.DataFrame], runs: Sequence[_Run]) -> None:
+    """Give runs of the user's own programs the precision that their kernels' names tell.
+
+    Runs of one program have one: what one of them was too short to tell another one does.
+    """
+    programs: dict[tuple[str, ...], list[pd.DataFrame]] = {}
+    for frame, run in zip(frames, runs, strict=True):
+        command = command_of(run.manifest, run.found)
+        if run.collected and command and frame["precision"].eq(UNKNOWN).all():
+            programs.setdefault(command, []).append(frame)
+    for same in programs.values():
+        found = precision_of(pd.concat([frame[["kernel", "time_us"]] for frame in same]))
+        for frame in same:
+            frame["precision"] = pd.array([found or UNKNOWN] * len(frame), dtype="string")
 
 
 def _copies(sources: Sequence[dict[str, Any]]) -> list[str]:
@@ -388,9 +408,9 @@ def _one_run(run: _Run, user: Identity) -> tuple[pd.DataFrame, list[str]]:
             named = with_experiments(named, files[0].parent)
         digest = str(each.provenance.get("sha256", ""))[:8]
         named["run_id"] = str(manifest.get("run_id") or f"{pair_key(files[0])}-{digest}")
-        named["workload"] = known.workload or "unknown"
-        named["backend"] = known.backend or "unknown"
-        named["precision"] = known.precision or "unknown"
+        named["workload"] = known.workload or UNKNOWN
+        named["backend"] = known.backend or UNKNOWN
+        named["precision"] = known.precision or UNKNOWN
         named["batch"] = pd.array([known.batch] * len(named), dtype="Int64")
         if isinstance(manifest.get("rank"), int):  # of one program: each is a run of its own
             named["process"] = manifest["rank"]
