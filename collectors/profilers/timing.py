@@ -229,18 +229,16 @@ def unattributed_share(table: Path) -> tuple[float, int]:
     try:
         opened = gzip.open if table.suffix == ".gz" else open
         with opened(table, "rt", newline="", encoding="utf-8") as lines:
-            rows = csv.DictReader(lines)
-            if not {"layer", "time_us"} <= set(rows.fieldnames or ()):
-                raise KeyError("columns")  # noqa: EM101
+            rows = csv.reader(lines)
+            names = next(rows, [])
+            layer, time = names.index("layer"), names.index("time_us")
+            moved = names.index(BYTES) if BYTES in names else None
             for row in rows:
-                duration = float(row["time_us"])
-                if row.get(BYTES):
-                    continue
-                total += duration
-                count += 1
-                if not row["layer"]:
-                    outside += duration
-    except (KeyError, TypeError, ValueError, csv.Error) as error:
+                if moved is None or not row[moved]:
+                    total += float(row[time])
+                    count += 1
+                    outside += 0.0 if row[layer] else float(row[time])
+    except (IndexError, ValueError, EOFError, csv.Error) as error:
         msg = "the timing pass left no readable table"
         cure = "The disk may be full; otherwise collect again."
         found = f"after {count} launches: {type(error).__name__} {error}"[:200]

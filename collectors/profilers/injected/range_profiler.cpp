@@ -411,9 +411,9 @@ const std::vector<activity::Watched>& watched() {
   return *all;
 }
 
-bool watch(CUpti_SubscriberHandle subscriber, bool on, std::string& why) {
+bool watch(CUpti_SubscriberHandle subscriber, std::string& why) {
   for (const activity::Watched& each : watched()) {
-    if (counters::failed(cuptiEnableCallback(on, subscriber, each.domain, each.id),
+    if (counters::failed(cuptiEnableCallback(1, subscriber, each.domain, each.id),
                          "EnableCallback", why))
       return false;
   }
@@ -437,57 +437,67 @@ void note_failure(const std::string& why) {
 }
 
 // Begins a record of its own in a folder, as the variables ask; nothing is followed yet.
-bool subscribe(const std::string& folder) {
+bool open_record(const std::string& folder) {
   if (Follower::only().finished()) Follower::current() = new Follower;
   if (!Follower::only().begin(folder)) return false;
-  std::string why;
-  if ((g_subscriber ||
-       !counters::failed(cuptiSubscribe(&g_subscriber, on_call, nullptr), "Subscribe", why)) &&
-      Follower::only().timing()) {
-    activity::listener() = {kernel_ran, memory_moved, records_dropped};
-    counters::failed(cuptiActivityRegisterCallbacks(activity::buffer_wanted, activity::buffer_done),
-                     "ActivityRegisterCallbacks", why);
-  }
+  activity::listener() = {kernel_ran, memory_moved, records_dropped};
   nvtx::listener() = {range_pushed, range_popping, ranges_changed};
-  note_failure(why);
   return true;
+}
+
+bool subscribe(std::string& why) {
+  return g_subscriber ||
+         !counters::failed(cuptiSubscribe(&g_subscriber, on_call, nullptr), "Subscribe", why);
+}
+
+bool trace(std::string& why) {
+  return !counters::failed(
+             cuptiActivityRegisterCallbacks(activity::buffer_wanted, activity::buffer_done),
+             "ActivityRegisterCallbacks", why) &&
+         !counters::failed(activity::enable(), "ActivityEnable", why);
 }
 
 // Begins a record, and follows all launches from now on.
 bool begin(const std::string& folder) {
-  if (!subscribe(folder)) return false;
+  if (!open_record(folder)) return false;
   std::string why;
-  if (g_subscriber && watch(g_subscriber, true, why) && Follower::only().timing())
-    counters::failed(activity::enable(), "ActivityEnable", why);
+  if (subscribe(why) && watch(g_subscriber, why) && Follower::only().timing()) trace(why);
   note_failure(why);
   return true;
 }
-
-// Of a server: records what is launched while a window is open. Whoever sets no ranges is not
-// called back either.
-void window(bool open) {
-  static bool followed = false;
-  if (!g_subscriber) return;
-  std::string why;
-  if (open) {
-    followed = nvtx::used();
-    if (!followed || watch(g_subscriber, true, why))
-      counters::failed(activity::enable(), "ActivityEnable", why);
-    note_failure(why);
-  } else {
-    activity::disable();
-    if (followed) watch(g_subscriber, false, why);
-    cuptiActivityFlushAll(0);
-  }
-}
-
-void seen(size_t windows, double seconds) { Follower::only().seen(windows, seconds); }
 
 // Other tools of the process may use CUPTI again.
 void let_go() {
   if (g_subscriber) cuptiUnsubscribe(g_subscriber);
   g_subscriber = nullptr;
 }
+
+// Begins a record of a server; notes if another tool is subscribed.
+bool approach(const std::string& folder) {
+  if (!open_record(folder)) return false;
+  std::string why;
+  subscribe(why);
+  let_go();
+  note_failure(why);
+  return true;
+}
+
+// Of a server: records what is launched while a window is open. Subscribing alone costs one that
+// replays graphs a sixth of its throughput (H100, 2,400 kernels of 1 us a replay), so it lasts as
+// long as the window does, and where the program sets ranges: no one else has to be called back.
+void window(bool open) {
+  std::string why;
+  if (open) {
+    if (!nvtx::used() || (subscribe(why) && watch(g_subscriber, why))) trace(why);
+    note_failure(why);
+  } else {
+    activity::disable();
+    let_go();
+    cuptiActivityFlushAll(0);
+  }
+}
+
+void seen(size_t windows, double seconds) { Follower::only().seen(windows, seconds); }
 
 }  // namespace
 
@@ -500,7 +510,7 @@ EXPORTED int InitializeInjection(void) {
     const std::string folder = record::text_from("PERFML_COUNTERS_DIR");
     if (!folder.empty() && begin(folder)) std::atexit(finish);
     const std::string asked = record::text_from("PERFML_ATTACH_DIR");
-    if (!asked.empty()) attach::listen(asked, {subscribe, window, seen, finish, let_go});
+    if (!asked.empty()) attach::listen(asked, {approach, window, seen, finish});
   });
   return 1;
 }
