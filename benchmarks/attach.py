@@ -5,9 +5,9 @@ Needs a GPU and torch::
     python -m benchmarks.attach graphs --share 0.05 --share 1
     python -m benchmarks.attach model
 
-``graphs`` replays a CUDA graph of 2,400 kernels, about 180,000 kernels a second on an H100, ``tiny``
-one of the smallest kernels there are, 870,000 a second. ``model`` serves batches to a transformer of
-12 layers in fp16, kernel by kernel.
+``graphs`` replays a CUDA graph of 2,400 kernels, about 180,000 kernels a second on an H100,
+``tiny`` one of the smallest kernels there are, 870,000 a second. ``model`` serves batches to a
+transformer of 12 layers in fp16, kernel by kernel.
 """
 
 from __future__ import annotations

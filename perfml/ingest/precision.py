@@ -16,8 +16,13 @@ from perfml.kernel_names import KernelTraits, kernel_traits
 MIXED = "mixed"
 _ARITHMETIC = ("product", "convolution", "attention")
 _PRECISIONS: Mapping[str, str] = {
-    **{"double": "fp64", "float": "fp32", "tf32": "tf32", "half": "fp16"},
-    **{"bf16": "bf16", "fp8": "fp8", "int8": "int8"},
+    "double": "fp64",
+    "float": "fp32",
+    "tf32": "tf32",
+    "half": "fp16",
+    "bf16": "bf16",
+    "fp8": "fp8",
+    "int8": "int8",
 }
 """By the types of `perfml.kernel_names.KernelTraits`."""
 _TOLD = 0.5

@@ -1,8 +1,8 @@
 """Which instruction another one waits for, as machine code says itself.
 
-An instruction of Volta and later has 16 bytes, and of these some bits are for the scheduler of warps:
-one whose latency is not fixed raises one of six scoreboards until its result is written (bits 110 to
-112), and one until its operands are read (113 to 115); an instruction is not issued before all
+An instruction of Volta and later has 16 bytes, and some of the bits are for the scheduler of warps.
+One whose latency is not fixed raises one of six scoreboards until its result is written (bits 110
+to 112), and one until its operands are read (113 to 115). An instruction is not issued before all
 scoreboards of its mask (116 to 121) are at zero (Jia et al. 2018, "Dissecting the NVIDIA Volta GPU
 Architecture via Microbenchmarking", section 2.1). So the code names what is waited for, also where
 no register tells it: a store whose address is overwritten after it.
@@ -71,8 +71,8 @@ class Scoreboards:
         -------
         tuple of int
             For a scoreboard all that raise one that it waits for. A warp that has come to a barrier
-            is sampled at what follows: the barrier; one that has ended and waits for its stores: the
-            last ones. Empty where it waits for itself, or the code does not tell.
+            is sampled at what follows: the barrier. One that has ended and waits for its stores:
+            the last ones. Empty where it waits for itself, or the code does not tell.
         """
         place = offset // SIZE
         if not 0 <= place < len(self._words):
