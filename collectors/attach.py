@@ -18,7 +18,7 @@ from collectors.in_process import Seen, keep_times
 from collectors.profilers import timing
 from collectors.profilers.gpu import gpus
 from collectors.profilers.inject import COUNTERS, library
-from collectors.profilers.process import ProfilerError
+from collectors.profilers.process import ProfilerError, unstartable
 from perfml.errors import InputError
 
 FOLDER = "PERFML_ATTACH_DIR"
@@ -55,9 +55,7 @@ def start(command: Sequence[str]) -> None:
     try:
         os.execvpe(command[0], list(command), variables)  # noqa: S606 - the user's own command
     except OSError as error:
-        msg = "the program cannot be started"
-        cure = "Check its path and that it is executable."
-        raise ProfilerError(msg, where=command[0], found=str(error), cure=cure) from error
+        raise unstartable(command, error) from error
 
 
 def waiting() -> list[int]:

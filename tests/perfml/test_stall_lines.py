@@ -64,7 +64,8 @@ def test_a_kernel_without_lines_is_one_line():
 
 
 def test_inlined_code_names_the_line_that_calls_it_most(code):
-    lines = {0: (Place(PROGRAM, 2), Place(PROGRAM, 20)), 16: (Place(PROGRAM, 2), Place(PROGRAM, 30))}
+    inlined = Place(PROGRAM, 2)
+    lines = {0: (inlined, Place(PROGRAM, 20)), 16: (inlined, Place(PROGRAM, 30))}
     function = Function(instruction(ADD) * 2, 75)
     sampled = [SampledInstruction("k", 0, {"wait": 1}), SampledInstruction("k", 16, {"wait": 5})]
     (line,) = stall_lines(sampled, {"k": Code(function, lines)})
