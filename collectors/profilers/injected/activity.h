@@ -9,7 +9,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <string>
-#include <vector>
 
 #include "launches.h"
 
@@ -86,24 +85,23 @@ inline bool moves_memory(const char* function) {
   return false;
 }
 
-// A function of a domain that CUPTI calls back for.
-struct Watched {
-  CUpti_CallbackDomain domain;
-  CUpti_CallbackId id;
-};
-
 // Such calls have many versions and forms: the library knows their names.
-inline std::vector<Watched> calls_that_move_memory() {
-  std::vector<Watched> found;
-  for (const Watched end : {Watched{CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_SIZE},
-                            Watched{CUPTI_CB_DOMAIN_RUNTIME_API, CUPTI_RUNTIME_TRACE_CBID_SIZE}}) {
-    for (uint32_t id = 1; id < end.id; ++id) {
+inline CUptiResult watch_memory(CUpti_SubscriberHandle subscriber) {
+  constexpr struct {
+    CUpti_CallbackDomain domain;
+    uint32_t end;
+  } of_both[] = {{CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_SIZE},
+                 {CUPTI_CB_DOMAIN_RUNTIME_API, CUPTI_RUNTIME_TRACE_CBID_SIZE}};
+  for (const auto& each : of_both) {
+    for (uint32_t id = 1; id < each.end; ++id) {
       const char* name = nullptr;
-      if (cuptiGetCallbackName(end.domain, id, &name) == CUPTI_SUCCESS && moves_memory(name))
-        found.push_back({end.domain, id});
+      if (cuptiGetCallbackName(each.domain, id, &name) != CUPTI_SUCCESS || !moves_memory(name))
+        continue;
+      const CUptiResult result = cuptiEnableCallback(1, subscriber, each.domain, id);
+      if (result != CUPTI_SUCCESS) return result;
     }
   }
-  return found;
+  return CUPTI_SUCCESS;
 }
 
 // What is known of a launch when it is made: its record, by the correlation id, follows later.

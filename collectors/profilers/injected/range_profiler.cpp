@@ -396,24 +396,17 @@ void CUPTIAPI on_call(void*, CUpti_CallbackDomain domain, CUpti_CallbackId id, c
   }
 }
 
-// All that CUPTI calls back for while launches are followed.
-const std::vector<activity::Watched>& watched() {
-  static const auto* const all = [] {
-    auto* found = new std::vector<activity::Watched>(activity::calls_that_move_memory());
-    for (CUpti_CallbackId id : launches::kDriverCalls)
-      found->push_back({CUPTI_CB_DOMAIN_DRIVER_API, id});
-    for (CUpti_CallbackId id :
-         {CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING, CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED,
-          CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED})
-      found->push_back({CUPTI_CB_DOMAIN_RESOURCE, id});
-    return found;
-  }();
-  return *all;
-}
-
 bool watch(CUpti_SubscriberHandle subscriber, std::string& why) {
-  for (const activity::Watched& each : watched()) {
-    if (counters::failed(cuptiEnableCallback(1, subscriber, each.domain, each.id),
+  for (CUpti_CallbackId id : launches::kDriverCalls) {
+    if (counters::failed(cuptiEnableCallback(1, subscriber, CUPTI_CB_DOMAIN_DRIVER_API, id),
+                         "EnableCallback", why))
+      return false;
+  }
+  if (counters::failed(activity::watch_memory(subscriber), "EnableCallback", why)) return false;
+  for (CUpti_CallbackId id :
+       {CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING, CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED,
+        CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED}) {
+    if (counters::failed(cuptiEnableCallback(1, subscriber, CUPTI_CB_DOMAIN_RESOURCE, id),
                          "EnableCallback", why))
       return false;
   }
