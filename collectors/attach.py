@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from collectors import run_folder as folders
-from collectors.in_process import Seen, keep_times
+from collectors.in_process import keep_times
 from collectors.profilers import timing
 from collectors.profilers.gpu import gpus
 from collectors.profilers.inject import COUNTERS, library
@@ -118,7 +118,8 @@ def attach(
     program = _command_of(pid)
     name = Path(program[0]).name if program else str(pid)
     facts = {"started": started, "program": program}
-    seen = Seen(record.windows, round(min(record.seen_s / seconds, 1.0), 4), record.untimed)
+    share = round(min(record.seen_s / seconds, 1.0), 4)
+    seen = {"seen_share": share, "windows": record.windows}
     return keep_times(record.timed, name, Path(out), gpu, seconds, facts, seen=seen)
 
 

@@ -14,7 +14,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ContextDecorator, ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -263,15 +263,6 @@ def _own_gpu() -> Gpu:
     return found[place] if place < len(found) else found[0]
 
 
-@dataclass(frozen=True)
-class Seen:
-    """What was recorded of a server: windows, their share of the time, kernels that ran on."""
-
-    windows: int
-    share: float
-    untimed: int
-
-
 def keep_times(
     launches: Sequence[Launch],
     name: str,
@@ -281,13 +272,14 @@ def keep_times(
     facts: Mapping[str, Any],
     counters: Callable[[Path], MeasurementRecord] | None = None,
     notes: Sequence[str] = (),
-    seen: Seen | None = None,
+    seen: Mapping[str, Any] | None = None,
 ) -> Path:
     """Make a run's folder of launches, copies and fills that one process timed; return it.
 
     `seconds` is wall-clock time, `facts` are ``started``, ``program`` and what else is known;
     `counters` writes the table of counters into the folder, `notes` are sentences for the user.
-    What was `seen` of a server goes into a compressed table: it has many launches.
+    Of a server, which has many launches, the table is compressed; `seen` are ``seen_share`` and
+    ``windows``.
 
     Raises
     ------
@@ -304,9 +296,7 @@ def keep_times(
         table = folder / ("timing.csv" if seen is None else "timing.csv.gz")
         timing.write_timing(launches, table)
         times = timing.timing_record("cupti-activity", table, seconds, facts["program"])
-        if seen is not None:
-            known = {"seen_share": seen.share, "windows": seen.windows, "untimed": seen.untimed}
-            times = replace(times, **known)
+        times = replace(times, **(seen or {}))
         measurement = MeasurementRecord((), ()) if counters is None else counters(folder)
         known = {
             "run_id": run_id,

@@ -44,9 +44,8 @@ class TimingRecord(_Part):
         Share of their time outside every layer; None where a layer map will tell.
     processes
         How many processes were timed, where there were several.
-    seen_share, windows, untimed
-        Of a server: part of the time in which launches were recorded, in how many windows, and
-        launches that ran on after the last one.
+    seen_share, windows
+        Of a server: part of the time in which launches were recorded, in how many windows.
     why
         Why there was no pass without counters.
     sm_clock_mhz
@@ -63,7 +62,6 @@ class TimingRecord(_Part):
     processes: int | None = None
     seen_share: float | None = None
     windows: int | None = None
-    untimed: int | None = None
     why: str | None = None
     sm_clock_mhz: float | None = None
     warnings: tuple[str, ...] = ()

@@ -56,7 +56,7 @@ class Launch:
 
 @dataclass(frozen=True)
 class MeasuredLaunch:
-    """One kernel launch and its counters.
+    """One kernel launch and its counters; what `Launch` has, too, is the same.
 
     Attributes
     ----------
@@ -66,20 +66,12 @@ class MeasuredLaunch:
         Its place among the launches of the iteration.
     context, stream
         Numbers that tell contexts and streams of a process apart.
-    grid, block
-        Like ``(4096, 1, 1)``.
     registers
         A thread's; None where the driver does not say.
     static_shared, dynamic_shared
         Bytes of shared memory of a block.
     blocks_per_multiprocessor
         As many as fit; None where the driver does not say.
-    instance
-        Number of the innermost range's instance, 0 outside every range.
-    ranges
-        NVTX ranges around it, outermost first.
-    kernel
-        Demangled name.
     values
         Metric to value.
     """
@@ -185,8 +177,6 @@ class CounterRecord:
         Iterations seen, those outside such a region, launches of the last one, and of all.
     windows, seen_s
         In how many windows a server was recorded, and how long they were together.
-    untimed
-        Kernels without times: of a server those that ran on when it was let go.
     pass_costs
         Every pass that was taken, in order.
     missing
@@ -220,7 +210,6 @@ class CounterRecord:
     all_launches: int = 0
     windows: int = 0
     seen_s: float = 0.0
-    untimed: int = 0
     pass_costs: list[PassCost] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     differences: list[Difference] = field(default_factory=list)
@@ -263,20 +252,13 @@ def read_record(path: Path) -> CounterRecord:
             raise ProfilerError(msg, where=path.name, found=line[:120], cure=cure) from error
     windows, _, seen = notes.get("windows", "0 0").partition(" ")
     record.windows, record.seen_s = int(windows), float(seen)
-    record.untimed = int(notes.get("untimed", 0))
-    lost = int(notes.get("dropped", 0)) + (0 if record.windows else record.untimed)
-    if lost:
+    if notes.get("dropped", "0") != "0":
         msg = "CUPTI lost records"
         cure = "Time fewer iterations."
-        raise ProfilerError(msg, found=f"{lost} launches", cure=cure)
-    record.machine = Machine(
-        device=notes.get("device", ""),
-        capability=notes.get("capability", ""),
-        chip=notes.get("chip", ""),
-        cupti=notes.get("cupti", ""),
-        multiprocessors=int(notes.get("multiprocessors", 0)),
-        threads_per_multiprocessor=int(notes.get("threads_per_multiprocessor", 0)),
-    )
+        raise ProfilerError(msg, found=f"{notes['dropped']} launches", cure=cure)
+    words = {name: notes.get(name, "") for name in ("device", "capability", "chip", "cupti")}
+    numbers = ("multiprocessors", "threads_per_multiprocessor")
+    record.machine = Machine(**words, **{name: int(notes.get(name, 0)) for name in numbers})
     record.unit = notes.get("unit", "none")
     record.region = notes.get("region") == "1"
     record.units, record.outside = int(notes.get("units", 0)), int(notes.get("outside", 0))

@@ -243,13 +243,14 @@ def test_a_running_process_is_measured_while_it_is_asked_to(built, tmp_path, mon
                 folder = attach.attach(server.pid, seconds=2, share=share, out=tmp_path / "runs")
                 frame = perfml.read(folder)
                 assert set(frame["layer"]) == {"decode"}
-                # a launch takes 10 ms and more
-                assert 0 < len(frame) <= 200 * share + 2
                 timing = json.loads((folder / "run.json").read_text())["timing"]
                 assert timing["windows"] == (1 if share == 1 else 2)
-                assert timing["seen_share"] == pytest.approx(share, rel=0.3)
+                # a busy machine closes a window late
+                assert 0.95 * share <= timing["seen_share"] <= 1
+                # a launch takes 10 ms and more
+                assert 0 < len(frame) <= 200 * timing["seen_share"] + 2 * timing["windows"]
                 told = [each for each in ingest([folder]).warnings if "of the time" in each]
-                assert len(told) == (0 if share == 1 else 1)
+                assert len(told) == (0 if timing["seen_share"] == 1 else 1)
             with pytest.raises(InputError, match="no share"):
                 attach.attach(server.pid, share=0, out=tmp_path / "runs")
             with pytest.raises(ProfilerError, match="not started for attaching"):

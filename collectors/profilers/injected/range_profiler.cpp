@@ -168,8 +168,8 @@ class Follower {
   }
 
   void kernel_ran(const activity::KernelRecord& kernel) {
-    if (!kernel.end) {  // it had no room for its times, or runs on when a server is let go
-      ++untimed_;
+    if (!kernel.end) {  // its times found no room; of a server it may run on when that is let go
+      dropped_records_ += in_windows_ ? 0 : 1;
       return;
     }
     activity::Made made = made_by(kernel.correlationId);
@@ -185,6 +185,7 @@ class Follower {
 
   // Of a server that is measured in windows.
   void seen(size_t windows, double seconds) {
+    in_windows_ = true;
     file_.note("windows " + std::to_string(windows) + " " + std::to_string(seconds));
   }
 
@@ -217,7 +218,6 @@ class Follower {
     file_.note("launches", measurer_.known_launches());
     file_.note("all", all_launches_);
     file_.note("dropped", dropped_records_);
-    file_.note("untimed", untimed_);
   }
 
   // What a thread keeps from a launch's beginning to its end.
@@ -364,7 +364,8 @@ class Follower {
   size_t unit_depth_ = 0, units_ = 0, units_outside_ = 0, all_launches_ = 0;
 
   std::atomic<bool> timing_{false}, finished_{false};
-  std::atomic<size_t> dropped_records_{0}, untimed_{0};
+  std::atomic<bool> in_windows_{false};
+  std::atomic<size_t> dropped_records_{0};
   unsigned long long sequence_ = 0;
   std::mutex times_lock_;
   std::unordered_map<uint32_t, activity::Made> timed_;
