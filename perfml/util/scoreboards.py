@@ -30,7 +30,7 @@ _LEAVES = (0x94D, 0x950, 0x949, 0x94A)
 _OF_90 = 90
 """From this architecture on a branch has the lowest byte of its distance apart."""
 
-_BARRIER, _EXIT = 0x11D, 0x14D
+_BARRIER, _EXIT, _NANOSLEEP = 0x11D, 0x14D, 0x15D
 _STORES = frozenset({0x185, 0x186, 0x187, 0x18E, 0x19D})
 """ST, STG, STL, RED and SUST."""
 _OF_L1TEX = frozenset(
@@ -39,7 +39,8 @@ _OF_L1TEX = frozenset(
 )
 """Textures, LD, LDG, LDL, ATOM, CCTL, SULD, ATOMG, LDGSTS: a long scoreboard is of these."""
 
-LONG, SHORT, AT_BARRIER, DRAIN = "long_scoreboard", "short_scoreboard", "barrier", "drain"
+LONG, SHORT = "long_scoreboard", "short_scoreboard"
+AT_BARRIER, DRAIN, SLEEPING = "barrier", "drain", "sleeping"
 """Stall reasons for which something else than the sampled instruction is named."""
 
 
@@ -71,8 +72,9 @@ class Scoreboards:
         -------
         tuple of int
             For a scoreboard all that raise one that it waits for. A warp that has come to a barrier
-            is sampled at what follows: the barrier. One that has ended and waits for its stores:
-            the last ones. Empty where it waits for itself, or the code does not tell.
+            or sleeps is sampled at what follows: the barrier, the sleep. One that has ended and
+            waits for its stores: the last ones. Empty where it waits for itself, or the code does
+            not tell.
         """
         place = offset // SIZE
         if not 0 <= place < len(self._words):
@@ -81,6 +83,8 @@ class Scoreboards:
             return self._raising(place, of_l1tex=reason == LONG)
         if reason == AT_BARRIER and self._operation(place) != _BARRIER:
             return self._nearest(place, frozenset({_BARRIER}))
+        if reason == SLEEPING:
+            return self._nearest(place, frozenset({_NANOSLEEP}))
         if reason == DRAIN and self._operation(place) == _EXIT:
             return self._nearest(place, _STORES)
         return ()

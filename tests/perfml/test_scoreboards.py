@@ -53,7 +53,7 @@ def test_other_reasons_and_places_that_are_none_name_nothing(functions):
     assert counted.awaited(0x60, "long_scoreboard") == ()  # it waits for no scoreboard
 
 
-LDG, ADD, LDS, BRANCH, CALL, EXIT = 0x981, 0x824, 0x984, 0x947, 0x944, 0x94D
+LDG, ADD, LDS, BRANCH, CALL, EXIT, NANOSLEEP = 0x981, 0x824, 0x984, 0x947, 0x944, 0x94D, 0x95D
 
 
 def instruction(code, *, waits=0, raises=7, reads=7, leap=0, condition=7, architecture=75):
@@ -83,6 +83,11 @@ def test_both_ways_to_a_place_are_followed(architecture):
         architecture=architecture,
     )
     assert code.awaited(4 * 16, "long_scoreboard") == (16, 48)
+
+
+def test_a_warp_that_sleeps_stands_at_what_follows():
+    code = made(instruction(NANOSLEEP), instruction(NANOSLEEP), instruction(ADD))
+    assert [code.awaited(at, "sleeping") for at in (0, 16, 32)] == [(), (0,), (16,)]
 
 
 def test_what_was_waited_for_before_is_not_waited_for_again():
