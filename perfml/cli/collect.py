@@ -206,9 +206,15 @@ def collect(
     lines = [each for result in results for each in (result.record or {}).get("hot_lines", ())]
     if lines:
         output.table(
-            ["source line", "kernel", "of all waiting", "for"],
+            ["line that is waited for", "kernel", "of all waiting", "reason", "by warps at"],
             [
-                [_place(each), str(each["kernel"])[:60], f"{each['share']:.0%}", each["reason"]]
+                [
+                    _place(each),
+                    str(each["kernel"])[:60],
+                    f"{each['share']:.0%}",
+                    each["reason"],
+                    each["waits_at"] or "the same line",
+                ]
                 for each in lines
             ],
         )
