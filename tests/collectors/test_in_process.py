@@ -18,7 +18,6 @@ from collectors.profilers.gpu import Gpu, NoGpuError
 from collectors.profilers.process import ProfilerError
 from perfml.errors import InputError
 from perfml.ingest.profiles import ingest
-from perfml.merge.rule import merge
 from tests.support import cupti_on_cpu
 
 pytestmark = pytest.mark.process
@@ -110,7 +109,7 @@ def test_ranks_are_runs_of_their_own_that_are_never_added_up(model, tmp_path, mo
         0: [GPU.name],
         1: ["NVIDIA H200"],
     }
-    layers = merge(kernels)
+    layers = perfml.merge(kernels)
     assert layers["process"].tolist() == [0, 0, 1, 1]
     assert layers["time_us"].eq(0.5).all()
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+import perfml
 from benchmarks.attach import server
 from collectors.attach import attach
 from collectors.profilers.lines import sample
 from perfml.ingest.profiles import ingest
-from perfml.merge.rule import merge
 
 PROGRAMS = Path(__file__).parent / "programs"
 pytestmark = pytest.mark.gpu
@@ -65,6 +65,6 @@ def test_ranks_of_torchrun_are_runs_of_their_own(tmp_path):
     script.write_text(RANKED)
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
     subprocess.run([*command, str(script), str(tmp_path / "runs")], check=True)
-    layers = merge(ingest([tmp_path / "runs"]).frame)
+    layers = perfml.merge(ingest([tmp_path / "runs"]).frame)
     assert layers.groupby("process")["iteration"].nunique().to_dict() == {0: 4, 1: 4}
     assert layers["run_id"].nunique() == 2
