@@ -256,9 +256,14 @@ def read_record(path: Path) -> CounterRecord:
         msg = "CUPTI lost records"
         cure = "Time fewer iterations."
         raise ProfilerError(msg, found=f"{notes['dropped']} launches", cure=cure)
-    words = {name: notes.get(name, "") for name in ("device", "capability", "chip", "cupti")}
-    numbers = ("multiprocessors", "threads_per_multiprocessor")
-    record.machine = Machine(**words, **{name: int(notes.get(name, 0)) for name in numbers})
+    record.machine = Machine(
+        device=notes.get("device", ""),
+        capability=notes.get("capability", ""),
+        chip=notes.get("chip", ""),
+        cupti=notes.get("cupti", ""),
+        multiprocessors=int(notes.get("multiprocessors", 0)),
+        threads_per_multiprocessor=int(notes.get("threads_per_multiprocessor", 0)),
+    )
     record.unit = notes.get("unit", "none")
     record.region = notes.get("region") == "1"
     record.units, record.outside = int(notes.get("units", 0)), int(notes.get("outside", 0))

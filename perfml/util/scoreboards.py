@@ -55,7 +55,7 @@ class Scoreboards:
 
     def __init__(self, function: Function) -> None:
         whole = len(function.code) // SIZE * SIZE
-        self._words = list(struct.iter_unpack("<QQ", function.code[:whole]))
+        self._words: list[tuple[int, int]] = list(struct.iter_unpack("<QQ", function.code[:whole]))
         self._architecture = function.architecture
 
     def awaited(self, offset: int, reason: str) -> tuple[int, ...]:

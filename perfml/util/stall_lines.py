@@ -9,13 +9,15 @@ warps that wait for it, wherever they stand.
 from __future__ import annotations
 
 import bisect
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from perfml.util.machine_code import Calls, Function, Place, own
 from perfml.util.scoreboards import Scoreboards
 
+Samples = defaultdict[str, float]
+"""Samples by a name, 0 where there are none."""
 _ISSUES = ("selected", "not_selected")
 """States of a sampled warp that could issue."""
 
@@ -63,9 +65,9 @@ class StallLine:
     file: str
     line: int | None
     called_at: str = ""
-    waiting: Counter[str] = field(default_factory=Counter)
+    waiting: Samples = field(default_factory=lambda: defaultdict(float))
     sampled: float = 0.0
-    waits_at: Counter[str] = field(default_factory=Counter)
+    waits_at: Samples = field(default_factory=lambda: defaultdict(float))
 
     @property
     def stalled(self) -> float:
@@ -140,13 +142,13 @@ def stall_lines(sampled: Iterable[SampledInstruction], code: Mapping[str, Code])
         By kernel; a kernel without is one line.
     """
     lines: dict[tuple[str, str, int | None], StallLine] = {}
-    calls: dict[tuple[str, str, int | None], Counter[str]] = {}
+    calls: dict[tuple[str, str, int | None], Samples] = {}
 
     def line_of(kernel: str, offset: int, weight: float) -> StallLine:
         stack = code[kernel].stack(offset) if kernel in code else []
         key = (kernel, stack[0].file, stack[0].line) if stack else (kernel, "", None)
         if len(stack) > 1:
-            calls.setdefault(key, Counter())[place_name(stack[1].file, stack[1].line)] += weight
+            calls.setdefault(key, defaultdict(float))[_name_of(stack[1])] += weight
         return lines.setdefault(key, StallLine(*key))
 
     for each in sampled:
@@ -169,5 +171,9 @@ def stall_lines(sampled: Iterable[SampledInstruction], code: Mapping[str, Code])
     return sorted(lines.values(), key=lambda each: (-each.stalled, each.kernel, each.line or 0))
 
 
-def _most(counts: Counter[str]) -> str:
+def _name_of(place: Place) -> str:
+    return place_name(place.file, place.line)
+
+
+def _most(counts: Samples) -> str:
     return max(counts, key=lambda name: (counts[name], name)) if counts else ""
