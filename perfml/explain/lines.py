@@ -26,7 +26,7 @@ from perfml.explain.sass import Code, opcode, without_predicate
 from perfml.explain.tree.sentences import sided_causes
 from perfml.kernel_names import kernel_label
 from perfml.metrics.expressions import Array
-from perfml.readers.ncu.instructions import STALLED
+from perfml.readers.ncu.instructions import SCOREBOARDS, STALLED
 from perfml.readers.ncu.report import EXECUTED
 from perfml.util.machine_code import Place, own
 
@@ -241,23 +241,36 @@ class _Waits:
         return f"{table['sass'].iloc[at]} at {table['offset'].iloc[at]:#06x}{source}"
 
 
+def _awaited(table: pd.DataFrame) -> Callable[[int, str], tuple[int, ...]]:
+    """Return what tells the places that an instruction waits for: its code, else registers."""
+    scoreboards = table.attrs.get(SCOREBOARDS)
+    if scoreboards is None:
+        code = Code(table["sass"].tolist())
+        return lambda place, reason: () if (at := code.awaited(place, reason)) is None else (at,)
+    offsets = table["offset"].tolist()
+    places = {offset: place for place, offset in enumerate(offsets)}
+    return lambda place, reason: tuple(
+        places[offset] for offset in scoreboards.awaited(offsets[place], reason) if offset in places
+    )
+
+
 def _waits(table: pd.DataFrame, carrier: _Carrier) -> _Waits:
-    """Give samples of waiting to what is waited for, where the registers tell it."""
+    """Give samples of waiting to what is waited for, where the code tells it."""
     own = np.full(len(table), -1)
     if not carrier.reasons:
         return _Waits(carrier.weights(table), own)
-    code = Code(table["sass"].tolist())
+    awaited = _awaited(table)
     parts, most = np.zeros(len(table)), np.zeros(len(table))
     for reason in carrier.reasons:
         samples = np.maximum(_column(f"{STALLED}{reason}")(table), 0.0)
         for rank, place in enumerate(np.argsort(-samples, kind="stable")):
             if samples[place] <= 0:
                 break
-            found = code.awaited(int(place), reason) if rank < _MOST_SAMPLED else None
-            at = int(place) if found is None else found
-            parts[at] += samples[place]
-            if samples[place] > most[at]:
-                most[at], own[at] = samples[place], -1 if found is None else place
+            found = awaited(int(place), reason) if rank < _MOST_SAMPLED else ()
+            for at in found or (int(place),):
+                parts[at] += samples[place] / (len(found) or 1)
+                if samples[place] > most[at]:
+                    most[at], own[at] = samples[place], place if found else -1
     return _Waits(parts, own)
 
 

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TypeVar
 
 _ELF = b"\x7fELF\x02\x01"
 _ABI_OF_CUDA_13 = 8
@@ -37,6 +38,7 @@ class Place:
     line: int
 
 
+_Told = TypeVar("_Told")
 Calls = dict[int, tuple[Place, ...]]
 """Offset of an instruction to its line and those that called it, the innermost first.
 
@@ -93,18 +95,33 @@ def inlined_calls(data: bytes, functions: Collection[str]) -> dict[str, Calls]:
     `data` is a report; functions have the names that the linker knows. Those of which the report
     has no lines, or two versions, are left out; programs that cannot be read are passed over.
     """
-    found: dict[str, Calls] = {}
+    return _of_all(data, lambda program: program.calls(functions))
+
+
+def functions_in(data: bytes, functions: Collection[str]) -> dict[str, Function]:
+    """Return the machine code of functions in the same way, also without lines."""
+    return _of_all(
+        data,
+        lambda program: (each for each in program.functions.items() if each[0] in functions),
+    )
+
+
+def _of_all(
+    data: bytes, told: Callable[[Program], Iterable[tuple[str, _Told]]]
+) -> dict[str, _Told]:
+    """Return what all programs tell of functions, but for those of which they tell two things."""
+    found: dict[str, _Told] = {}
     differing: set[str] = set()
     view, at = memoryview(data), data.find(_ELF)
     while at >= 0:
         try:
-            for name, calls in Program(view[at:]).calls(functions):
-                if found.setdefault(name, calls) != calls:
+            for name, of_function in told(Program(view[at:])):
+                if found.setdefault(name, of_function) != of_function:
                     differing.add(name)
         except BROKEN:
             pass
         at = data.find(_ELF, at + len(_ELF))
-    return {name: calls for name, calls in found.items() if name not in differing}
+    return {name: each for name, each in found.items() if name not in differing}
 
 
 class Program:

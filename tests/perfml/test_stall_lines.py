@@ -1,8 +1,12 @@
 """Source lines for which warps wait."""
 
+import pandas as pd
 import pytest
 
+from perfml.explain.lines import carrying_line
+from perfml.readers.ncu.instructions import SCOREBOARDS, STALLED
 from perfml.util.machine_code import Function, Place
+from perfml.util.scoreboards import Scoreboards
 from perfml.util.stall_lines import Code, SampledInstruction, stall_lines
 from tests.perfml.test_scoreboards import ADD, CALL, EXIT, LDG, instruction
 
@@ -70,3 +74,25 @@ def test_inlined_code_names_the_line_that_calls_it_most(code):
     sampled = [SampledInstruction("k", 0, {"wait": 1}), SampledInstruction("k", 16, {"wait": 5})]
     (line,) = stall_lines(sampled, {"k": Code(function, lines)})
     assert (line.line, line.called_at, line.stalled) == (2, "sum.cu:30", 6)
+
+
+def test_a_report_of_nsight_compute_is_told_by_the_same_code():
+    function = Function(
+        instruction(LDG, reads=0) + instruction(LDG, raises=1) + instruction(ADD, waits=0b11), 75
+    )
+    table = pd.DataFrame(
+        {
+            "offset": [0, 16, 32],
+            # no register tells of the first: its address is overwritten
+            "sass": ["STG.E [R2.64], R4", "LDG.E R5, [R6.64]", "IADD3 R2, R5, 1, RZ"],
+            "file": PROGRAM,
+            "line": [3, 7, 5],
+            f"{STALLED}long_scoreboard": [0.0, 0.0, 10.0],
+        }
+    )
+    by_registers = carrying_line("stall_memory_dependency", {"k": table})
+    assert (by_registers.line, by_registers.share) == (7, 1.0)
+    table.attrs[SCOREBOARDS] = Scoreboards(function)
+    by_code = carrying_line("stall_memory_dependency", {"k": table})
+    assert (by_code.line, by_code.share) == (3, 0.5)
+    assert by_code.waits_at == "IADD3 R2, R5, 1, RZ at 0x0020, line 5"
