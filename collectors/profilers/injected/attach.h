@@ -50,11 +50,11 @@ inline void measure(double seconds, double share, const Recorder& recorder) {
   Seconds seen{0};
   for (int i = 0; i < windows; ++i) {
     sleep_until(start, i * period + place(generator));
-    const Clock::time_point opened = Clock::now();
     recorder.window(true);
+    const Clock::time_point opened = Clock::now();
     std::this_thread::sleep_for(Seconds(width));
-    recorder.window(false);
     seen += Clock::now() - opened;
+    recorder.window(false);
   }
   sleep_until(start, seconds + kPatience.count());
   recorder.seen(static_cast<size_t>(windows), seen.count());
