@@ -27,6 +27,7 @@ _NONE = 7
 _BRANCH, _UNIFORM_BRANCH, _CALL = 0x947, 0x547, 0x944
 _LEAVES = (0x94D, 0x950, 0x949, 0x94A)
 """EXIT, RET, BRX and JMP: what follows in the code does not follow in time."""
+_VOLTA = 70
 _OF_90 = 90
 """From this architecture on a branch has the lowest byte of its distance apart."""
 
@@ -50,11 +51,12 @@ class Scoreboards:
     Parameters
     ----------
     function
-        Of Volta or later.
+        Of older architectures than Volta nothing is known.
     """
 
     def __init__(self, function: Function) -> None:
-        whole = len(function.code) // SIZE * SIZE
+        known = function.architecture >= _VOLTA
+        whole = len(function.code) // SIZE * SIZE if known else 0
         self._words: list[tuple[int, int]] = list(struct.iter_unpack("<QQ", function.code[:whole]))
         self._architecture = function.architecture
 

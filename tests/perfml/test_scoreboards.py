@@ -110,6 +110,11 @@ def test_code_behind_the_end_is_not_on_the_way():
     assert code.awaited(3 * 16, "long_scoreboard") == (32,)
 
 
+def test_of_code_before_volta_nothing_is_told():
+    code = made(instruction(LDG, raises=1), instruction(ADD, waits=0b10), architecture=61)
+    assert code.awaited(16, "long_scoreboard") == ()
+
+
 def test_who_calls_a_subroutine_is_known():
     code = made(
         instruction(CALL, leap=2),
