@@ -8,8 +8,10 @@
 // Timing every kernel costs a server 9 to 19 % of its throughput (H100). So kernels are recorded in one
 // short window a second, at a random moment of it; between windows CUPTI records nothing. A launch is
 // recorded if it is made in a window, a replay of a CUDA graph with all its kernels, wherever they end.
-// What stays after CUPTI's first call, whatever it is: 0.2 us a kernel of graphs that were instantiated
-// before. cuptiFinalize would end it, and broke a process that went on replaying.
+// What stays until the process ends (CUPTI 13.0, H100): 0.2 us a kernel of a CUDA graph after CUPTI's
+// first call, whatever it is and whenever it comes; 0.4 to 0.8 us a launch once kernels were recorded.
+// cuptiFinalize, from a thread of its own or from the exit of a call as NVIDIA advises, broke
+// processes that went on launching; so did CUPTI_ACTIVITY_KIND_GRAPH_TRACE, which would be cheaper.
 #pragma once
 
 #include <unistd.h>
