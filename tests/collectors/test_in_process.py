@@ -117,26 +117,28 @@ def test_ranks_are_runs_of_their_own_that_are_never_added_up(model, tmp_path, mo
 def test_threads_of_one_process_do_not_share_iterations_or_layers(gpu, tmp_path):
     turns = threading.Barrier(2)
 
-    def work(first, name, waits):
+    def work(first, name, turns_to_launch):
         ranges = script._nvtx()
         for number in range(first, first + 3):
             with perfml.iteration(number), ranges.range(name):
-                for _ in range(waits):  # both are inside; the left one launches, and leaves
-                    turns.wait()
-                gpu.fake_kernel(0, f"_Z4{name}Pf".encode(), 0)
-            for _ in range(3 - waits):
+                for turn in range(max(turns_to_launch) + 1):
+                    turns.wait()  # the stand-in for CUPTI takes one launch at a time
+                    if turn in turns_to_launch:
+                        gpu.fake_kernel(0, f"_Z4{name}Pf".encode(), 0)
+            for _ in range(max(turns_to_launch) + 1, 5):
                 turns.wait()
 
     with profile(tmp_path) as run:
-        both = ((0, "left", 1), (100, "rest", 2))
+        # both launch while both are inside, and the right one when the left one has left
+        both = ((0, "left", (1,)), (100, "rest", (2, 4)))
         threads = [threading.Thread(target=work, args=each) for each in both]
         for each in threads:
             each.start()
         for each in threads:
             each.join()
     frame = perfml.read(run.folder).sort_values("iteration")
-    assert frame["iteration"].tolist() == [0, 1, 2, 100, 101, 102]
-    assert frame["layer"].tolist() == ["left"] * 3 + ["rest"] * 3
+    assert frame["iteration"].tolist() == [0, 1, 2, 100, 100, 101, 101, 102, 102]
+    assert frame["layer"].tolist() == ["left"] * 3 + ["rest"] * 6
 
 
 def test_too_few_iterations_give_times_and_say_how_many_are_needed(model, tmp_path):
