@@ -1,7 +1,8 @@
 """Measure a program that runs already: it was started with the library loaded, and nothing else.
 
-``perfml attach -- COMMAND`` starts it so; ``perfml attach PID`` times every kernel of it for some
-seconds (``injected/attach.h``). No counters: they need repeats, and a server has none.
+``perfml attach -- COMMAND`` starts it so; ``perfml attach PID`` times its kernels for some seconds,
+in one short window of each second (``injected/attach.h``). No counters: they need repeats, and a
+server has none.
 """
 
 from __future__ import annotations
@@ -17,12 +18,14 @@ from collectors.in_process import keep_times
 from collectors.profilers import timing
 from collectors.profilers.gpu import gpus
 from collectors.profilers.inject import COUNTERS, library
-from collectors.profilers.process import ProfilerError
+from collectors.profilers.process import ProfilerError, unstartable
 from perfml.errors import InputError
 
 FOLDER = "PERFML_ATTACH_DIR"
 """Variable with the folder in which a process says that it can be measured, and is asked to."""
 
+SHARE = 0.05
+"""Of each second, in which kernels are recorded: the default."""
 _PATIENCE_S = 30.0
 """For the record after the seconds asked for: it is written when the device has ended its work."""
 _POLL_S = 0.1
@@ -52,9 +55,7 @@ def start(command: Sequence[str]) -> None:
     try:
         os.execvpe(command[0], list(command), variables)  # noqa: S606 - the user's own command
     except OSError as error:
-        msg = "the program cannot be started"
-        cure = "Check its path and that it is executable."
-        raise ProfilerError(msg, where=command[0], found=str(error), cure=cure) from error
+        raise unstartable(command, error) from error
 
 
 def waiting() -> list[int]:
@@ -63,14 +64,32 @@ def waiting() -> list[int]:
     return sorted(pid for pid in found if Path(f"/proc/{pid}").exists())
 
 
-def attach(pid: int, *, seconds: float = 10.0, out: str | Path = "runs") -> Path:
-    """Time every kernel that a running process launches; return the run's folder.
+def attach(
+    pid: int, *, seconds: float = 10.0, share: float = SHARE, out: str | Path = "runs"
+) -> Path:
+    """Time kernels that a running process launches; return the run's folder.
+
+    Parameters
+    ----------
+    pid
+        A process that `start` started.
+    seconds
+        For which it is watched.
+    share
+        Part of each second, 0 to 1, in which its launches are recorded; 1 records all of them.
+    out
+        Folder of runs; this one gets a folder in it.
 
     Raises
     ------
+    InputError
+        If the share is none.
     ProfilerError
         If the process was started without the library, ends meanwhile, or launched nothing.
     """
+    if not 0 < share <= 1:
+        msg = "no share of the time"
+        raise InputError(msg, where="--share", found=f"{share}", cure="Say 0.05 for 5 %.")
     place = meeting_place()
     if pid not in waiting():
         msg = "this process was not started for attaching"
@@ -82,7 +101,7 @@ def attach(pid: int, *, seconds: float = 10.0, out: str | Path = "runs") -> Path
     with tempfile.TemporaryDirectory(prefix="perfml-attach-") as folder:
         try:
             with asked.open("x", encoding="utf-8") as request:
-                request.write(f"{folder}\n{seconds}\n")
+                request.write(f"{folder}\n{seconds}\n{share}\n")
         except FileExistsError as error:
             msg = "somebody is attached to this process already"
             cure = f"Wait, or remove {asked}."
@@ -95,11 +114,13 @@ def attach(pid: int, *, seconds: float = 10.0, out: str | Path = "runs") -> Path
                 cure = "It may have ended, or hang in a kernel."
                 raise ProfilerError(msg, found=str(pid), cure=cure)
             time.sleep(_POLL_S)
-        launches = timing.read_activity(Path(folder) / f"{pid}.tsv")
+        record = timing.read_activity(Path(folder) / f"{pid}.tsv")
     program = _command_of(pid)
     name = Path(program[0]).name if program else str(pid)
     facts = {"started": started, "program": program}
-    return keep_times(launches, name, Path(out), gpu, seconds, facts)
+    share = round(min(record.seen_s / seconds, 1.0), 4)
+    seen = {"seen_share": share, "windows": record.windows}
+    return keep_times(record.timed, name, Path(out), gpu, seconds, facts, seen=seen)
 
 
 def _command_of(pid: int) -> list[str]:

@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ContextDecorator, ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -133,7 +134,7 @@ class profile(ContextDecorator):  # noqa: N801 - a function in all but its type,
         if _open:
             msg = "this process is being measured already"
             raise ProfilerError(msg, cure="End the block of the other perfml.profile first.")
-        self._gpu = gpus()[0]
+        self._gpu = _own_gpu()
         cupti.require(self._gpu)
         self._library = ctypes.CDLL(str(library(COUNTERS)))
         with ExitStack() as stack:
@@ -178,6 +179,7 @@ class profile(ContextDecorator):  # noqa: N801 - a function in all but its type,
             return self._measurement(folder, record, rows, seconds)
 
         facts = {
+            **_rank(),
             "started": self._started,
             "program": list(sys.argv),
             "options": self.settings.as_dict(),
@@ -244,6 +246,23 @@ class profile(ContextDecorator):  # noqa: N801 - a function in all but its type,
         return self.folder
 
 
+def _rank() -> dict[str, int]:
+    """Return which of several processes this is, where torchrun or its like says so."""
+    names = {"rank": "RANK", "world_size": "WORLD_SIZE", "local_rank": "LOCAL_RANK"}
+    given = {name: os.environ.get(variable, "") for name, variable in names.items()}
+    found = {name: int(text) for name, text in given.items() if text.isdecimal()}
+    return found if found.get("world_size", 1) > 1 and "rank" in found else {}
+
+
+def _own_gpu() -> Gpu:
+    """Return the GPU of this rank: of those that are visible to it the one of its local rank."""
+    found, local = gpus(), _rank().get("local_rank", 0)
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
+    named = visible[local] if local < len(visible) else ""
+    place = int(named) if named.isdecimal() else local
+    return found[place] if place < len(found) else found[0]
+
+
 def keep_times(
     launches: Sequence[Launch],
     name: str,
@@ -253,11 +272,14 @@ def keep_times(
     facts: Mapping[str, Any],
     counters: Callable[[Path], MeasurementRecord] | None = None,
     notes: Sequence[str] = (),
+    seen: Mapping[str, Any] | None = None,
 ) -> Path:
     """Make a run's folder of launches, copies and fills that one process timed; return it.
 
     `seconds` is wall-clock time, `facts` are ``started``, ``program`` and what else is known;
     `counters` writes the table of counters into the folder, `notes` are sentences for the user.
+    Of a server, which has many launches, the table is compressed; `seen` are ``seen_share`` and
+    ``windows``.
 
     Raises
     ------
@@ -269,11 +291,12 @@ def keep_times(
         cure = "Check that the model and its inputs are on the GPU, and that it was called."
         raise ProfilerError(msg, where=name, found=f"{len(launches)} copies and fills", cure=cure)
     digest = sha256_of(f"{facts['started']}{os.getpid()}{seconds}".encode())[:10]
-    run_id = f"{name}-{digest}"
+    run_id = f"{name}-rank{facts['rank']}-{digest}" if "rank" in facts else f"{name}-{digest}"
     with folders.building(out, run_id) as folder:
-        table = folder / "timing.csv"
+        table = folder / ("timing.csv" if seen is None else "timing.csv.gz")
         timing.write_timing(launches, table)
         times = timing.timing_record("cupti-activity", table, seconds, facts["program"])
+        times = replace(times, **(seen or {}))
         measurement = MeasurementRecord((), ()) if counters is None else counters(folder)
         known = {
             "run_id": run_id,

@@ -6,6 +6,7 @@ Runs in the profiled program; torch is imported when it is used, and nothing is 
 from __future__ import annotations
 
 import itertools
+import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,7 +21,14 @@ if TYPE_CHECKING:
 _CALLS = itertools.count()
 """Numbers the calls of all models of this process, so that no iteration has another's number."""
 
-_open_iterations = 0
+
+class _Here(threading.local):
+    """What is open on this thread."""
+
+    open_iterations = 0
+
+
+_here = _Here()
 _recorder: Ranges | None = None
 """Takes the ranges in the place of NVTX, while this process measures itself."""
 
@@ -59,7 +67,7 @@ def layers(model: torch.nn.Module, *, iterations: bool = True) -> Iterator[None]
 
     @contextmanager
     def call() -> Iterator[None]:
-        if _open_iterations or not iterations:
+        if _here.open_iterations or not iterations:
             yield
         else:
             with ranges.iteration(next(_CALLS)):
@@ -89,13 +97,12 @@ def iteration(number: int) -> Iterator[None]:
                 with perfml.iteration(number):
                     train(batch)
     """
-    global _open_iterations
     with _nvtx().iteration(number):
-        _open_iterations += 1
+        _here.open_iterations += 1
         try:
             yield
         finally:
-            _open_iterations -= 1
+            _here.open_iterations -= 1
 
 
 @contextmanager

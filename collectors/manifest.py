@@ -44,6 +44,8 @@ class TimingRecord(_Part):
         Share of their time outside every layer; None where a layer map will tell.
     processes
         How many processes were timed, where there were several.
+    seen_share, windows
+        Of a server: part of the time in which launches were recorded, in how many windows.
     why
         Why there was no pass without counters.
     sm_clock_mhz
@@ -58,6 +60,8 @@ class TimingRecord(_Part):
     launches: int | None = None
     unattributed_share: float | None = None
     processes: int | None = None
+    seen_share: float | None = None
+    windows: int | None = None
     why: str | None = None
     sm_clock_mhz: float | None = None
     warnings: tuple[str, ...] = ()

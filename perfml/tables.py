@@ -88,7 +88,8 @@ flushed) where ``time_us`` comes from a pass without counters. ``time_source`` s
 ``timing``, ``apportioned``, ``ncu``, ``cupti``, ``nvprof``, ``nsys``, ``torch``, ``jax``,
 ``rocprofv3`` or ``trtexec``
 (`perfml.account.time_sources` has them in words). ``process`` numbers the processes of a run that
-was timed in several, from 1; iterations are numbered on through them.
+was timed in several, from 1; iterations are numbered on through them. Of ranks, each of which is a
+run, it is the rank, from 0.
 `CLOCK` is what `perfml collect` measured beside the times, NaN where it did not.
 ``metrics_iteration`` is the profiled iteration whose counters the row carries. ``launches`` is how
 many launches the row stands for (averages, deduplicated launches). A trace also has ``device_id``

@@ -56,7 +56,7 @@ class Launch:
 
 @dataclass(frozen=True)
 class MeasuredLaunch:
-    """One kernel launch and its counters.
+    """One kernel launch and its counters; what `Launch` has, too, is the same.
 
     Attributes
     ----------
@@ -66,20 +66,12 @@ class MeasuredLaunch:
         Its place among the launches of the iteration.
     context, stream
         Numbers that tell contexts and streams of a process apart.
-    grid, block
-        Like ``(4096, 1, 1)``.
     registers
         A thread's; None where the driver does not say.
     static_shared, dynamic_shared
         Bytes of shared memory of a block.
     blocks_per_multiprocessor
         As many as fit; None where the driver does not say.
-    instance
-        Number of the innermost range's instance, 0 outside every range.
-    ranges
-        NVTX ranges around it, outermost first.
-    kernel
-        Demangled name.
     values
         Metric to value.
     """
@@ -183,6 +175,8 @@ class CounterRecord:
         Whether it calls cudaProfilerStart.
     units, outside, launches, all_launches
         Iterations seen, those outside such a region, launches of the last one, and of all.
+    windows, seen_s
+        In how many windows a server was recorded, and how long they were together.
     pass_costs
         Every pass that was taken, in order.
     missing
@@ -214,6 +208,8 @@ class CounterRecord:
     outside: int = 0
     launches: int = 0
     all_launches: int = 0
+    windows: int = 0
+    seen_s: float = 0.0
     pass_costs: list[PassCost] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     differences: list[Difference] = field(default_factory=list)
@@ -254,6 +250,8 @@ def read_record(path: Path) -> CounterRecord:
             msg = "a line of the counter record is damaged"
             cure = "The disk may be full; collect again."
             raise ProfilerError(msg, where=path.name, found=line[:120], cure=cure) from error
+    windows, _, seen = notes.get("windows", "0 0").partition(" ")
+    record.windows, record.seen_s = int(windows), float(seen)
     if notes.get("dropped", "0") != "0":
         msg = "CUPTI lost records"
         cure = "Time fewer iterations."

@@ -47,6 +47,7 @@ COMPUTED = ("sm__maximum_warps_per_active_cycle_pct",)
 """Metrics of Nsight Compute that are no counters: they follow from the launch."""
 
 
+_REPEATED = "each launch was repeated on the spot for its counters"
 _XLA_RANGE = "XlaModule:"
 """XLA tries kernels out when it compiles; a second start finds them compiled."""
 
@@ -293,7 +294,7 @@ def _measured(first: CounterRecord, subject: _Program) -> _Counted:
         if first.complete:
             return _Counted(merged([first]), first, "iterations")
     if first.differences:
-        why = f"{first.differences[-1]}; each launch was repeated on the spot instead"
+        why = f"{first.differences[-1]}; {_REPEATED}"
         if first.unit == "region" and first.units > sets:
             # pairs have no names, so whether they are repeats or parts nobody can tell
             why += (
@@ -304,7 +305,7 @@ def _measured(first: CounterRecord, subject: _Program) -> _Counted:
     if first.unit == "none" or first.units < 2:
         why = (
             "the program has no iterations (NVTX ranges iter_0, iter_1, ... or several pairs of "
-            "cudaProfilerStart and cudaProfilerStop), so each launch was repeated on the spot"
+            f"cudaProfilerStart and cudaProfilerStop), so {_REPEATED}"
         )
         return _by_kernel_replay(first, subject, why)
     return _by_several_runs(first, subject)
@@ -312,11 +313,8 @@ def _measured(first: CounterRecord, subject: _Program) -> _Counted:
 
 def _by_parts(first: CounterRecord, subject: _Program) -> tuple[CounterRecord, CounterRecord]:
     """Return the times of each part's first iterations, and the counters, launch by launch."""
-    why = (
-        "each part of the program begins its iterations anew with other kernels; so each launch "
-        "was repeated on the spot"
-    )
-    subject.warnings += (why,)
+    why = "each part of the program begins its iterations anew with other kernels"
+    subject.warnings += (f"{why}, so {_REPEATED}",)
     request = Pass(unit=first.unit, region_only=first.region_only, parts=True)
     timed = subject.start(replace(request, timed=subject.options.timed))
     return timed, subject.start(replace(request, replay="kernel", sets=subject.options.sets))
@@ -358,13 +356,13 @@ def _by_several_runs(first: CounterRecord, subject: _Program) -> _Counted:
         if record.differences or not finished or len(records) > MOST_RUNS:
             too_few = _too_few(first, subject)
             why = str(record.differences[-1]) if record.differences else too_few
-            why += "; each launch was repeated on the spot instead"
+            why += f"; {_REPEATED}"
             return _by_kernel_replay(first, subject, why)
         group = finished[-1] + 1
         if group >= record.groups:
             break
         if record.groups / (group / len(records)) > MOST_RUNS:
-            why = f"{_too_few(first, subject)}; each launch was repeated on the spot instead"
+            why = f"{_too_few(first, subject)}; {_REPEATED}"
             return _by_kernel_replay(first, subject, why)
     rows = merged(records)
     subject.warnings += (f"{_too_few(first, subject)}; the program was run {subject.runs} times",)

@@ -17,9 +17,9 @@ from tempfile import TemporaryDirectory
 from collectors.profilers.experiment_record import Settings, hung, read_record, rows_of
 from collectors.profilers.mutants import with_mutants
 from collectors.profilers.process import ProfilerError, last_lines
-from collectors.profilers.program_code import kernels_of
 from collectors.profilers.timing import check_ended
 from perfml.experiments.findings import Finding
+from perfml.experiments.mutation.programs import kernels_of
 from perfml.experiments.plan import plan
 from perfml.experiments.record import Experiments
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from dataclasses import dataclass
 
-from collectors.profilers.process import ask
+from collectors.profilers.process import ProfilerError, ask
 from perfml.errors import PerfmlError
 
 _FIELDS = "name,driver_version,compute_cap,memory.total,memory.free,clocks.sm"
@@ -65,9 +65,9 @@ def gpus() -> list[Gpu]:
     command = [found, f"--query-gpu={_FIELDS}", "--format=csv,noheader,nounits"]
     try:
         answer = ask(command, timeout_s=_PATIENCE_S)
-    except OSError as error:
+    except ProfilerError as error:
         msg = "nvidia-smi cannot be started"
-        raise NoGpuError(msg, found=str(error)[:200], cure="Check the driver.") from error
+        raise NoGpuError(msg, found=error.found, cure="Check the driver.") from error
     if answer.timed_out or answer.flooded:
         msg = "nvidia-smi does not answer"
         found = f"nothing within {_PATIENCE_S:.0f} s" if answer.timed_out else "endless output"

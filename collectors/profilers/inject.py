@@ -122,12 +122,7 @@ def run_injected(
     """
     names = ("CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH")
     variables = {**env, **(dict.fromkeys(names, str(injected)) if injected else {})}
-    try:
-        return run(command, log=log, timeout_s=timeout_s, env=variables, meanwhile=meanwhile)
-    except OSError as error:
-        msg = "the program cannot be started"
-        cure = "Check its path and that it is executable."
-        raise ProfilerError(msg, where=command[0], found=str(error), cure=cure) from error
+    return run(command, log=log, timeout_s=timeout_s, env=variables, meanwhile=meanwhile)
 
 
 def _roots() -> list[Path]:

@@ -1,4 +1,4 @@
-"""Samples of the program counter: at which source lines warps wait, and for what.
+"""Samples of the program counter: for which source lines warps wait, and where.
 
 A library loaded into the program (``injected/pc_samples.cpp``) lets CUPTI sample while it runs; no
 permissions of ncu's replay, no serialisation. ``lines.csv`` has a row a kernel and line.
@@ -10,7 +10,6 @@ import csv
 import io
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -19,51 +18,15 @@ from collectors.profilers.inject import SAMPLES, library, run_injected
 from collectors.profilers.process import ProfilerError
 from collectors.profilers.timing import check_ended
 from perfml.util.files import write_text
+from perfml.util.machine_code import BROKEN, Program
+from perfml.util.stall_lines import Code, SampledInstruction, StallLine, stall_lines
 
 LINES_FILE = "lines.csv"
 SHOWN = 10
 """Lines that ``run.json`` names."""
 
-_COLUMNS = ("kernel", "file", "line", "samples", "stalled", "reason")
+_COLUMNS = ("kernel", "file", "line", "called_at", "stalled", "reason", "waits_at", "sampled")
 _STALLED = "smsp__pcsamp_warps_issue_stalled_"
-_NOT_STALLED = ("selected", "not_selected")
-"""States of a sampled warp that could issue."""
-
-
-@dataclass
-class LineSamples:
-    """Samples at one source line of a kernel.
-
-    Attributes
-    ----------
-    kernel
-        Demangled name.
-    file, line
-        Innermost inlined source line; empty and None without ``-lineinfo``.
-    reasons
-        Samples by CUPTI's name of what the warp waited for.
-    """
-
-    kernel: str
-    file: str
-    line: int | None
-    reasons: Counter[str] = field(default_factory=Counter)
-
-    @property
-    def samples(self) -> int:
-        """All of them."""
-        return self.reasons.total()
-
-    @property
-    def stalled(self) -> int:
-        """Those of warps that could not issue."""
-        return sum(count for name, count in self.reasons.items() if not _issues(name))
-
-    @property
-    def reason(self) -> str:
-        """What warps waited for most; empty if none waited."""
-        waits = {name: count for name, count in self.reasons.items() if not _issues(name)}
-        return max(waits, key=lambda name: (waits[name], name)) if waits else ""
 
 
 def sample(
@@ -73,7 +36,7 @@ def sample(
     timeout_s: float,
     launcher: Sequence[str] = (),
     env: Mapping[str, str] | None = None,
-) -> list[LineSamples]:
+) -> list[StallLine]:
     """Run a program and sample it; most stalled lines first.
 
     The parameters are those of `collectors.profilers.timing.trace`.
@@ -95,12 +58,14 @@ def sample(
         return lines_of(sorted(Path(folder).glob("*.tsv")))
 
 
-def lines_of(records: Iterable[Path]) -> list[LineSamples]:
+def lines_of(records: Iterable[Path]) -> list[StallLine]:
     """Return the lines of what processes recorded, most stalled first.
 
     Raises a `ProfilerError` if a record is damaged or tells of a failure, or there is no sample.
     """
-    found: dict[tuple[str, str, str], LineSamples] = {}
+    sampled: list[SampledInstruction] = []
+    code: dict[str, Code] = {}
+    programs: dict[Path, Program | None] = {}
     for path in records:
         text = path.read_text(encoding="utf-8", errors="replace").splitlines()
         if refused := [line for line in text if line.startswith("# error ")]:
@@ -109,48 +74,76 @@ def lines_of(records: Iterable[Path]) -> list[LineSamples]:
             raise ProfilerError(msg, found=refused[0].removeprefix("# error "), cure=cure)
         for row in (line.split("\t") for line in text if line.startswith("P\t")):
             try:
-                _, kernel, _, file, line, *stalls = row
-                number = int(line) if line else None
-                named = (each.removeprefix(_STALLED).split("=") for each in stalls)
-                # the same warps once more: those sampled while their scheduler issued nothing
-                counts = {
-                    name: int(count) for name, count in named if not name.endswith("_not_issued")
-                }
+                _, kernel, function, checksum, offset, *stalls = row
+                sampled.append(SampledInstruction(kernel, int(offset), _reasons(stalls)))
             except ValueError as error:
                 msg = "a line of the samples is damaged"
                 cure = "The disk may be full; collect again."
-                found_ = "\t".join(row)[:120]
-                raise ProfilerError(msg, where=path.name, found=found_, cure=cure) from error
-            known = found.setdefault((kernel, file, line), LineSamples(kernel, file, number))
-            known.reasons.update(counts)
-    if not found:
+                found = "\t".join(row)[:120]
+                raise ProfilerError(msg, where=path.name, found=found, cure=cure) from error
+            if kernel not in code:
+                cubin = path.parent / f"{checksum}.cubin"
+                if cubin not in programs:
+                    programs[cubin] = _program(cubin)
+                if known := _code(programs[cubin], function):
+                    code[kernel] = known
+    if not sampled:
         msg = "no sample was taken"
         cure = "The program ran too briefly on the GPU: let it do more iterations."
         raise ProfilerError(msg, found="0 samples", cure=cure)
-    return sorted(found.values(), key=lambda each: (-each.stalled, each.kernel, each.line or 0))
+    return stall_lines(sampled, code)
 
 
-def hottest(lines: Sequence[LineSamples]) -> list[dict[str, Any]]:
+def _reasons(cells: Sequence[str]) -> Counter[str]:
+    named = (cell.removeprefix(_STALLED).split("=") for cell in cells)
+    # the same warps once more: those sampled while their scheduler issued nothing
+    return Counter({name: int(count) for name, count in named if not name.endswith("_not_issued")})
+
+
+def _program(cubin: Path) -> Program | None:
+    """Return the code of kernels; None where it has no lines, and was not kept."""
+    try:
+        return Program(memoryview(cubin.read_bytes()))
+    except (OSError, *BROKEN):
+        return None
+
+
+def _code(program: Program | None, function: str) -> Code | None:
+    try:
+        if program is not None and function in program.functions:
+            calls = dict(program.calls({function}))
+            return Code(program.functions[function], calls.get(function, {}))
+    except BROKEN:
+        pass
+    return None
+
+
+def hottest(lines: Sequence[StallLine]) -> list[dict[str, Any]]:
     """Return the first lines as JSON values, with their share of all stalled samples."""
     whole = sum(each.stalled for each in lines) or 1
     return [{**_cells(each), "share": round(each.stalled / whole, 4)} for each in lines[:SHOWN]]
 
 
-def write_lines(lines: Sequence[LineSamples], path: Path) -> None:
+def write_lines(lines: Sequence[StallLine], path: Path) -> None:
     """Write ``lines.csv``: a row a kernel and line, and a column a stall reason."""
-    reasons = sorted({name for each in lines for name in each.reasons})
+    reasons = sorted({name for each in lines for name in each.waiting})
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([*_COLUMNS, *reasons])
     for each in lines:
         cells = ["" if value is None else value for value in _cells(each).values()]
-        writer.writerow([*cells, *(each.reasons[name] for name in reasons)])
+        writer.writerow([*cells, *(round(each.waiting[name]) for name in reasons)])
     write_text(path, text.getvalue())
 
 
-def _cells(line: LineSamples) -> Mapping[str, Any]:
-    return {name: getattr(line, name) for name in _COLUMNS}
-
-
-def _issues(reason: str) -> bool:
-    return reason in _NOT_STALLED
+def _cells(line: StallLine) -> Mapping[str, Any]:
+    return {
+        "kernel": line.kernel,
+        "file": line.file,
+        "line": line.line,
+        "called_at": line.called_at,
+        "stalled": round(line.stalled),
+        "reason": line.reason,
+        "waits_at": line.elsewhere,
+        "sampled": round(line.sampled),
+    }

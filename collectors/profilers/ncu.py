@@ -171,11 +171,7 @@ def version(executable: str = "ncu") -> str:
     found = shutil.which(executable)
     if found is None:
         raise _absent(executable)
-    try:
-        answer = ask([found, "--version"], timeout_s=_PATIENCE_S)
-    except OSError as error:
-        msg = "Nsight Compute does not start"
-        raise ProfilerError(msg, where=found, found=str(error)[:200], cure=_INSTALL) from error
+    answer = ask([found, "--version"], timeout_s=_PATIENCE_S)
     if answer.timed_out:
         msg = f"Nsight Compute did not tell its version within {_PATIENCE_S:.0f} s"
         raise ProfilerError(msg, where=found, cure=_INSTALL)
@@ -228,13 +224,8 @@ def profile(
         raise _absent(options.executable)
     command = [*launcher, *profile_command(options, program, report)]
     progress = _Progress()
-    locale = {"LC_ALL": "C"}
-    try:
-        ended = run(
-            command, log=log, timeout_s=timeout_s, env={**(env or {}), **locale}, watch=progress
-        )
-    except OSError as error:
-        raise _unstartable(command[0], error) from error
+    spoken = {**(env or {}), "LC_ALL": "C"}
+    ended = run(command, log=log, timeout_s=timeout_s, env=spoken, watch=progress)
     problem = explain(ended, timeout_s=timeout_s, launches=len(progress.times), report=report)
     if problem is not None:
         raise problem
@@ -292,10 +283,7 @@ def _delivered(name: str, place: dict[str, int], body: list[list[str]]) -> bool:
 
 def _convert(command: Sequence[str], table: Path, log: Path) -> float:
     """Run the conversion with standard output in `table` alone; return its seconds."""
-    try:
-        ended = run(command, log=log, timeout_s=_CONVERSION_S, env={"LC_ALL": "C"}, output=table)
-    except OSError as error:
-        raise _unstartable(command[0], error) from error
+    ended = run(command, log=log, timeout_s=_CONVERSION_S, env={"LC_ALL": "C"}, output=table)
     if ended.timed_out or ended.flooded:
         msg = f"Nsight Compute did not convert its report within {_CONVERSION_S:.0f} s"
         raise ProfilerError(msg, where=table.name, cure="Profile fewer launches.")
@@ -311,14 +299,6 @@ _INSTALL = (
     "Install Nsight Compute (part of the CUDA Toolkit) and put ncu on the PATH, "
     "for example /usr/local/cuda/bin."
 )
-
-
-def _unstartable(executable: str, error: OSError) -> ProfilerError:
-    if isinstance(error, FileNotFoundError):
-        return _absent(executable)
-    msg = "the command cannot be started"
-    found = error.strerror or str(error)
-    return ProfilerError(msg, where=executable, found=found, cure="Check that it is executable.")
 
 
 def _absent(executable: str) -> ProfilerError:

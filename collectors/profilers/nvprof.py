@@ -83,7 +83,11 @@ def require(capability: str, *, launched: bool = False) -> None:
         found = f"compute capability {capability}"
         cure = "It ends at compute capability 7.2; use --profiler ncu."
         raise ProfilerError(msg, where="--profiler nvprof", found=found, cure=cure)
-    if not launched and shutil.which("nvprof") is None:
+    _require_installed("nvprof", launched=launched)
+
+
+def _require_installed(executable: str, *, launched: bool) -> None:
+    if not launched and shutil.which(executable) is None:
         msg = "nvprof is not installed, or not on the PATH"
         raise ProfilerError(msg, cure=_INSTALL)
 
@@ -107,15 +111,12 @@ def profile(
     env: dict[str, str] | None = None,
 ) -> list[tuple[str, ...]]:
     """Run both passes into `folder`; return the argument lists, or raise a `ProfilerError`."""
+    _require_installed(options.executable, launched=bool(launcher))
     commands = []
     passes = zip(pass_commands(options, programs, folder), (METRICS_FILE, TRACE_FILE), strict=True)
     for words, name in passes:
         command = [*launcher, *words]
-        try:
-            ended = run(command, log=log, timeout_s=timeout_s, env={**(env or {}), "LC_ALL": "C"})
-        except OSError as error:
-            msg = f"{command[0]} cannot be started"
-            raise ProfilerError(msg, found=str(error), cure=_INSTALL) from error
+        ended = run(command, log=log, timeout_s=timeout_s, env={**(env or {}), "LC_ALL": "C"})
         problem = _explain(ended, timeout_s, folder / name)
         if problem is not None:
             with log.open("a", encoding="utf-8") as whole:

@@ -91,10 +91,8 @@ def run(
 
     Raises
     ------
-    OSError
-        If the program cannot be started.
     ProfilerError
-        If the log cannot be written.
+        If the program cannot be started, or the log cannot be written.
     KeyboardInterrupt
         Passed on after the command was killed.
     """
@@ -118,15 +116,18 @@ def run(
             with undisturbed():
                 # a session of its own: one signal reaches the whole group, and a Ctrl-C meant for
                 # perfml does not reach the program before perfml has decided what to do
-                process = subprocess.Popen(  # noqa: S603
-                    list(command),
-                    stdin=subprocess.DEVNULL,
-                    stdout=sink if alone is None else alone,
-                    stderr=subprocess.STDOUT if alone is None else sink,
-                    env={**os.environ, **(env or {}), _MARK: mark},
-                    cwd=cwd,
-                    start_new_session=True,
-                )
+                try:
+                    process = subprocess.Popen(  # noqa: S603
+                        list(command),
+                        stdin=subprocess.DEVNULL,
+                        stdout=sink if alone is None else alone,
+                        stderr=subprocess.STDOUT if alone is None else sink,
+                        env={**os.environ, **(env or {}), _MARK: mark},
+                        cwd=cwd,
+                        start_new_session=True,
+                    )
+                except OSError as error:
+                    raise unstartable(command, error) from error
             while process.poll() is None:
                 size = os.fstat(source.fileno()).st_size
                 timed_out = time.monotonic() - started > timeout_s
@@ -153,6 +154,13 @@ def run(
     return Finished(tuple(command), process.returncode, printed, seconds, timed_out, flooded)
 
 
+def unstartable(command: Sequence[str], error: OSError) -> ProfilerError:
+    """Return the error of a program that the system does not start."""
+    msg = "the program cannot be started"
+    cure = "Check its path and that it is executable."
+    return ProfilerError(msg, where=command[0], found=error.strerror or str(error), cure=cure)
+
+
 def _end(process: subprocess.Popen[bytes], mark: str) -> None:
     """Kill what is left of a command, however often Ctrl-C is pressed meanwhile."""
     interrupted: KeyboardInterrupt | None = None
@@ -171,10 +179,7 @@ def _end(process: subprocess.Popen[bytes], mark: str) -> None:
 def ask(command: Sequence[str], *, timeout_s: float) -> Finished:
     """Run a short command for what it prints; it ends with its children, like any other.
 
-    Raises
-    ------
-    OSError
-        If it cannot be started.
+    Raises a `ProfilerError` if it cannot be started.
     """
     with tempfile.TemporaryDirectory(prefix="perfml-ask-") as folder:
         return run(command, log=Path(folder) / "log", timeout_s=timeout_s)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import bisect
 import csv
+import gzip
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,10 +17,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from collectors.manifest import TimingRecord
-from collectors.profilers.counter_record import Launch, read_record
+from collectors.profilers.counter_record import CounterRecord, Launch, read_record
 from collectors.profilers.inject import run_injected
 from collectors.profilers.process import Finished, ProfilerError, last_lines, signal_of
-from perfml.util.files import write_text
+from perfml.util.files import replacing
 from perfml.util.ranges import Path as Ranges
 from perfml.util.ranges import split_range
 
@@ -85,7 +86,7 @@ def trace(
         ended = run_injected(injected, command, log=log, timeout_s=timeout_s, env=variables)
         check_ended(ended, timeout_s)
         files = sorted(Path(folder).glob("*.tsv"))
-        parts = [read_activity(each) for each in files]
+        parts = [read_activity(each).timed for each in files]
     if injected is None or (own is not None and own.is_file()):
         return Timing((), True, ended.seconds, tuple(command))
     parts = [part for part in parts if any(each.bytes is None for each in part)]
@@ -122,8 +123,8 @@ def check_ended(ended: Finished, timeout_s: float, forecast: str = "") -> None:
         raise ProfilerError(msg, found=found, cure=cure)
 
 
-def read_activity(path: Path) -> list[Launch]:
-    """Read what the injected library wrote for one process, in launch order.
+def read_activity(path: Path) -> CounterRecord:
+    """Read what the injected library wrote for one process.
 
     Raises a `ProfilerError` if CUPTI refused, records were lost, or the process ended too early.
     """
@@ -136,7 +137,7 @@ def read_activity(path: Path) -> list[Launch]:
         msg = "the traced process ended without finishing its record"
         cure = "It was killed, or left by _exit; let it end normally."
         raise ProfilerError(msg, found=f"{len(record.timed)} launches recorded", cure=cure)
-    return record.timed
+    return record
 
 
 def timing_csv(launches: Sequence[Launch]) -> str:
@@ -209,8 +210,10 @@ def _micros(start_ns: int, end_ns: int) -> str:
 
 
 def write_timing(launches: Sequence[Launch], path: Path) -> None:
-    """Write the timing CSV, whole or not at all."""
-    write_text(path, timing_csv(launches))
+    """Write the timing CSV, whole or not at all; compressed if its name ends in ``.gz``."""
+    data = timing_csv(launches).encode()
+    with replacing(path) as temporary:
+        temporary.write_bytes(gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
 
 
 def unattributed_share(table: Path) -> tuple[float, int]:
@@ -224,19 +227,18 @@ def unattributed_share(table: Path) -> tuple[float, int]:
     total = outside = 0.0
     count = 0
     try:
-        with table.open(newline="", encoding="utf-8") as lines:
-            rows = csv.DictReader(lines)
-            if not {"layer", "time_us"} <= set(rows.fieldnames or ()):
-                raise KeyError("columns")  # noqa: EM101
+        opened = gzip.open if table.suffix == ".gz" else open
+        with opened(table, "rt", newline="", encoding="utf-8") as lines:
+            rows = csv.reader(lines)
+            names = next(rows, [])
+            layer, time = names.index("layer"), names.index("time_us")
+            moved = names.index(BYTES) if BYTES in names else None
             for row in rows:
-                duration = float(row["time_us"])
-                if row.get(BYTES):
-                    continue
-                total += duration
-                count += 1
-                if not row["layer"]:
-                    outside += duration
-    except (KeyError, TypeError, ValueError, csv.Error) as error:
+                if moved is None or not row[moved]:
+                    total += float(row[time])
+                    count += 1
+                    outside += 0.0 if row[layer] else float(row[time])
+    except (IndexError, ValueError, EOFError, csv.Error) as error:
         msg = "the timing pass left no readable table"
         cure = "The disk may be full; otherwise collect again."
         found = f"after {count} launches: {type(error).__name__} {error}"[:200]

@@ -8,6 +8,7 @@ one range, and a kernel between two modules is seen as what it is.
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -21,6 +22,16 @@ if TYPE_CHECKING:
     import torch
 
     Hook = Callable[..., None]
+
+
+class _Call(threading.local):
+    """Where a thread is in the model: several may call it at once."""
+
+    def __init__(self) -> None:
+        self.current = ""
+        self.calls: list[str] = []
+        self.entered: Counter[str] = Counter()
+        self.outer = ExitStack()
 
 
 class ModuleRanges:
@@ -52,16 +63,13 @@ class ModuleRanges:
         around: Callable[[], AbstractContextManager[None]] | None = None,
     ) -> None:
         self.ranges = ranges
-        self.current = ""
+        self._here = _Call()
         self.opened: dict[str, None] = {}
         self.operators: dict[str, str] = {}
         """Of a range in a compiled module its first kernel's operator, such as ``addmm``."""
         self._model, self._numbered, self._around = model, numbered, around
-        self._calls: list[str] = []
-        self._entered: Counter[str] = Counter()
         self._divided: set[str] = set()
         self._backward = BackwardRanges(lambda: self.ranges)
-        self._outer = ExitStack()
         self._installed = ExitStack()
         self._modules = tuple(_modules(model))
         self.compiled = tuple(
@@ -76,6 +84,23 @@ class ModuleRanges:
             hasattr(module, "_orig_mod") or getattr(module, "_compiled_call_impl", None) is not None
             for module in modules
         )
+
+    @property
+    def current(self) -> str:
+        """The range that is open on this thread; empty outside the model."""
+        return self._here.current
+
+    @property
+    def _calls(self) -> list[str]:
+        return self._here.calls
+
+    @property
+    def _entered(self) -> Counter[str]:
+        return self._here.entered
+
+    @property
+    def _outer(self) -> ExitStack:
+        return self._here.outer
 
     def modules(self) -> tuple[tuple[str, torch.nn.Module], ...]:
         """Return the modules that get ranges, with their paths; the model's own path is empty."""
@@ -156,7 +181,7 @@ class ModuleRanges:
             child = path.removeprefix(f"{caller}.") if caller else path
             self._open(f"{caller or _root_name(self._model)}.after_{child}")
         else:
-            self.current = ""
+            self._here.current = ""
             self._outer.close()
 
     def _inside(self, path: str, operator: str) -> None:
@@ -177,7 +202,7 @@ class ModuleRanges:
         self._entered[name] += 1
         if self._numbered and self._entered[name] > 1:
             name = f"{name}#{self._entered[name]}"
-        self.current = name
+        self._here.current = name
         self.opened[name] = None
         self.ranges.push(name)
 

@@ -10,7 +10,6 @@ Here to change: what is summed for a cause, in `_CARRIERS`.
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -25,9 +24,9 @@ from perfml.explain.results import Explanation, LayerDiff, Line, file_name
 from perfml.explain.tree.sentences import sided_causes
 from perfml.kernel_names import kernel_label
 from perfml.metrics.expressions import Array
-from perfml.readers.ncu.inlined import Place
-from perfml.readers.ncu.instructions import STALLED
+from perfml.readers.ncu.instructions import SCOREBOARDS, STALLED
 from perfml.readers.ncu.report import EXECUTED
+from perfml.util.machine_code import Place, own
 
 if TYPE_CHECKING:
     from perfml.explain.advice.hazards import Advice
@@ -38,8 +37,6 @@ _LEAST = 0.1
 
 _MOST_SAMPLED = 400
 """Of so many instructions at which warps wait it is looked up what they wait for."""
-_TOOLKIT = re.compile(r"/(targets/[^/]+|cuda[^/]*|v\d+\.\d+)/include/", re.IGNORECASE)
-"""Folders of CUDA's own headers."""
 
 _SECTORS = "memory_l2_theoretical_sectors_global"
 _WAVEFRONTS = "memory_l1_wavefronts_shared"
@@ -230,23 +227,36 @@ class _Waits:
         return f"{table['sass'].iloc[at]} at {table['offset'].iloc[at]:#06x}{source}"
 
 
+def _awaited(table: pd.DataFrame) -> Callable[[int, str], tuple[int, ...]]:
+    """Return what tells the places that an instruction waits for: its code, else registers."""
+    scoreboards = table.attrs.get(SCOREBOARDS)
+    if scoreboards is None:
+        code = Code(table["sass"].tolist())
+        return lambda place, reason: () if (at := code.awaited(place, reason)) is None else (at,)
+    offsets = table["offset"].tolist()
+    places = {offset: place for place, offset in enumerate(offsets)}
+    return lambda place, reason: tuple(
+        places[offset] for offset in scoreboards.awaited(offsets[place], reason) if offset in places
+    )
+
+
 def _waits(table: pd.DataFrame, carrier: _Carrier) -> _Waits:
-    """Give samples of waiting to what is waited for, where the registers tell it."""
+    """Give samples of waiting to what is waited for, where the code tells it."""
     own = np.full(len(table), -1)
     if not carrier.reasons:
         return _Waits(carrier.weights(table), own)
-    code = Code(table["sass"].tolist())
+    awaited = _awaited(table)
     parts, most = np.zeros(len(table)), np.zeros(len(table))
     for reason in carrier.reasons:
         samples = np.maximum(_column(f"{STALLED}{reason}")(table), 0.0)
         for rank, place in enumerate(np.argsort(-samples, kind="stable")):
             if samples[place] <= 0:
                 break
-            found = code.awaited(int(place), reason) if rank < _MOST_SAMPLED else None
-            at = int(place) if found is None else found
-            parts[at] += samples[place]
-            if samples[place] > most[at]:
-                most[at], own[at] = samples[place], -1 if found is None else place
+            found = awaited(int(place), reason) if rank < _MOST_SAMPLED else ()
+            for at in found or (int(place),):
+                parts[at] += samples[place] / (len(found) or 1)
+                if samples[place] > most[at]:
+                    most[at], own[at] = samples[place], place if found else -1
     return _Waits(parts, own)
 
 
@@ -255,7 +265,7 @@ def _placed(table: pd.DataFrame) -> pd.DataFrame:
     if "callers" not in table:
         return table.assign(called_at=None)
     places = [
-        _own([] if pd.isna(line) else [Place(file, int(line)), *callers])
+        own([] if pd.isna(line) else [Place(file, int(line)), *callers])
         for file, line, callers in zip(table["file"], table["line"], table["callers"], strict=True)
     ]
     found = {
@@ -267,17 +277,6 @@ def _placed(table: pd.DataFrame) -> pd.DataFrame:
         ],
     }
     return table.assign(**pd.DataFrame(found, index=table.index))
-
-
-def of_toolkit(file: str) -> bool:
-    """Tell whether a source is one of CUDA's own headers."""
-    return _TOOLKIT.search(file.replace("\\", "/")) is not None
-
-
-def _own(stack: list[Place]) -> list[Place]:
-    """Return a stack of calls without the innermost that are in CUDA's own headers."""
-    inner = next((at for at, place in enumerate(stack) if not of_toolkit(place.file)), 0)
-    return list(dict.fromkeys(stack[inner:]))
 
 
 def _place(rows: pd.DataFrame) -> pd.Series[str]:

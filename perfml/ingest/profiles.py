@@ -22,6 +22,7 @@ from perfml.ingest.archives import unpacked
 from perfml.ingest.arguments import CONDITION, Started, command_of, told_apart
 from perfml.ingest.layer_map import LayerMap, apply_layer_map
 from perfml.ingest.phases import NAMED_BY_CLASS, with_phases
+from perfml.ingest.precision import precision_of
 from perfml.ingest.run_columns import with_experiments, with_products
 from perfml.ingest.run_labels import (
     MANIFEST,
@@ -39,6 +40,7 @@ from perfml.readers.torch_trace import BY_OPERATOR
 from perfml.tables import CLOCK, Kernels, validate_kernels
 from perfml.util.typing import Progress
 
+UNKNOWN = "unknown"
 _COMPRESSED = (".gz", ".xz", ".bz2")
 _NAMED = 4
 _NOT_PROFILES = ("log.txt", "lines.csv", EXPERIMENTS)
@@ -154,7 +156,8 @@ def ingest_runs(
     manifests: list[dict[str, Any]] = []
     warnings: list[str] = []
     started: list[Started] = []
-    for run in _paired_nvprof(runs):
+    runs = _paired_nvprof(runs)
+    for run in runs:
         frame, notes = _one_run(run, user)
         if settings.layer is not None:
             frame["layer"] = frame["layer"].fillna(settings.layer)
@@ -180,6 +183,7 @@ def ingest_runs(
         if run.collected:
             manifests.append({"run_id": run_id, **run.manifest})
     warnings += _copies(sources)
+    _name_precisions(frames, runs)
     apart = told_apart(started, user.workload)
     for place, name in apart.names.items():
         frames[place]["workload"] = pd.array([name] * len(frames[place]), dtype="string")
@@ -199,6 +203,22 @@ def ingest_runs(
     if warnings:
         provenance["warnings"] = warnings
     return Kernels(validate_kernels(_stack(frames)), provenance, tuple(warnings))
+
+
+def _name_precisions(frames: Sequence[pd.DataFrame], runs: Sequence[_Run]) -> None:
+    """Give runs of the user's own programs the precision that their kernels' names tell.
+
+    Runs of one program have one: what one of them was too short to tell another one does.
+    """
+    programs: dict[tuple[str, ...], list[pd.DataFrame]] = {}
+    for frame, run in zip(frames, runs, strict=True):
+        command = command_of(run.manifest, run.found)
+        if run.collected and command and frame["precision"].eq(UNKNOWN).all():
+            programs.setdefault(command, []).append(frame)
+    for same in programs.values():
+        found = precision_of(pd.concat([frame[["kernel", "time_us"]] for frame in same]))
+        for frame in same:
+            frame["precision"] = pd.array([found or UNKNOWN] * len(frame), dtype="string")
 
 
 def _copies(sources: Sequence[dict[str, Any]]) -> list[str]:
@@ -368,7 +388,7 @@ def _one_run(run: _Run, user: Identity) -> tuple[pd.DataFrame, list[str]]:
     profiles = _joined_nvprof(profiles)
     if not profiles:
         profiles, timings = list(timings), []
-    notes: list[str] = []
+    notes = _of_a_server(manifest)
     frames = [each.frame for each in profiles]
     if timings:
         if len(frames) > 1:
@@ -377,10 +397,12 @@ def _one_run(run: _Run, user: Identity) -> tuple[pd.DataFrame, list[str]]:
         where = str(manifest.get("run_id") or (files[0].parent.name if run.collected else ""))
         where = where or pair_key(files[0])
         if timings[0].provenance.get("format") in TRACES:
-            profiles[0], notes = with_trace(profiles[0], timings[0], where=where)
+            profiles[0], said = with_trace(profiles[0], timings[0], where=where)
+            notes += said
             frames = [profiles[0].frame]
         else:
-            joined, notes = join_timing(frames[0], timings[0].frame, where=where)
+            joined, said = join_timing(frames[0], timings[0].frame, where=where)
+            notes += said
             frames = [with_processes(joined, timings[0].frame)]
     told = Identity(backend=found[0].provenance.get("backend"))
     guess = from_manifest(manifest).over(from_name(files[0])).over(told)
@@ -394,10 +416,12 @@ def _one_run(run: _Run, user: Identity) -> tuple[pd.DataFrame, list[str]]:
             named = with_experiments(named, files[0].parent)
         digest = str(each.provenance.get("sha256", ""))[:8]
         named["run_id"] = str(manifest.get("run_id") or f"{pair_key(files[0])}-{digest}")
-        named["workload"] = known.workload or "unknown"
-        named["backend"] = known.backend or "unknown"
-        named["precision"] = known.precision or "unknown"
+        named["workload"] = known.workload or UNKNOWN
+        named["backend"] = known.backend or UNKNOWN
+        named["precision"] = known.precision or UNKNOWN
         named["batch"] = pd.array([known.batch] * len(named), dtype="Int64")
+        if isinstance(manifest.get("rank"), int):  # of one program: each is a run of its own
+            named["process"] = manifest["rank"]
         clock = (manifest.get("timing") or {}).get(CLOCK)
         if isinstance(clock, int | float):
             named[CLOCK] = float(clock)
@@ -408,6 +432,19 @@ def _one_run(run: _Run, user: Identity) -> tuple[pd.DataFrame, list[str]]:
             named[name] = named[name].astype("string")
         parts.append(named)
     return _stack(parts), notes
+
+
+def _of_a_server(manifest: dict[str, Any]) -> list[str]:
+    """Say how much of the time was recorded of a process that somebody attached to."""
+    timing = manifest.get("timing") or {}
+    share = timing.get("seen_share")
+    if not isinstance(share, int | float) or share >= 1:
+        return []
+    said = (
+        f"{manifest.get('run_id')}: kernels were recorded in {timing.get('windows')} windows, "
+        f"{share:.1%} of the time. Their times and shares hold; sums are those of the windows."
+    )
+    return [said]
 
 
 def _with_gaps(timing: Kernels, manifest: dict[str, Any]) -> Kernels:

@@ -20,13 +20,13 @@ import pandas as pd
 
 from perfml.datasets import find
 from perfml.explain import explain, make_side
-from perfml.explain.lines import of_toolkit, with_lines_of
+from perfml.explain.lines import with_lines_of
 from perfml.explain.results import LayerDiff, file_name
 from perfml.readers import Source, read
-from perfml.readers.ncu.inlined import Place
 from perfml.readers.ncu.instructions import Wanted, instructions
 from perfml.readers.ncu.report import opened
 from perfml.tables import KERNEL_COLUMNS, replacing
+from perfml.util.machine_code import Place, of_toolkit
 from studies.truth.scores import hand_over
 from studies.workloads.planted.families import BY_NAME
 

@@ -23,7 +23,7 @@ VECTORS = RECORDED / "activity_vectors.tsv"
 
 
 def test_ranges_become_iterations_and_layers(tmp_path):
-    timing.write_timing(timing.read_activity(VECTORS), tmp_path / "timing.csv")
+    timing.write_timing(timing.read_activity(VECTORS).timed, tmp_path / "timing.csv")
     frame = ingest([tmp_path / "timing.csv"]).frame
     assert frame["layer"].fillna("-").tolist() == [
         "-",
@@ -36,7 +36,7 @@ def test_ranges_become_iterations_and_layers(tmp_path):
 
 
 def test_a_program_of_several_kernels_a_range_keeps_their_order():
-    launches = timing.read_activity(RECORDED / "activity_torch.tsv")
+    launches = timing.read_activity(RECORDED / "activity_torch.tsv").timed
     assert len(launches) == 20
     assert [each.start_ns for each in launches] == sorted(each.start_ns for each in launches)
     assert {each.ranges[-1] for each in launches if each.ranges} == {
@@ -63,7 +63,7 @@ def test_copies_stand_below_the_kernels_in_the_layer_whose_range_made_them(tmp_p
         copy("0", "", 300, begin - 10**6),
     ]
     (tmp_path / "1.tsv").write_text("\n".join([*more, *lines]) + "\n")
-    text = timing.timing_csv(timing.read_activity(tmp_path / "1.tsv"))
+    text = timing.timing_csv(timing.read_activity(tmp_path / "1.tsv").timed)
     rows = [line.split(",") for line in text.splitlines()]
     assert [row[-1] for row in rows[1:8]] == [""] * 7
     found = [(row[0], row[1], float(row[3]), row[-1]) for row in rows[8:]]
@@ -74,14 +74,14 @@ def test_copies_stand_below_the_kernels_in_the_layer_whose_range_made_them(tmp_p
         ("0", "", 2.5, "300"),
     ]
     # what was copied is no launch of a layer
-    timing.write_timing(timing.read_activity(tmp_path / "1.tsv"), tmp_path / "timing.csv")
+    timing.write_timing(timing.read_activity(tmp_path / "1.tsv").timed, tmp_path / "timing.csv")
     assert timing.unattributed_share(tmp_path / "timing.csv")[1] == 7
     frame = ingest([tmp_path / "timing.csv"]).frame
     assert frame["to_device_bytes"].sum() == 600
 
 
 def test_share_of_time_outside_ranges_is_counted(tmp_path):
-    timing.write_timing(timing.read_activity(VECTORS), tmp_path / "t.csv")
+    timing.write_timing(timing.read_activity(VECTORS).timed, tmp_path / "t.csv")
     share, launches = timing.unattributed_share(tmp_path / "t.csv")
     assert launches == 7
     assert share == pytest.approx(3.585 / 27.201, abs=1e-3)
@@ -194,7 +194,7 @@ def test_the_library_compiles_once_or_cupti_is_named_as_missing(tmp_path, monkey
 
 @pytest.mark.parametrize("recorded", [VECTORS, VECTORS.with_name("activity_torch.tsv")])
 def test_layers_are_those_that_a_profile_of_the_same_launches_has(recorded):
-    launches = [each for each in timing.read_activity(recorded) if each.bytes is None]
+    launches = [each for each in timing.read_activity(recorded).timed if each.bytes is None]
     frame = kernels_frame(
         pd.DataFrame({"kernel": [each.kernel for each in launches], "time_us": 1.0}),
         [each.ranges for each in launches],

@@ -6,6 +6,8 @@ import json
 import os
 import subprocess
 import sys
+import threading
+from dataclasses import replace
 
 import pytest
 
@@ -15,6 +17,7 @@ from collectors import layers as script
 from collectors.profilers.gpu import Gpu, NoGpuError
 from collectors.profilers.process import ProfilerError
 from perfml.errors import InputError
+from perfml.ingest.profiles import ingest
 from tests.support import cupti_on_cpu
 
 pytestmark = pytest.mark.process
@@ -88,6 +91,54 @@ def test_counters_come_after_the_timed_iterations(model, tmp_path):
     column = rows[0].index("m__2")
     assert [row[column] for row in rows[1:]] == ["2", "2.01"]
     assert len((run.folder / "timing.csv").read_text().splitlines()) == 1 + 2 * 2
+
+
+def test_ranks_are_runs_of_their_own_that_are_never_added_up(model, tmp_path, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setattr(in_process, "gpus", lambda: [GPU, replace(GPU, name="NVIDIA H200")])
+    for rank, visible in enumerate(("0,1", "0,1")):
+        for name, value in (("RANK", f"{rank}"), ("LOCAL_RANK", f"{rank}")):
+            monkeypatch.setenv(name, value)
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+        with profile(tmp_path) as run:
+            model(0)
+        assert json.loads((run.folder / "run.json").read_text())["rank"] == rank
+        assert run.folder.name.startswith(f"net-rank{rank}-")
+    kernels = ingest([tmp_path]).frame
+    assert kernels.groupby("process")["device"].unique().map(list).to_dict() == {
+        0: [GPU.name],
+        1: ["NVIDIA H200"],
+    }
+    layers = perfml.merge(kernels)
+    assert layers["process"].tolist() == [0, 0, 1, 1]
+    assert layers["time_us"].eq(0.5).all()
+
+
+def test_threads_of_one_process_do_not_share_iterations_or_layers(gpu, tmp_path):
+    turns = threading.Barrier(2)
+
+    def work(first, name, turns_to_launch):
+        ranges = script._nvtx()
+        for number in range(first, first + 3):
+            with perfml.iteration(number), ranges.range(name):
+                for turn in range(max(turns_to_launch) + 1):
+                    turns.wait()  # the stand-in for CUPTI takes one launch at a time
+                    if turn in turns_to_launch:
+                        gpu.fake_kernel(0, f"_Z4{name}Pf".encode(), 0)
+            for _ in range(max(turns_to_launch) + 1, 5):
+                turns.wait()
+
+    with profile(tmp_path) as run:
+        # both launch while both are inside, and the right one when the left one has left
+        both = ((0, "left", (1,)), (100, "rest", (2, 4)))
+        threads = [threading.Thread(target=work, args=each) for each in both]
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join()
+    frame = perfml.read(run.folder).sort_values("iteration")
+    assert frame["iteration"].tolist() == [0, 1, 2, 100, 100, 101, 101, 102, 102]
+    assert frame["layer"].tolist() == ["left"] * 3 + ["rest"] * 6
 
 
 def test_too_few_iterations_give_times_and_say_how_many_are_needed(model, tmp_path):
@@ -189,11 +240,20 @@ def test_a_running_process_is_measured_while_it_is_asked_to(built, tmp_path, mon
         try:
             while server.pid not in attach.waiting():
                 assert server.poll() is None
-            for _ in range(2):  # again and again
-                folder = attach.attach(server.pid, seconds=0.3, out=tmp_path / "runs")
+            for share in (1, 0.2):  # again and again
+                folder = attach.attach(server.pid, seconds=2, share=share, out=tmp_path / "runs")
                 frame = perfml.read(folder)
                 assert set(frame["layer"]) == {"decode"}
-                assert 0 < len(frame) <= 60
+                timing = json.loads((folder / "run.json").read_text())["timing"]
+                assert timing["windows"] == (1 if share == 1 else 2)
+                # a busy machine closes a window late
+                assert 0.95 * share <= timing["seen_share"] <= 1
+                # a launch takes 10 ms and more
+                assert 0 < len(frame) <= 200 * timing["seen_share"] + 2 * timing["windows"]
+                told = [each for each in ingest([folder]).warnings if "of the time" in each]
+                assert len(told) == (0 if timing["seen_share"] == 1 else 1)
+            with pytest.raises(InputError, match="no share"):
+                attach.attach(server.pid, share=0, out=tmp_path / "runs")
             with pytest.raises(ProfilerError, match="not started for attaching"):
                 attach.attach(os.getpid(), seconds=0.1, out=tmp_path / "runs")
         finally:

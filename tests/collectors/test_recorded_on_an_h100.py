@@ -1,12 +1,14 @@
 """What was recorded on an H100: in the process, under CUDA graphs, and by samples of lines."""
 
 import csv
+import lzma
 from collections import defaultdict
-from pathlib import Path
 
 import pytest
 
 import perfml
+from collectors.profilers import lines
+from collectors.profilers.process import ProfilerError
 from perfml.ingest.merge.rule import merge
 from perfml.ingest.profiles import ingest
 from tests.support.paths import DATA, ROOT
@@ -62,15 +64,59 @@ def test_what_suffers_in_that_run_is_told():
     assert len(found.table)
 
 
-def test_the_planted_line_is_the_first_of_its_kernel_in_eight_of_ten():
+@pytest.fixture
+def recorded(tmp_path):
+    """Return the samples of the planted kernels, and their code beside them."""
+    for packed in ("planted_lines.tsv.xz", "3989636605.cubin.xz"):
+        path = tmp_path / packed.removesuffix(".xz")
+        path.write_bytes(lzma.decompress((RECORDED / packed).read_bytes()))
+    return tmp_path / "planted_lines.tsv"
+
+
+def test_the_planted_line_is_waited_for_most_in_nine_of_ten_kernels(recorded, tmp_path):
     source = PLANTED.read_text(encoding="utf-8").splitlines()
     planted = {number for number, line in enumerate(source, 1) if line.endswith("// HOT")}
-    waiting = defaultdict(dict)
-    for row in rows_of(RECORDED / "lines.csv"):
-        if Path(row["file"]).name == PLANTED.name:
-            waiting[row["kernel"]][int(row["line"])] = int(row["stalled"])
-    first = {kernel: max(lines, key=lines.get) for kernel, lines in waiting.items()}
+    found = lines.lines_of([recorded])
+    lines.write_lines(found, tmp_path / "lines.csv")
+    first = {}
+    for row in rows_of(tmp_path / "lines.csv"):
+        first.setdefault(row["kernel"].split("(")[0], row)
     assert len(first) == 10
-    missed = {kernel.split("(")[0] for kernel, line in first.items() if line not in planted}
-    # there the line before it, which makes its operand, waits longer
-    assert missed == {"counted", "stored"}
+    missed = {kernel for kernel, row in first.items() if int(row["line"]) not in planted}
+    # its load waits longest, behind the atomics that the planted line sends
+    assert missed == {"counted"}
+    # it is waited for where its address is overwritten, in the line before
+    assert (first["stored"]["waits_at"], first["inlined"]["called_at"]) == (
+        "planted_lines.cu:71",
+        "planted_lines.cu:82",
+    )
+    # the samples are those of the record
+    told = sum(
+        int(cell.partition("=")[2])
+        for line in recorded.read_text().splitlines()
+        for cell in line.split("\t")[5:]
+        if not cell.partition("=")[0].endswith("_not_issued")
+    )
+    assert sum(each.sampled for each in found) == pytest.approx(told)
+
+
+def test_without_the_code_the_kernels_are_what_is_left(recorded):
+    recorded.with_name("3989636605.cubin").unlink()
+    found = lines.lines_of([recorded])
+    assert len(found) == 10
+    assert {each.file for each in found} == {""}
+
+
+def test_damaged_code_or_samples_are_no_traceback(recorded):
+    cubin = recorded.with_name("3989636605.cubin")
+    cubin.write_bytes(cubin.read_bytes()[:5000])
+    assert {each.file for each in lines.lines_of([recorded])} == {""}
+    recorded.write_text("P\tkernel\n")
+    with pytest.raises(ProfilerError, match="damaged"):
+        lines.lines_of([recorded])
+    recorded.write_text("# error PCSamplingEnable: busy\n")
+    with pytest.raises(ProfilerError, match="cannot sample"):
+        lines.lines_of([recorded])
+    recorded.write_text("# end\n")
+    with pytest.raises(ProfilerError, match="no sample"):
+        lines.lines_of([recorded])

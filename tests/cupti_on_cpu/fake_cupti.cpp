@@ -144,7 +144,7 @@ void fake_copy(uint64_t bytes) {
 
 CUptiResult cuptiSubscribe(CUpti_SubscriberHandle* handle, CUpti_CallbackFunc callback, void*) {
   if (is("FAKE_CUPTI_BUSY")) return CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED;
-  *handle = nullptr;
+  *handle = reinterpret_cast<CUpti_SubscriberHandle>(&g_callback);
   g_callback = callback;
   return CUPTI_SUCCESS;
 }

@@ -21,9 +21,9 @@ from perfml.explain.reports import Code, Report
 from perfml.explain.results import Line
 from perfml.explain.tree.causes import TERMS
 from perfml.readers import Source
-from perfml.readers.ncu.inlined import Place
 from perfml.readers.ncu.instructions import STALLED
 from perfml.readers.ncu.report import EXECUTED
+from perfml.util.machine_code import Place
 from tests.support.others_files import STRANGERS
 
 SECTORS = "memory_l2_theoretical_sectors_global"

@@ -7,7 +7,7 @@ from dataclasses import asdict
 import pandas as pd
 import pytest
 
-from perfml.readers.ncu.inlined import Place
+from perfml.util.machine_code import Place
 from studies.truth import lines
 from studies.truth.page import measured_lines
 from studies.workloads.planted.families import BY_NAME

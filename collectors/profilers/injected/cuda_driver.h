@@ -7,23 +7,25 @@
 
 #include <dlfcn.h>
 
-#include <type_traits>
-
 namespace driver {
 
+// What a function is called here, and in the driver, by whose header a name may stand for a version.
+#define PERFML_DRIVER(each) each(synchronize, cuCtxSynchronize) each(push, cuCtxPushCurrent) \
+    each(pop, cuCtxPopCurrent) each(current, cuCtxGetCurrent) each(device, cuCtxGetDevice) \
+    each(name, cuDeviceGetName) each(device_attribute, cuDeviceGetAttribute) \
+    each(function_attribute, cuFuncGetAttribute) each(kernel_attribute, cuKernelGetAttribute) \
+    each(active_blocks, cuOccupancyMaxActiveBlocksPerMultiprocessor) \
+    each(capturing, cuStreamIsCapturing)
+
+#define PERFML_TEXT_OF(name) #name
+#define PERFML_TEXT(name) PERFML_TEXT_OF(name)
+#define PERFML_MEMBER(member, name) decltype(&name) member = nullptr;
+#define PERFML_LOOK_UP(member, name) \
+  all.member = reinterpret_cast<decltype(all.member)>(dlsym(library, PERFML_TEXT(name)));
+
 struct Functions {
-  CUresult (*synchronize)() = nullptr;
-  CUresult (*push)(CUcontext) = nullptr;
-  CUresult (*pop)(CUcontext*) = nullptr;
-  CUresult (*current)(CUcontext*) = nullptr;
-  CUresult (*device)(CUdevice*) = nullptr;
-  CUresult (*name)(char*, int, CUdevice) = nullptr;
-  CUresult (*device_attribute)(int*, CUdevice_attribute, CUdevice) = nullptr;
-  CUresult (*function_attribute)(int*, CUfunction_attribute, CUfunction) = nullptr;
-  CUresult (*kernel_attribute)(int*, CUfunction_attribute, CUkernel, CUdevice) = nullptr;
-  CUresult (*active_blocks)(int*, CUfunction, int, size_t) = nullptr;
-  CUresult (*capturing)(CUstream, CUstreamCaptureStatus*) = nullptr;
-  CUresult (*capturing_own_default)(CUstream, CUstreamCaptureStatus*) = nullptr;
+  PERFML_DRIVER(PERFML_MEMBER)
+  decltype(&cuStreamIsCapturing) capturing_own_default = nullptr;
 };
 
 inline const Functions& functions() {
@@ -31,26 +33,15 @@ inline const Functions& functions() {
     Functions all;
     void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
     if (!library) return all;
-    auto look_up = [library](auto& function, const char* name) {
-      function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(
-          dlsym(library, name));
-    };
-    look_up(all.synchronize, "cuCtxSynchronize");
-    look_up(all.push, "cuCtxPushCurrent_v2");
-    look_up(all.pop, "cuCtxPopCurrent_v2");
-    look_up(all.current, "cuCtxGetCurrent");
-    look_up(all.device, "cuCtxGetDevice");
-    look_up(all.name, "cuDeviceGetName");
-    look_up(all.device_attribute, "cuDeviceGetAttribute");
-    look_up(all.function_attribute, "cuFuncGetAttribute");
-    look_up(all.kernel_attribute, "cuKernelGetAttribute");
-    look_up(all.active_blocks, "cuOccupancyMaxActiveBlocksPerMultiprocessor");
-    look_up(all.capturing, "cuStreamIsCapturing");
-    look_up(all.capturing_own_default, "cuStreamIsCapturing_ptsz");
+    PERFML_DRIVER(PERFML_LOOK_UP)
+    all.capturing_own_default = reinterpret_cast<decltype(&cuStreamIsCapturing)>(
+        dlsym(library, "cuStreamIsCapturing_ptsz"));
     return all;
   }();
   return loaded;
 }
+
+#undef PERFML_DRIVER
 
 // Makes a context current for as long as it lives.
 class Current {

@@ -9,6 +9,8 @@
 
 #include <string>
 
+#include "cuda_driver.h"
+
 namespace experiments {
 
 // What a function is called here, and in the driver.
@@ -26,12 +28,6 @@ namespace experiments {
     each(resource, cuDeviceGetDevResource) each(split, cuDevSmResourceSplitByCount) \
     each(describe, cuDevResourceGenerateDesc) each(green, cuGreenCtxCreate) \
     each(green_stream, cuGreenCtxStreamCreate) each(error, cuGetErrorString)
-
-#define PERFML_TEXT_OF(name) #name
-#define PERFML_TEXT(name) PERFML_TEXT_OF(name)
-#define PERFML_MEMBER(member, name) decltype(&name) member = nullptr;
-#define PERFML_LOOK_UP(member, name) \
-  all.member = reinterpret_cast<decltype(all.member)>(dlsym(library, PERFML_TEXT(name)));
 
 struct Driver {
   PERFML_DRIVER(PERFML_MEMBER)
@@ -54,8 +50,6 @@ inline const Driver& driver() {
 }
 
 #undef PERFML_DRIVER
-#undef PERFML_MEMBER
-#undef PERFML_LOOK_UP
 
 inline bool failed(CUresult result, const std::string& what, std::string& why) {
   if (result == CUDA_SUCCESS) return false;

@@ -21,6 +21,7 @@ constexpr char kSeparator = '\x1f';  // between the names of nested ranges
 struct Range {
   const void* domain;
   bool own;          // the program's, not a library's
+  bool iterates;
   std::string path;  // names from the outermost range to this one; of the program's own their own
   unsigned long long instance;
 };
@@ -52,6 +53,12 @@ inline std::vector<Range>& stack() {
     (void)at_end;
   }
   return *ranges;
+}
+
+// Whether the program has opened a range: without any, nobody has to know where it launches what.
+inline std::atomic<bool>& used() {
+  static std::atomic<bool> only{false};
+  return only;
 }
 
 inline unsigned long long new_instance() {
@@ -133,8 +140,17 @@ inline const Range* innermost() {
   return ranges.empty() ? nullptr : &ranges.back();
 }
 
+// Whether this thread is in an iteration of its own, whatever others do.
+inline bool in_iteration() {
+  for (const Range& range : stack()) {
+    if (range.iterates) return true;
+  }
+  return false;
+}
+
 inline int push(const void* domain, const std::string& name) {
-  Range range{domain, !of_library(domain), name, new_instance()};
+  used() = true;
+  Range range{domain, !of_library(domain), is_iteration(name), name, new_instance()};
   const Range* around = innermost();
   if (around && (around->own || !range.own)) range.path = around->path + kSeparator + name;
   stack().push_back(std::move(range));

@@ -1,18 +1,20 @@
-// Where warps wait: samples of the program counter with stall reasons, and the source lines of them.
+// Where warps wait: samples of the program counter with stall reasons, and the machine code of them.
 //
 // The CUDA driver loads this library (CUDA_INJECTION64_PATH). CUPTI samples each multiprocessor every
-// 2^PERFML_LINES_PERIOD cycles while kernels run as they do without it; nothing is serialised.
-// Source lines are those of -lineinfo, the innermost inlined one.
+// 2^PERFML_LINES_PERIOD cycles while kernels run as they do without it; nothing is serialised. Of a
+// kernel of 10 us 2^11 hits the same few places each time (H100); 2^9 costs no kernel more.
 //
-// Each process writes $PERFML_COUNTERS_DIR/<pid>.tsv: P, kernel, offset of the instruction, file,
-// line, and a cell "reason=samples" for each stall reason; the last line is "# end".
+// Each process writes $PERFML_COUNTERS_DIR/<pid>.tsv: P, kernel, its mangled name, CUPTI's checksum of
+// its cubin, offset of the instruction, and a cell "reason=samples" for each stall reason; the last
+// line is "# end". A sampled cubin with lines of the source (-lineinfo) is kept beside it, named by its
+// checksum: the reader looks up lines, and what is waited for (`perfml.util.scoreboards`).
 
 #include <cuda.h>
 #include <cupti.h>
 #include <cupti_pcsampling.h>
 
 #include <cstdlib>
-#include <cstring>
+#include <fstream>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -54,6 +56,7 @@ struct Sampled {
 struct State {
   std::recursive_mutex lock;
   record::File file;
+  std::string folder;
   std::map<CUcontext, Sampled> contexts;
   std::map<uint64_t, std::string> lined;  // cubins with lines of the source, by CUPTI's checksum
   size_t samples = 0, dropped = 0;
@@ -102,7 +105,7 @@ void context_begins(CUcontext context) {
   wanted[0].attributeData.stallReasonData = {numbers.size(), numbers.data()};
   wanted[1].attributeType = CUPTI_PC_SAMPLING_CONFIGURATION_ATTR_TYPE_SAMPLING_PERIOD;
   wanted[1].attributeData.samplingPeriodData.samplingPeriod =
-      static_cast<uint32_t>(record::number_from("PERFML_LINES_PERIOD", 11));
+      static_cast<uint32_t>(record::number_from("PERFML_LINES_PERIOD", 9));
   wanted[2].attributeType = CUPTI_PC_SAMPLING_CONFIGURATION_ATTR_TYPE_COLLECTION_MODE;
   wanted[2].attributeData.collectionModeData.collectionMode =
       CUPTI_PC_SAMPLING_COLLECTION_MODE_CONTINUOUS;
@@ -123,22 +126,12 @@ void module_loads(const CUpti_ModuleResourceData& module) {
   state().lined.emplace(asked.cubinCrc, cubin);
 }
 
-// "file<tab>line" of an instruction; both empty without -lineinfo.
-std::string source_of(const CUpti_PCSamplingPCData& place) {
-  const auto cubin = state().lined.find(place.cubinCrc);
-  if (cubin == state().lined.end()) return "\t";
-  CUpti_GetSassToSourceCorrelationParams asked = {};
-  asked.size = CUpti_GetSassToSourceCorrelationParamsSize;
-  asked.cubin = cubin->second.data();
-  asked.cubinSize = cubin->second.size();
-  asked.functionName = place.functionName;
-  asked.pcOffset = place.pcOffset;
-  if (cuptiGetSassToSourceCorrelation(&asked) != CUPTI_SUCCESS || !asked.fileName) return "\t";
-  std::string file = asked.fileName;
-  if (asked.dirName && file.front() != '/') file = std::string(asked.dirName) + "/" + file;
-  std::free(asked.fileName);
-  std::free(asked.dirName);
-  return nvtx::plain(file.c_str()) + "\t" + std::to_string(asked.lineNumber);
+// Writes the code of a sampled kernel beside the samples, once.
+void keep_code(uint64_t checksum) {
+  std::string& cubin = state().lined[checksum];
+  if (cubin.empty()) return;
+  std::ofstream(state().folder + "/" + std::to_string(checksum) + ".cubin", std::ios::binary) << cubin;
+  cubin.clear();
 }
 
 void write(const Sampled& sampled, const CUpti_PCSamplingData& data) {
@@ -146,8 +139,10 @@ void write(const Sampled& sampled, const CUpti_PCSamplingData& data) {
   state().dropped += data.droppedSamples;
   for (size_t i = 0; i < data.totalNumPcs; ++i) {
     const CUpti_PCSamplingPCData& place = data.pPcData[i];
+    keep_code(place.cubinCrc);
     std::string line = "P\t" + launches::demangled(place.functionName) + "\t" +
-                       std::to_string(place.pcOffset) + "\t" + source_of(place);
+                       place.functionName + "\t" + std::to_string(place.cubinCrc) + "\t" +
+                       std::to_string(place.pcOffset);
     for (size_t k = 0; k < place.stallReasonCount; ++k) {
       const CUpti_PCSamplingStallReason& stall = place.stallReason[k];
       if (stall.samples)
@@ -205,7 +200,8 @@ void CUPTIAPI on_resource(void*, CUpti_CallbackDomain, CUpti_CallbackId id, cons
 extern "C" __attribute__((visibility("default"))) int InitializeInjection(void) {
   static std::once_flag once;
   std::call_once(once, [] {
-    if (!state().file.open(record::text_from("PERFML_COUNTERS_DIR"))) return;
+    state().folder = record::text_from("PERFML_COUNTERS_DIR");
+    if (!state().file.open(state().folder)) return;
     std::atexit(finish);
     counters::preload_metric_library();
     CUpti_SubscriberHandle subscriber = nullptr;

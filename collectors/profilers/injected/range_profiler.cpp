@@ -15,7 +15,7 @@
 //
 // A process may also load the library itself (`collectors.profilers.in_process`): `perfml_begin` and
 // `perfml_end` around what is to be measured, as often as it likes, and ranges of its own. One that
-// was started with PERFML_ATTACH_DIR is measured when it is asked to (`attach.h`).
+// was started with PERFML_ATTACH_DIR is measured in windows when it is asked to (`attach.h`).
 //
 // Each process writes $PERFML_COUNTERS_DIR/<pid>.tsv (`collectors.profilers.counter_record` reads
 // it); its last line is "# end", so that a process that died is told apart from one that is done.
@@ -168,6 +168,10 @@ class Follower {
   }
 
   void kernel_ran(const activity::KernelRecord& kernel) {
+    if (!kernel.end) {  // its times found no room; of a server it may run on when that is let go
+      dropped_records_ += in_windows_ ? 0 : 1;
+      return;
+    }
     activity::Made made = made_by(kernel.correlationId);
     if (kernel.graphNodeId) graphs::nodes().place(kernel.graphNodeId, kernel.correlationId, made);
     file_.line("T\t" + activity::line(kernel, made));
@@ -178,6 +182,12 @@ class Follower {
   }
 
   void records_dropped(size_t count) { dropped_records_ += count; }
+
+  // Of a server that is measured in windows.
+  void seen(size_t windows, double seconds) {
+    in_windows_ = true;
+    file_.note("windows " + std::to_string(windows) + " " + std::to_string(seconds));
+  }
 
   // --- the end ----------------------------------------------------------------------------------
 
@@ -299,8 +309,10 @@ class Follower {
 
   void note_time(uint32_t correlation, const Launch& launch) {
     std::lock_guard<std::mutex> guard(times_lock_);
-    const bool marked = request_.unit == "program" ? in_region_.load()
-                                                   : unit_open_ && !beyond(request_.timed);
+    // several threads may be in iterations of their own, of which one is the open unit
+    const bool repeats = (unit_open_ || (unit_kind_ == "nvtx" && nvtx::in_iteration())) &&
+                         !beyond(request_.timed);
+    const bool marked = request_.unit == "program" ? in_region_.load() : repeats;
     timed_[correlation] = {++sequence_, launch.instance, marked, launch.path};
   }
 
@@ -354,6 +366,7 @@ class Follower {
   size_t unit_depth_ = 0, units_ = 0, units_outside_ = 0, all_launches_ = 0;
 
   std::atomic<bool> timing_{false}, finished_{false};
+  std::atomic<bool> in_windows_{false};
   std::atomic<size_t> dropped_records_{0};
   unsigned long long sequence_ = 0;
   std::mutex times_lock_;
@@ -415,25 +428,37 @@ void finish() { Follower::only().finish(); }
 
 CUpti_SubscriberHandle g_subscriber = nullptr;
 
-// Begins a record of its own in a folder, as the variables ask.
-bool begin(const std::string& folder) {
+void note_failure(const std::string& why) {
+  if (!why.empty()) Follower::only().file().note("error " + why);
+}
+
+// Begins a record of its own in a folder, as the variables ask; nothing is followed yet.
+bool open_record(const std::string& folder) {
   if (Follower::only().finished()) Follower::current() = new Follower;
-  Follower& follower = Follower::only();
-  if (!follower.begin(folder)) return false;
-  std::string why;
-  bool broken = false;
-  if (!g_subscriber)
-    broken = counters::failed(cuptiSubscribe(&g_subscriber, on_call, nullptr), "Subscribe", why) ||
-             !watch(g_subscriber, why);
-  if (!broken && follower.timing()) {
-    activity::listener() = {kernel_ran, memory_moved, records_dropped};
-    broken = counters::failed(cuptiActivityRegisterCallbacks(activity::buffer_wanted,
-                                                             activity::buffer_done),
-                              "ActivityRegisterCallbacks", why) ||
-             counters::failed(activity::enable(), "ActivityEnable", why);
-  }
-  if (broken) follower.file().note("error " + why);
+  if (!Follower::only().begin(folder)) return false;
+  activity::listener() = {kernel_ran, memory_moved, records_dropped};
   nvtx::listener() = {range_pushed, range_popping, ranges_changed};
+  return true;
+}
+
+bool subscribe(std::string& why) {
+  return g_subscriber ||
+         !counters::failed(cuptiSubscribe(&g_subscriber, on_call, nullptr), "Subscribe", why);
+}
+
+bool trace(std::string& why) {
+  return !counters::failed(
+             cuptiActivityRegisterCallbacks(activity::buffer_wanted, activity::buffer_done),
+             "ActivityRegisterCallbacks", why) &&
+         !counters::failed(activity::enable(), "ActivityEnable", why);
+}
+
+// Begins a record, and follows all launches from now on.
+bool begin(const std::string& folder) {
+  if (!open_record(folder)) return false;
+  std::string why;
+  if (subscribe(why) && watch(g_subscriber, why) && Follower::only().timing()) trace(why);
+  note_failure(why);
   return true;
 }
 
@@ -442,6 +467,33 @@ void let_go() {
   if (g_subscriber) cuptiUnsubscribe(g_subscriber);
   g_subscriber = nullptr;
 }
+
+// Begins a record of a server; notes if another tool is subscribed.
+bool approach(const std::string& folder) {
+  if (!open_record(folder)) return false;
+  std::string why;
+  subscribe(why);
+  let_go();
+  note_failure(why);
+  return true;
+}
+
+// Of a server: records what is launched while a window is open. Subscribing alone costs one that
+// replays graphs a sixth of its throughput (H100, 2,400 kernels of 1 us a replay), so it lasts as
+// long as the window does, and where the program sets ranges: no one else has to be called back.
+void window(bool open) {
+  std::string why;
+  if (open) {
+    if (!nvtx::used() || (subscribe(why) && watch(g_subscriber, why))) trace(why);
+    note_failure(why);
+  } else {
+    activity::disable();
+    let_go();
+    cuptiActivityFlushAll(0);
+  }
+}
+
+void seen(size_t windows, double seconds) { Follower::only().seen(windows, seconds); }
 
 }  // namespace
 
@@ -454,7 +506,7 @@ EXPORTED int InitializeInjection(void) {
     const std::string folder = record::text_from("PERFML_COUNTERS_DIR");
     if (!folder.empty() && begin(folder)) std::atexit(finish);
     const std::string asked = record::text_from("PERFML_ATTACH_DIR");
-    if (!asked.empty()) attach::listen(asked, begin, finish, let_go);
+    if (!asked.empty()) attach::listen(asked, {approach, window, seen, finish});
   });
   return 1;
 }

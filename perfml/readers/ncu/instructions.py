@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from perfml.readers.ncu.inlined import Calls, Place, inlined_calls
 from perfml.readers.ncu.report import DEMANGLED, EXECUTED, MANGLED, has_instructions, opened
 from perfml.readers.source import Source
+from perfml.util.machine_code import Calls, Place, functions_in, inlined_calls
+from perfml.util.scoreboards import Scoreboards
 
 SAMPLES = "smsp__pcsamp_sample_count"
 STALLED = "smsp__pcsamp_warps_issue_stalled_"
@@ -32,6 +33,8 @@ _COUNTERS = (
     "smsp__branch_targets_threads_divergent",
     SAMPLES,
 )
+SCOREBOARDS = "scoreboards"
+"""Key of a table's ``attrs``: what its instructions wait for, where the report has the code."""
 _NOT_ISSUED = "_not_issued"
 _TARGET = re.compile(r"0x[0-9a-f]{6,16}")
 
@@ -74,12 +77,15 @@ def instructions(source: Source, *wanted: Wanted) -> list[dict[str, pd.DataFrame
                 linked[name] = launch.name(MANGLED)
                 for tables in asking:
                     tables[name] = table
+    code = functions_in(source.data, set(linked.values())) if linked else {}
     lined = {name for tables in found for name, table in tables.items() if table["file"].any()}
     calls = inlined_calls(source.data, {linked[name] for name in lined}) if lined else {}
     for tables in found:
         for name, table in tables.items():
             callers = _callers(table, calls.get(linked[name], {}))
             table["callers"] = pd.Series(callers, index=table.index, dtype=object)
+            if linked[name] in code:
+                table.attrs[SCOREBOARDS] = Scoreboards(code[linked[name]])
     return found
 
 

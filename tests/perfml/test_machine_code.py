@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfml.readers.ncu.inlined import inlined_calls
+from perfml.util.machine_code import inlined_calls
 from tests.support.paths import ROOT
 
 CUBIN = ROOT / "tests" / "data" / "ncu" / "inlined.cubin.xz"

@@ -1,25 +1,33 @@
-"""Where inlined code was called from: the tables of lines in the programs that a report holds.
+"""Machine code for GPUs: the instructions of functions, their lines, and what called inlined ones.
 
-A report has the machine code of its kernels as ELF files. For each instruction the package
-``ncu_report`` tells the innermost line, which for `atomicAdd` is one of CUDA's own headers. The
-section ``.debug_line`` has the calls too: DWARF 2 with NVIDIA's operation 0x90, whose first number
-is the row (from 1, of this function's rows) that called, and whose second is the callee's name.
+ELF files with it are given to the driver, and Nsight Compute's reports hold them. For each
+instruction the package ``ncu_report`` tells the innermost line, which for `atomicAdd` is one of
+CUDA's own headers. The section ``.debug_line`` has the calls too: DWARF 2 with NVIDIA's operation
+0x90, whose first number is the row (from 1, of this function's rows) that called, and whose second
+is the callee's name.
 """
 
 from __future__ import annotations
 
+import re
 import struct
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TypeVar
 
 _ELF = b"\x7fELF\x02\x01"
+_ABI_OF_CUDA_13 = 8
+"""From this version of the ABI the architecture is the second byte of the flags, not the first."""
+_FUNCTION = 2
+"""Type of a symbol."""
 _CUDA = 190
 """The machine of an ELF file with code for a GPU."""
 _END, _SET_ADDRESS, _INLINED = 1, 2, 0x90
-_RELOCATION, _SYMBOL, _SECTION = struct.Struct("<QQq"), struct.Struct("<IBBHQQ"), 64
+_SYMBOL, _SECTION = struct.Struct("<IBBHQQ"), 64
 _DEEPEST = 32
-_BROKEN = (struct.error, ArithmeticError, LookupError, ValueError)
+BROKEN = (struct.error, ArithmeticError, LookupError, ValueError)
+"""Errors of bytes that are no such file."""
 
 
 @dataclass(frozen=True)
@@ -30,8 +38,45 @@ class Place:
     line: int
 
 
+_Told = TypeVar("_Told")
 Calls = dict[int, tuple[Place, ...]]
-"""Offset of an instruction to its line and those that called it, the innermost first."""
+"""Offset of an instruction to its line and those that called it, the innermost first.
+
+They hold up to the next offset.
+"""
+
+_TOOLKIT = re.compile(r"/(targets/[^/]+|cuda[^/]*|v\d+\.\d+|nvidia/cu\d+)/include/", re.IGNORECASE)
+"""Folders of CUDA's own headers."""
+
+
+def of_toolkit(file: str) -> bool:
+    """Tell whether a source is one of CUDA's own headers."""
+    return _TOOLKIT.search(file.replace("\\", "/")) is not None
+
+
+def own(stack: Sequence[Place]) -> list[Place]:
+    """Return a stack of calls without the innermost that are in CUDA's own headers."""
+    inner = next((at for at, place in enumerate(stack) if not of_toolkit(place.file)), 0)
+    return list(dict.fromkeys(stack[inner:]))
+
+
+@dataclass(frozen=True)
+class Function:
+    """Machine code of a function.
+
+    Attributes
+    ----------
+    code
+        Its instructions, 16 bytes each, and those of its subroutines.
+    architecture
+        Compute capability times ten, such as 90.
+    subroutines
+        Where subroutines stand in the code, such as the division of long integers.
+    """
+
+    code: bytes
+    architecture: int
+    subroutines: tuple[range, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -50,22 +95,40 @@ def inlined_calls(data: bytes, functions: Collection[str]) -> dict[str, Calls]:
     `data` is a report; functions have the names that the linker knows. Those of which the report
     has no lines, or two versions, are left out; programs that cannot be read are passed over.
     """
-    found: dict[str, Calls] = {}
+    return _of_all(data, lambda program: program.calls(functions))
+
+
+def functions_in(data: bytes, functions: Collection[str]) -> dict[str, Function]:
+    """Return the machine code of functions in the same way, also without lines."""
+    return _of_all(
+        data,
+        lambda program: (each for each in program.functions.items() if each[0] in functions),
+    )
+
+
+def _of_all(
+    data: bytes, told: Callable[[Program], Iterable[tuple[str, _Told]]]
+) -> dict[str, _Told]:
+    """Return what all programs tell of functions, but for those of which they tell two things."""
+    found: dict[str, _Told] = {}
     differing: set[str] = set()
     view, at = memoryview(data), data.find(_ELF)
     while at >= 0:
         try:
-            for name, calls in _Program(view[at:]).calls(functions):
-                if found.setdefault(name, calls) != calls:
+            for name, of_function in told(Program(view[at:])):
+                if found.setdefault(name, of_function) != of_function:
                     differing.add(name)
-        except _BROKEN:
+        except BROKEN:
             pass
         at = data.find(_ELF, at + len(_ELF))
-    return {name: calls for name, calls in found.items() if name not in differing}
+    return {name: each for name, each in found.items() if name not in differing}
 
 
-class _Program:
-    """An ELF file at the start of some bytes; what follows it does not matter."""
+class Program:
+    """An ELF file at the start of some bytes; what follows it does not matter.
+
+    Where it is damaged, its methods raise one of `BROKEN`.
+    """
 
     def __init__(self, data: memoryview) -> None:
         self.data = data
@@ -73,8 +136,15 @@ class _Program:
             msg = "no code for a GPU"
             raise ValueError(msg)
 
+    @property
+    def architecture(self) -> int:
+        """Return the compute capability times ten."""
+        (flags,) = struct.unpack_from("<I", self.data, 48)
+        return int(flags >> 8 if self.data[8] >= _ABI_OF_CUDA_13 else flags) & 0xFF
+
     @cached_property
     def sections(self) -> dict[str, memoryview]:
+        """Return the sections by name, in their order."""
         (first,) = struct.unpack_from("<Q", self.data, 40)
         _, count, names = struct.unpack_from("<HHH", self.data, 58)
         heads = [
@@ -85,6 +155,27 @@ class _Program:
         return {
             _text(self.data, texts + head[0]): self.data[head[4] : head[4] + head[5]]
             for head in heads
+        }
+
+    @cached_property
+    def functions(self) -> dict[str, Function]:
+        """Return the functions by the name that the linker knows."""
+        sections, symbols = list(self.sections.values()), self.sections[".symtab"]
+        inside: dict[int, dict[str, range]] = {}
+        for at in range(0, len(symbols), _SYMBOL.size):
+            name, kind, _, section, start, size = _SYMBOL.unpack_from(symbols, at)
+            if kind & 15 == _FUNCTION and 0 < section < len(sections):
+                text = _text(self.sections[".strtab"], name)
+                inside.setdefault(section, {})[text] = range(start, start + size)
+        return {
+            name: Function(
+                bytes(sections[section]),
+                self.architecture,
+                tuple(each for other, each in names.items() if other != name),
+            )
+            for section, names in inside.items()
+            for name, place in names.items()
+            if place.start == 0
         }
 
     def calls(self, functions: Collection[str]) -> Iterator[tuple[str, Calls]]:
@@ -108,11 +199,15 @@ class _Program:
             start = end
 
     def _relocated(self) -> Iterator[tuple[int, int]]:
-        """Yield where ``.debug_line`` has a function's address, and the symbol's place."""
-        table = self.sections.get(".rela.debug_line", self.data[:0])
-        for at in range(0, len(table), _RELOCATION.size):
-            place, what, _ = _RELOCATION.unpack_from(table, at)
-            yield place, (what >> 32) * _SYMBOL.size
+        """Yield where ``.debug_line`` has a function's address, and the symbol's place.
+
+        Before 9.0 relocations have no addend.
+        """
+        for name, size in ((".rela.debug_line", 24), (".rel.debug_line", 16)):
+            table = self.sections.get(name, self.data[:0])
+            for at in range(0, len(table), size):
+                place, what = struct.unpack_from("<QQ", table, at)
+                yield place, (what >> 32) * _SYMBOL.size
 
 
 class _Unit:
