@@ -263,20 +263,19 @@ class Ranking:
         if null.reason:
             return f"Whether any metric explains more than chance is not known: {null.reason}."
         what = self.words.target if self.words.own else _PERMUTED[self.task]
-        how = f"{null.permutations} permutations of {what} between {self.words.groups}"
-        names, groups = self.beyond_chance, count(len(self.summary), "metric group")
+        groups = count(len(self.summary), "metric group")
+        how = f"By {null.permutations} permutations of {what} between {self.words.groups}"
+        how += f", corrected for {groups}."
+        names = self.beyond_chance
         if not names:
-            return (
-                f"No metric explains more than chance does (p = {number(null.p_value)}, corrected "
-                f"for {groups}; {how})."
-            )
+            return f"No metric explains more than chance does (p = {number(null.p_value)}). {how}"
         more = len(names) - _MOST_NAMED
         shown = listed([*names[:_MOST_NAMED], *([f"{more} more"] if more > 0 else [])])
         verb = "explains" if len(names) == 1 else "explain"
         worst = self.summary["p_value"][self.summary["p_value"] <= LEVEL].max()
         return (
             f"{shown} {verb} more than chance does (p = {number(worst)}"
-            f"{' or less' if len(names) > 1 else ''}, corrected for {groups}; {how})."
+            f"{' or less' if len(names) > 1 else ''}). {how}"
         )
 
     @property
@@ -286,7 +285,7 @@ class Ranking:
         if not names:
             return ""
         return (
-            f"{', '.join(names[:-1])} and {names[-1]} tie for the first place: which of them leads "
+            f"{', '.join(names[:-1])} and {names[-1]} tie for the first place. Which of them leads "
             "changes from one draw of resamples to the next."
         )
 

@@ -42,9 +42,8 @@ if TYPE_CHECKING:
 Named = tuple[str, pd.DataFrame, pd.DataFrame | None]
 
 _WHY_LEAD = (
-    "The layer with the largest time difference: its causes by the counters, whose factors "
-    "multiply to the time ratio; then what a fitted model says, with its error on this layer. The "
-    "two are never mixed. Where they contradict each other, it is said."
+    "The layer with the largest time difference. Its causes come from counters, and their factors "
+    "multiply to the time ratio. A fitted model has its own view, with its error on this layer."
 )
 
 

@@ -44,15 +44,15 @@ class Entry:
 WORDS = (
     Entry(
         "layer",
-        "A part of the program that is timed as one: an NVTX range, as a network's layers are; "
+        "An NVTX range, such as a layer of a network, that is timed as one; "
         "without ranges, a kernel.",
     ),
     Entry("condition", "What must be equal to compare times: workload, device, precision, batch."),
     Entry("repeat", "The same measurement once more; its scatter says how sure a time is."),
     Entry(
         "wave",
-        "As many blocks as fit on all multiprocessors at once; 0.07 of a wave leaves "
-        "most of the GPU idle, 1.1 waves need a second round for few blocks.",
+        "As many blocks as fit on all SMs at once. A grid of 0.07 waves leaves most SMs idle. "
+        "One of 1.1 waves needs a second round for few blocks.",
         ("wave quantization (tail effect)", "wave quantization"),
     ),
     Entry("occupancy", "Warps that are resident on a multiprocessor, of those that could be."),

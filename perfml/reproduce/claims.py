@@ -35,12 +35,12 @@ CHANCE_OF_ORDER = 1 / 6
 
 LEGEND = (
     "reproduced: same count or range, or holds in at least 95 % of the splits. within the spread: "
-    "a score between the 2.5 % and 97.5 % quantiles, or a statement that holds in 5 % "
-    "to 95 % of the splits: one draw of many. not reproduced: neither. An average is judged by the "
-    "mean over the splits, an order of three models by chance (17 %). not testable on this data: "
-    "the data lacks what the claim is about. carries over, does not carry over: judged on another "
-    "GPU or library, which is named; whether it held on the study's GPU is not known. recorded "
-    "elsewhere, not computed here: read in a public profile, the same whatever data are given."
+    "a score between the 2.5 % and 97.5 % quantiles, or true in 5 to 95 % of the splits. "
+    "not reproduced: neither. An average is judged by the mean over the splits, an order "
+    "of three models by chance (17 %). not testable on this data: the data lacks what the claim is "
+    "about. carries over, does not carry over: judged on another GPU or library, which is named. "
+    "Whether it held on the study's GPU is not known. recorded elsewhere, not computed here: read "
+    "in a public profile, the same whatever data are given."
 )
 
 
@@ -346,7 +346,7 @@ def generalisation_claims(book: Book) -> None:
         "4",
         claim,
         NOT_REPRODUCED if worst >= 2 * published.MAPE_BELOW else SPREAD,
-        f"MAPE with one layer held out, over layers and model seeds: {told}; predicting the mean "
+        f"MAPE with one layer held out, over layers and model seeds: {told}. Predicting the mean "
         f"of the training rows: {mean['min']:.2f} to {mean['max']:.2f}.{limit}",
     )
 

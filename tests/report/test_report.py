@@ -178,17 +178,17 @@ def test_answer_says_so_when_only_one_backend_was_measured():
 def test_metric_sentence_names_the_group_and_its_probability():
     lines = summary_lines(layers(), rankings=[ranking()])
     assert (
-        "The time is explained best by gld_efficiency, interchangeable with shared_efficiency: "
-        "among the first three in 97 % of the resamples; then dram_utilization (50 %)." in lines
+        "gld_efficiency explains the time best, interchangeable with shared_efficiency. "
+        "It is in the top 3 of 97 % of the resamples, then dram_utilization (50 %)." in lines
     )
 
 
 def test_a_metric_that_is_seldom_among_the_first_is_not_said_to_explain():
     lines = summary_lines(layers(), rankings=[ranking(p_top3=0.4)])
     assert any(
-        "No metric explains the time reliably; the first is gld_eff" in each for each in lines
+        "No metric explains the time reliably. The first is gld_eff" in each for each in lines
     )
-    assert not any("explained best" in each for each in lines)
+    assert not any("explains the time best" in each for each in lines)
 
 
 @pytest.mark.parametrize(("p_top3", "sure"), [(0.95, "high"), (0.7, "medium"), (0.4, "low")])
@@ -201,8 +201,8 @@ def test_error_sentence_puts_both_protocols_side_by_side_for_one_model():
     lines = summary_lines(layers(), evaluations=[evaluation()])
     assert (
         "On unseen layers, the best model of the time (gradient boosting) is off by 25 % on "
-        "average; on a random split by 8.0 %. The best baseline (mean of the backend) reaches "
-        "60 %." in lines
+        "average. On a random split it is off by 8.0 %. The best baseline (mean of the backend) "
+        "reaches 60 %." in lines
     )
     assert lines[-1] == LEAK
 
@@ -258,7 +258,10 @@ def test_random_splits_alone_leave_the_error_open():
 
 def test_classification_counts_what_is_right():
     lines = summary_lines(layers(), evaluations=[evaluation("classification", leak=None)])
-    assert "(gradient boosting) is right in 75 % on average; on a random split in 92 %" in lines[-1]
+    assert (
+        "(gradient boosting) is right in 75 % on average. On a random split it is right in 92 %"
+        in lines[-1]
+    )
 
 
 def test_shapes_are_read_in_both_spellings_and_nonsense_is_ignored():
@@ -342,7 +345,7 @@ def test_a_profile_that_lacks_most_counters_is_told_so_in_one_line():
     table = table.drop(columns=["gld_efficiency", "dram_utilization", "stall_memory_dependency"])
     document = advice_document(advise(table), 3)
     lines = to_text(document, width=80).splitlines()
-    (head,) = (place for place, line in enumerate(lines) if line.startswith("More could be said"))
+    (head,) = (place for place, line in enumerate(lines) if line.startswith("For more, profile"))
     assert len(lines) - head <= 6
     assert "perfml metrics default" in " ".join(lines[head:])
     assert "not collected" not in " ".join(lines[head:])

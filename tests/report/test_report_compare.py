@@ -76,7 +76,7 @@ def test_layers_that_are_undecided_in_spite_of_their_intervals_are_explained():
     clear = (layers_["verdict"] == "undecided") & (layers_["low"] > 1.01)
     note = undecided_note(found.pair.explanation)
     assert clear.any()
-    assert note.startswith(f"{int(clear.sum())} of the ")
+    assert f" {int(clear.sum())} of the " in note
     assert "2 repeats" in note
 
 

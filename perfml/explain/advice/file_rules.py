@@ -12,9 +12,10 @@ import pandas as pd
 
 from perfml.account.device_time import repeat_keys
 from perfml.explain.advice.equal_layers import group_name
-from perfml.explain.advice.persons import person_of, what_to_do
+from perfml.explain.advice.persons import mitigation, person_of
 from perfml.explain.advice.remedies import Remedy, load_remedies
 from perfml.explain.advice.representative import LABEL
+from perfml.explain.confidence import Confidence
 from perfml.explain.speed_of_light import fact_key, unit_keys
 from perfml.kernel_names import kernel_label
 from perfml.merge.by_kernel import kernel_units, launches_behind_rows
@@ -82,6 +83,8 @@ class ListedFinding:
         Identifiers of the rules.
     local
         Whether ncu's estimate is of one unit's use, and so a bound that is rarely reached.
+    confidence, tells
+        Of perfml's finding, and what would tell where that is low; None of Nsight Compute's own.
     """
 
     kernel: str
@@ -94,6 +97,8 @@ class ListedFinding:
     says: str
     rules: tuple[str, ...]
     local: bool = False
+    confidence: Confidence | None = None
+    tells: str = ""
 
     @property
     def saved_us(self) -> float:
@@ -205,12 +210,14 @@ def _of_perfml(row: Mapping[Any, Any], theirs: Sequence[FileRule]) -> ListedFind
         time,
         str(row["hazard"]),
         str(row["evidence"]),
-        what_to_do(row),
+        mitigation(row),
         float(row["saved_us"]),
         max(estimates, default=math.nan),
         " and ".join(says),
         (*row["rules"], *dict.fromkeys(one.rule for one in theirs)),
         bool(theirs) and all(one.scope == "local" for one in theirs),
+        row["confidence"],
+        str(row["tells"]),
     )
 
 

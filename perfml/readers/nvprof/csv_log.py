@@ -128,8 +128,8 @@ class _Reader:
         if mode == "summary" and self.ranges:
             mode, title = "ranges", "NVTX ranges"
             self.tables.notes.append(
-                "The tables of NVTX ranges were left out, as their kernels are in the summary "
-                "too; for layers, export the profile with nvprof --export-profile."
+                "For layers, export the profile with nvprof --export-profile. "
+                "Tables of NVTX ranges were left out: their kernels are in the summary too."
             )
         if mode == "trace" and not {"Name", "Kernel"} & set(cells):
             return False

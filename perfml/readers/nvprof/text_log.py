@@ -134,8 +134,8 @@ class _Reader:
             if self.ranges:
                 self._open("ranges", "NVTX ranges")
                 self.tables.notes.append(
-                    "The tables of NVTX ranges were left out, as their kernels are in the summary "
-                    "too; for layers, export the profile with nvprof --export-profile."
+                    "For layers, export the profile with nvprof --export-profile. "
+                    "Tables of NVTX ranges were left out: their kernels are in the summary too."
                 )
             else:
                 self._open("summary", "summary")

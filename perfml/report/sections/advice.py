@@ -150,8 +150,8 @@ def _notes(advice: Advice, groups: pd.DataFrame) -> str:
     if advice.below:
         notes.append(advice.left_out)
     if rules:
-        notes.append(f"{count(rules, 'cause')} not checked everywhere: counters are missing")
-    return f"{'; '.join(notes)}. All of them: perfml advise."
+        notes.append(f"Counters of {count(rules, 'cause')} are missing in part")
+    return f"{'. '.join(notes)}. All of them: perfml advise."
 
 
 def findings_table(

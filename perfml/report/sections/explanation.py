@@ -194,9 +194,8 @@ def undecided_note(explanation: Explanation) -> str:
     repeats = min(explanation.details[0].time.repeats)
     which = f"{int(clear.sum())} of the {count(len(undecided), 'undecided layer')}"
     return (
-        f"{which} differ by their own intervals, but not so surely that all verdicts on "
-        f"{count(len(rows), 'layer')} hold together (Holm's correction): measure more than "
-        f"{count(repeats, 'repeat')} of each side."
+        f"Measure more than {count(repeats, 'repeat')} of each side. {which} differ by their own "
+        f"intervals, but not for all {count(len(rows), 'layer')} together (Holm's correction)."
     )
 
 
@@ -264,17 +263,17 @@ def why_sentence(pair: Pair, of: str | None = None) -> Sentence | None:
     times = f"{micros(first.time.target_us)} against {micros(first.time.baseline_us)}"
     text = (
         f"{where}{explanation.target} differs most from {explanation.baseline} on {first.layer}: "
-        f"{times} ({multiple(first.time.ratio)})"
+        f"{times} ({multiple(first.time.ratio)})."
     )
     causes = main_causes(first)
     if not causes:
-        return Sentence("why", "low", f"{text}; no counter splits the difference.")
+        return Sentence("why", "low", f"{text} No counter splits the difference.")
     sizes = [(abs(total.log_ratio), total.term.residual) for total in first.causes.totals]
     split = sum(size for size, residual in sizes if not residual)
     untold = first.causes.untold
     likely = split >= sum(size for size, _ in sizes) / 2 and not first.disagreements
     likely = likely and untold is None
-    text = f"{text}. By the counters: {listed(causes)}."
+    text = f"{text} By the counters: {listed(causes)}."
     return Sentence("why", "medium" if likely else "low", text)
 
 

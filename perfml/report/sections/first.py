@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from perfml.explain.advice.equal_layers import group_name
-from perfml.explain.advice.persons import what_to_do
+from perfml.explain.advice.persons import mitigation
 from perfml.explain.advice.settings import BACKENDS, BENCHMARK, PRECISIONS
-from perfml.explain.confidence import marked
+from perfml.explain.confidence import with_check
 from perfml.report.conditions import EVERY_RUN, Condition, labelled
 from perfml.report.document import Sentence, Sure
 from perfml.report.labels import capital, listed, percent
@@ -77,11 +77,11 @@ def _settings(gains: Sequence[Gain]) -> Sentence | None:
     if not types:
         return None
     first, others = types[0], types[1:2]
-    told = "; ".join(f"{each.value.upper()}: {each.cost}" for each in (first, *others))
+    costs = ". ".join(f"{each.value.upper()}: {each.cost}" for each in (first, *others))
     bound = "Measured in this table, over the same layers and batch."
     if not first.measured:
         bound = "Not measured: no layer is faster than its chip's tensor cores or its memory."
-    text = f"{bound} {told}. Check the accuracy of your own model."
+    text = f"Check the accuracy of your own model. {costs}. {bound}"
     batches = [gain for gain in gains if gain.kind == "batch"]
     for each in batches[:1]:
         text += f" With a batch of {each.value} an item takes {micros(each.time_us)}"
@@ -98,11 +98,7 @@ def _settings(gains: Sequence[Gain]) -> Sentence | None:
 
 def where(condition: Condition) -> str:
     """Name a condition at the beginning of a sentence."""
-    return _place(condition.label)
-
-
-def _place(label: str) -> str:
-    return "Over all runs" if label == EVERY_RUN else f"At {label}"
+    return "Over all runs" if condition.label == EVERY_RUN else f"At {condition.label}"
 
 
 def _use(shown: Sequence[Condition]) -> Sentence | None:
@@ -143,11 +139,11 @@ def fastest_text(condition: Condition) -> str:
     text = (
         f"{where(condition)}, {first['backend']} is fastest: {micros(first['total'])} for "
         f"{count(condition.common, 'layer')} against {micros(second['total'])} for "
-        f"{second['backend']} ({multiple(second['total'] / first['total'])}), and fastest on "
+        f"{second['backend']} ({multiple(second['total'] / first['total'])}). It is fastest on "
         f"{len(won)} of {count(len(winners), 'layer')}"
     )
     if doubtful:
-        text += f", {doubtful} of them within the spread of the repeats"
+        text += f", on {doubtful} of them within the spread of the repeats"
     return text + "."
 
 
@@ -191,9 +187,9 @@ def _mix(shown: Sequence[Condition]) -> Sentence | None:
     ]
     text = (
         f"{where(condition)}, the fastest backend of every layer gives "
-        f"{micros(total - float(saved.sum()))} instead of {micros(total)}: {len(changed)} of "
-        f"{count(condition.common, 'layer')} leave {fastest}, most of all {listed(named)}. What a "
-        "change of layout between two backends costs is not counted."
+        f"{micros(total - float(saved.sum()))} instead of {micros(total)}. {len(changed)} of "
+        f"{count(condition.common, 'layer')} change their backend, most of all {listed(named)}. "
+        "The cost of a change of layout between backends is not counted."
     )
     gain = f"{micros(float(saved.sum()))} less ({percent(share)})"
     return Sentence("do", sure, text, "Choose the backend layer by layer", gain)
@@ -298,11 +294,13 @@ def _saving(advice: Mapping[str, Advice], shown: Sequence[Condition]) -> Sentenc
     if found is not None and float(row["saved_us"]) < _WORTH * float(found.times["median"].sum()):
         return None
     name = group_name(row["layers"])
-    text = f"{labelled(name, str(row['label']))}: {row['evidence']}. {what_to_do(row)}"
+    sure: Sure = row["confidence"]
+    text = with_check(mitigation(row), sure, row["tells"])
+    text += f" Why: {labelled(str(row['evidence']), str(row['label']))}."
     gain = (
         f"saves at most {micros(float(row['saved_us']))} ({percent(float(row['gain_high']))} of it)"
     )
-    return Sentence("do", "low", text, f"{name}: {row['hazard']}", gain)
+    return Sentence("do", sure, text, f"{name}: {row['hazard']}", gain)
 
 
 def _slowest(shown: Sequence[Condition]) -> list[Sentence]:
@@ -316,11 +314,9 @@ def _slowest(shown: Sequence[Condition]) -> list[Sentence]:
 
 def _over_all(action: NetworkFinding, label: str) -> Sentence:
     """Say what helps most in a whole network."""
-    text = (
-        f"{_place(label)}: {action.evidence}. "
-        f"{marked(action.mitigation, action.confidence, action.tells)}"
-    )
+    text = with_check(action.mitigation, action.confidence, action.tells)
+    text += f" Why: {labelled(action.evidence, label)}."
     title = capital(action.hazard)
     share = percent(action.saved_us / action.time_us)
     gain = f"saves at most {micros(action.saved_us)} of {micros(action.time_us)} ({share})"
-    return Sentence("do", "low", text, title, gain)
+    return Sentence("do", action.confidence, text, title, gain)
