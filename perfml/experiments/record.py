@@ -28,97 +28,45 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class Condition:
-    """Times of one launch under one condition.
+    """Times of one launch under one condition."""
 
-    Attributes
-    ----------
-    name
-        Which resource is changed, such as ``sm_half``.
-    control
-        The condition that differs in nothing else.
-    amount
-        Of the resource that is left, relative to the control; 1 where it cannot be said.
-    times_us
-        Microseconds of a launch, a number a round.
-    """
-
-    name: str
-    control: str
+    name: str  # which resource is changed, such as ``sm_half``
+    control: str  # the condition that differs in nothing else
+    # of the resource that is left, relative to the control; 1 where it cannot be said
     amount: float
-    times_us: tuple[float, ...]
+    times_us: tuple[float, ...]  # microseconds of a launch, a number a round
 
 
 @dataclass(frozen=True)
 class Examined:
-    """One launch under all conditions.
+    """One launch under all conditions."""
 
-    Attributes
-    ----------
-    ranges
-        Names of the NVTX ranges around it, outermost first.
-    kernel
-        Demangled name, or ``dram`` and ``l2`` for the two kernels of known limit.
-    grid, block
-        Like ``(4096, 1, 1)``.
-    dynamic_shared
-        Bytes a block.
-    blocks_per_multiprocessor
-        That fit at once.
-    batch
-        Launches between two events.
-    conditions
-        In the order of the library.
-    symbol
-        The kernel's name as the compiler mangled it; the table does not keep it.
-    """
-
-    ranges: tuple[str, ...]
-    kernel: str
-    grid: str = ""
+    ranges: tuple[str, ...]  # names of the NVTX ranges around it, outermost first
+    kernel: str  # demangled name, or ``dram`` and ``l2`` for the two kernels of known limit
+    grid: str = ""  # like ``(4096, 1, 1)``
     block: str = ""
-    dynamic_shared: int = 0
-    blocks_per_multiprocessor: int = 0
-    batch: int = 0
-    conditions: tuple[Condition, ...] = ()
-    symbol: str = ""
+    dynamic_shared: int = 0  # bytes a block
+    blocks_per_multiprocessor: int = 0  # that fit at once
+    batch: int = 0  # launches between two events
+    conditions: tuple[Condition, ...] = ()  # in the order of the library
+    symbol: str = ""  # the kernel's name as the compiler mangled it; the table does not keep it
 
 
 @dataclass(frozen=True)
 class Experiments:
-    """What the experiments on a program gave.
+    """What the experiments on a program gave."""
 
-    Attributes
-    ----------
-    multiprocessors, l2_bytes
-        Of the device.
-    empty_us
-        What a launch of an empty kernel takes in a batch.
-    calibrations
-        The kernels of known limit under the same conditions.
-    launches
-        In launch order.
-    skipped
-        Kernel and reason of launches that cannot be examined.
-    left
-        Launches that the time limit left open.
-    shortened
-        Launches with fewer rounds or conditions, because they take long.
-    seconds
-        Wall-clock time of the program.
-    command
-        The argument list that was run.
-    """
-
-    multiprocessors: int
+    multiprocessors: int  # of the device
     l2_bytes: int
-    empty_us: float
-    calibrations: tuple[Examined, ...]
-    launches: tuple[Examined, ...]
+    empty_us: float  # what a launch of an empty kernel takes in a batch
+    calibrations: tuple[Examined, ...]  # the kernels of known limit under the same conditions
+    launches: tuple[Examined, ...]  # in launch order
+    # kernel and reason of launches that cannot be examined
     skipped: tuple[tuple[str, str], ...] = ()
-    left: int = 0
-    shortened: int = 0
-    seconds: float = math.nan
-    command: tuple[str, ...] = field(default=())
+    left: int = 0  # launches that the time limit left open
+    shortened: int = 0  # launches with fewer rounds or conditions, because they take long
+    seconds: float = math.nan  # Wall-clock time of the program
+    command: tuple[str, ...] = field(default=())  # the argument list that was run
 
 
 def experiments_csv(experiments: Experiments) -> str:

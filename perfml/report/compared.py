@@ -27,24 +27,14 @@ _MOST = 12
 
 @dataclass(frozen=True)
 class Comparison:
-    """One measurement of either dataset, compared.
+    """One measurement of either dataset, compared."""
 
-    Attributes
-    ----------
-    pair
-        Label, explanation (baseline the first dataset, target the second), rows of both.
-    changed
-        One row a layer and metric that changed beyond its noise: ``layer, metric, baseline,
-        target, difference, noise``.
-    tested
-        Metrics whose noise is known, in any layer.
-    alone
-        Side to the metrics that it alone has; they are not compared.
-    """
-
-    pair: Pair
+    pair: Pair  # Label, explanation (baseline the first dataset, target the second), rows of both
+    # one row a layer and metric that changed beyond its noise: ``layer, metric, baseline, target,
+    # difference, noise``
     changed: pd.DataFrame
-    tested: int
+    tested: int  # metrics whose noise is known, in any layer
+    # side to the metrics that it alone has; they are not compared
     alone: dict[str, tuple[str, ...]]
 
     @property

@@ -12,21 +12,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Entry:
-    """One word.
+    """One word."""
 
-    Attributes
-    ----------
-    name
-        The word, as a heading.
-    sentence
-        What it means.
-    spelled
-        How texts spell it else; a plural is known.
-    """
-
-    name: str
-    sentence: str
-    spelled: tuple[str, ...] = ()
+    name: str  # the word, as a heading
+    sentence: str  # what it means
+    spelled: tuple[str, ...] = ()  # how texts spell it else; a plural is known
 
     @property
     def texts(self) -> tuple[str, ...]:

@@ -32,65 +32,34 @@ MOST_FIGURES = 6
 
 @dataclass(frozen=True)
 class Pair:
-    """Two sides explained.
+    """Two sides explained."""
 
-    Attributes
-    ----------
-    label
-        What is common to both: the condition, such as ``fp32, batch 8``.
-    explanation
-        From `perfml.explain.explain`.
-    rows
-        The Layers rows of both sides, for figures of both; their ``backend`` is the side.
-    """
-
-    label: str
-    explanation: Explanation
+    label: str  # what is common to both: the condition, such as ``fp32, batch 8``
+    explanation: Explanation  # from `perfml.explain.explain`
+    # the Layers rows of both sides, for figures of both; their ``backend`` is the side
     rows: pd.DataFrame
 
 
 @dataclass(frozen=True)
 class Results:
-    """What a report says.
+    """What a report says."""
 
-    Attributes
-    ----------
-    conditions
-        Times of every backend, a condition at a time.
-    series
-        Backend to the number of its colour.
-    shapes
-        Layer to its filters, where they are known.
-    provenance
-        Where the table came from.
-    kernels
-        Kernels of every layer, or None.
-    evaluations, rankings
-        What the models say.
-    roofs
-        By the label of a condition.
-    pairs, advice
-        Why backends are slower than the fastest, and what could be done, by condition.
-    levels
-        Of an ordinary report of Nsight Compute: its kernels by time, and how near to a limit.
-    gains
-        What other settings give: precision, batch.
-    spent
-        What takes most of the time, as steps: for where nothing is known to save.
-    """
-
-    conditions: tuple[Condition, ...]
-    series: Mapping[str, int]
+    conditions: tuple[Condition, ...]  # times of every backend, a condition at a time
+    series: Mapping[str, int]  # backend to the number of its colour
+    # layer to its filters, where they are known
     shapes: Mapping[str, Shape] = field(default_factory=dict)
-    provenance: Mapping[str, Any] = field(default_factory=dict)
-    kernels: PackedKernels | None = None
-    evaluations: tuple[Evaluation, ...] = ()
+    provenance: Mapping[str, Any] = field(default_factory=dict)  # where the table came from
+    kernels: PackedKernels | None = None  # kernels of every layer, or None
+    evaluations: tuple[Evaluation, ...] = ()  # what the models say
     rankings: tuple[Ranking, ...] = ()
-    roofs: Mapping[str, Roofs] = field(default_factory=dict)
+    roofs: Mapping[str, Roofs] = field(default_factory=dict)  # by the label of a condition
+    # why backends are slower than the fastest, and what could be done, by condition
     pairs: tuple[Pair, ...] = ()
     advice: Mapping[str, Advice] = field(default_factory=dict)
+    # of an ordinary report of Nsight Compute: its kernels by time, and how near to a limit
     levels: tuple[KernelLevels, ...] = ()
-    gains: tuple[Gain, ...] = ()
+    gains: tuple[Gain, ...] = ()  # what other settings give: precision, batch
+    # what takes most of the time, as steps: for where nothing is known to save
     spent: tuple[Sentence, ...] = ()
 
     @cached_property

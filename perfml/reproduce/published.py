@@ -39,21 +39,11 @@ CLASS_CODES = {"trt": 0, "cublas": 1, "cudnn": 2}
 
 @dataclass(frozen=True)
 class Published:
-    """What tables 2.5 and 2.6 say of one model.
+    """What tables 2.5 and 2.6 say of one model."""
 
-    Attributes
-    ----------
-    title
-        The model's name there.
-    score
-        Test MAPE (a fraction), or test accuracy.
-    top
-        Important features in the published order.
-    """
-
-    title: str
-    score: float
-    top: tuple[str, ...]
+    title: str  # the model's name there
+    score: float  # test MAPE (a fraction), or test accuracy
+    top: tuple[str, ...]  # important features in the published order
 
 
 REGRESSION = {

@@ -19,30 +19,15 @@ RECORDED = "h200-yolov4-tiny"
 
 @dataclass(frozen=True)
 class Source:
-    """What is analysed.
+    """What is analysed."""
 
-    Attributes
-    ----------
-    layers
-        A Layers table.
-    name
-        File name, or the dataset's name.
-    sha256
-        Of the file; None for a recording of several files.
-    published
-        Whether it has the published schema, so that the published numbers can be compared.
-    original
-        Whether it is the very file of the study.
-    notes
-        Sentences for the top of the output.
-    """
-
-    layers: pd.DataFrame
-    name: str
-    sha256: str | None
+    layers: pd.DataFrame  # a Layers table
+    name: str  # file name, or the dataset's name
+    sha256: str | None  # of the file; None for a recording of several files
+    # whether it has the published schema, so that the published numbers can be compared
     published: bool
-    original: bool
-    notes: tuple[str, ...] = ()
+    original: bool  # whether it is the very file of the study
+    notes: tuple[str, ...] = ()  # sentences for the top of the output
 
 
 @dataclass(frozen=True)

@@ -78,7 +78,7 @@ def test_a_random_split_never_comes_without_one_that_holds_out_groups():
             splits=2,
         )
         assert set(found.scores["protocol"]) == {"random", other}
-    assert found.warnings[0].startswith("No groups were given")
+    assert found.warnings[0].startswith("Name with groups=")
 
 
 def test_labels_are_classified_and_keep_their_names():
@@ -125,7 +125,7 @@ def test_a_ranking_of_own_features_has_its_interval_and_its_null():
 def test_without_groups_a_ranking_says_so_and_takes_equal_rows_together():
     table = pd.concat([operators(repeats=1)] * 3, ignore_index=True).drop(columns="op")
     found = rank(table, "latency", models=[Ridge()], **FEW)
-    assert found.warnings[0].startswith("No groups were given")
+    assert found.warnings[0].startswith("Name with groups=")
     assert found.distinct_layers == 12
     with pytest.raises(PerfmlError, match="it needs 5 distinct rows") as caught:
         rank(table[:4], "latency", models=[Ridge()], **FEW)

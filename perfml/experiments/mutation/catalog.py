@@ -35,27 +35,13 @@ MUTATIONS: dict[str, Callable[[Kernel], str | None]] = {
 
 @dataclass(frozen=True)
 class Mutant:
-    """A module with one kernel, changed.
+    """A module with one kernel, changed."""
 
-    Attributes
-    ----------
-    kernel
-        As the compiler mangled its name.
-    mutation
-        Its id, or `RECOMPILED`.
-    ptx
-        The module.
-    variables
-        Of it, whose values it takes over from the program's module.
-    switched
-        Whether it carries the switch, so that it is its own control.
-    """
-
-    kernel: str
-    mutation: str
+    kernel: str  # as the compiler mangled its name
+    mutation: str  # its id, or `RECOMPILED`
     ptx: str
-    variables: tuple[str, ...]
-    switched: bool
+    variables: tuple[str, ...]  # of it, whose values it takes over from the program's module
+    switched: bool  # whether it carries the switch, so that it is its own control
 
 
 def mutants(ptx: str, name: str) -> list[Mutant]:

@@ -28,31 +28,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Request:
-    """What a figure is drawn from, and how.
+    """What a figure is drawn from, and how."""
 
-    Attributes
-    ----------
-    layers
-        A Layers table.
-    kernels
-        The Kernels table behind it, or None.
-    provenance
-        Of the Layers table.
-    options
-        What was asked for: ``layer, baseline, target, task, model, method, protocol,
-        splits, resamples, seed, top``; missing ones have the figure's defaults.
-    width
-        Points (1/72 inch), or None for the figure's own.
-    progress
-        Called by what takes long.
-    """
-
-    layers: pd.DataFrame
-    kernels: pd.DataFrame | None = None
-    provenance: Mapping[str, Any] = field(default_factory=dict)
+    layers: pd.DataFrame  # a Layers table
+    kernels: pd.DataFrame | None = None  # the Kernels table behind it, or None
+    provenance: Mapping[str, Any] = field(default_factory=dict)  # of the Layers table
+    # what was asked for: ``layer, baseline, target, task, model, method, protocol, splits,
+    # resamples, seed, top``; missing ones have the figure's defaults
     options: Mapping[str, Any] = field(default_factory=dict)
-    width: float | None = None
-    progress: Progress | None = None
+    width: float | None = None  # points (1/72 inch), or None for the figure's own
+    progress: Progress | None = None  # called by what takes long
 
     def given(self, *names: str) -> dict[str, Any]:
         """Return the options that were given, and the width."""
@@ -229,27 +214,13 @@ def _attribution(request: Request) -> Axes:
 
 @dataclass(frozen=True)
 class Plot:
-    """One figure of `PLOTS`.
+    """One figure of `PLOTS`."""
 
-    Attributes
-    ----------
-    what
-        What it shows.
-    draw
-        How it is drawn.
-    options
-        Those that it heeds.
-    title
-        Where the drawing itself has none.
-    settings
-        Whether the precisions and batches are added to its title.
-    """
-
-    what: str
-    draw: Callable[[Request], Axes]
-    options: tuple[str, ...] = ()
-    title: str = ""
-    settings: bool = True
+    what: str  # what it shows
+    draw: Callable[[Request], Axes]  # how it is drawn
+    options: tuple[str, ...] = ()  # those that it heeds
+    title: str = ""  # where the drawing itself has none
+    settings: bool = True  # whether the precisions and batches are added to its title
 
 
 _POINTS_A_LETTER = 5

@@ -21,30 +21,15 @@ _LINE, _INDENT, _LETTER = 21, 16, 5.6
 
 @dataclass(frozen=True)
 class Node:
-    """A node of a fitted tree, in words.
+    """A node of a fitted tree, in words."""
 
-    Attributes
-    ----------
-    question
-        ``gld_efficiency <= 0.5``; empty for a leaf.
-    answer
-        What the node predicts.
-    kind
-        The predicted class, or empty for a number.
-    rows
-        Rows that reach it.
-    children
-        Where the question is answered yes, and where no; none for a leaf or a node too deep.
-    cut
-        Whether it has children that are too deep to be shown.
-    """
-
-    question: str
-    answer: str
-    kind: str
-    rows: int
+    question: str  # ``gld_efficiency <= 0.5``; empty for a leaf
+    answer: str  # what the node predicts
+    kind: str  # the predicted class, or empty for a number
+    rows: int  # rows that reach it
+    # where the question is answered yes, and where no; none for a leaf or a node too deep
     children: tuple[Node, ...] = ()
-    cut: bool = False
+    cut: bool = False  # whether it has children that are too deep to be shown
 
     @property
     def size(self) -> str:
