@@ -142,14 +142,13 @@ def _ranks(request: Request) -> Axes:
 
 
 def _tree(request: Request) -> Axes:
-    from perfml.report.readable_tree import DEPTH, readable_tree
+    from perfml.report.figures.tree import readable_tree
 
     tree, names, classes = readable_tree(request.layers, request.option("task", "regression"))
     return figures.decision_tree(
         tree,
         feature_names=names,
         class_names=classes or None,
-        depth=DEPTH,
         unit="" if classes else "µs",
         **request.given(),
     )
