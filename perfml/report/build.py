@@ -14,11 +14,11 @@ from perfml.report.conditions import EVERY_RUN, UNNAMED, Condition, conditions
 from perfml.report.document import Document
 from perfml.report.kernels import pack_kernels
 from perfml.report.labels import listed, short_models
-from perfml.report.layer_shapes import layer_shapes
 from perfml.report.results import (
     Pair,
     Results,
     colour_numbers,
+    layer_shapes,
     roofs_of,
 )
 from perfml.report.sections.advice import advice_section

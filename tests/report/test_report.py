@@ -31,9 +31,9 @@ from perfml.report import (
 from perfml.report.conditions import conditions
 from perfml.report.kernels import EVERYTHING, OUTSIDE, kernel_times, pack_kernels
 from perfml.report.labels import clean
-from perfml.report.layer_shapes import layer_shapes
 from perfml.report.render.markdown import escape
 from perfml.report.render.text import to_text
+from perfml.report.results import layer_shapes
 from perfml.report.sections.provenance import of_runs
 from perfml.report.verbs import advice_document
 from perfml.report.write import analysed, report

@@ -20,9 +20,6 @@ DEPTH = 3
 _LEVEL = 105
 """Height of a level, points."""
 
-_LETTERS = 112
-"""Of an em, side by side in the figure: four questions in a row leave room between them."""
-
 
 @styled
 def decision_tree(
@@ -66,7 +63,6 @@ def decision_tree(
         impurity=False,
         filled=True,
         rounded=True,
-        fontsize=width / _LETTERS,
         ax=ax,
     )
     for node in nodes if unit else ():

@@ -14,8 +14,8 @@ from markupsafe import Markup, escape
 
 from perfml import __version__
 from perfml.report.document import Block, Document, Picture, in_words
+from perfml.report.figures.axes import alternative
 from perfml.report.figures.style import svg
-from perfml.report.figures.words import alternative
 from perfml.report.glossary import Entry, entries
 from perfml.report.labels import clean
 

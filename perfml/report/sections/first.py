@@ -20,11 +20,9 @@ from perfml.report.conditions import EVERY_RUN, Condition, labelled
 from perfml.report.document import Sentence, Sure
 from perfml.report.labels import capital, listed, percent
 from perfml.report.results import Pair, Results
-from perfml.report.sections.explanation import why_sentence
+from perfml.report.sections.explanation import all_else, why_sentence
 from perfml.report.sections.first_screen import bars_step, listed_steps
-from perfml.report.sections.main_points import all_else
-from perfml.report.sections.steps import step_sentences
-from perfml.report.sections.time_spent import WORTH, layer_step
+from perfml.report.sections.time_spent import WORTH, layer_step, step_sentences
 from perfml.util.words import count, factor_text, micros, multiple
 
 if TYPE_CHECKING:

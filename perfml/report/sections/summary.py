@@ -14,10 +14,10 @@ from perfml.report.conditions import EVERY_RUN, UNNAMED, Condition
 from perfml.report.document import Answer, Sentence, Sure
 from perfml.report.labels import TASKS, is_random, listed, members, model, percent, protocol
 from perfml.report.results import Pair, Results
-from perfml.report.scores import best_scores, higher_is_better
 from perfml.report.sections.explanation import why_sentence
 from perfml.report.sections.first import fastest_text, first_steps, sure_of_totals, where
-from perfml.report.sections.steps import step_sentences
+from perfml.report.sections.models import best_scores, higher_is_better
+from perfml.report.sections.time_spent import step_sentences
 from perfml.util.words import count, micros
 
 if TYPE_CHECKING:
