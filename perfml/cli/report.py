@@ -73,18 +73,21 @@ def report(
             )
             warnings: Sequence[str] = ()
         else:
+            from perfml.explain.reports import reports_behind
             from perfml.report.write import analysed
 
             given = read(selection, output, in_layers=True).first
+            launches = given.in_layers.kernels
             document, warnings = analysed(
                 given.reported_layers,
-                given.in_layers.kernels,
+                launches,
                 provenance=given.provenance,
                 recorded=_all_conditions(selection) if given.ranged else None,
                 splits=splits,
                 resamples=resamples,
                 seed=seed,
                 title=title,
+                reports=reports_behind(given, launches),
                 progress=progress,
             )
     output.warn_all(warnings)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, ClassVar, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -226,6 +226,34 @@ class Ranking:
         *("groups", "table", "agreement", "dropped", "warnings"),
     )
     to_dict = json_object
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: Any, X: Any, y: Any, *, groups: Any = None, **how: Any
+    ) -> Ranking:
+        """Rank the features of your own table by one estimator, as displays of scikit-learn do.
+
+        Parameters
+        ----------
+        estimator
+            A regressor or classifier of scikit-learn; it need not be fitted.
+        X, y, groups, how
+            As for `perfml.rank`.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> from sklearn.linear_model import Ridge
+        >>> from perfml.modeling import Ranking
+        >>> own = pd.DataFrame({"bytes": range(40), "noise": [3, 1, 2, 1] * 10})
+        >>> time = 2 * own["bytes"] + 5 * own["noise"]
+        >>> found = Ranking.from_estimator(Ridge(), own, time, resamples=5, permutations=20)
+        >>> found.summary["members"].iloc[0]
+        'bytes'
+        """
+        from perfml.modeling.ranking.rank import rank
+
+        return rank(X, y, groups=groups, models=[estimator], **how)
 
     @property
     def feature_names_in_(self) -> npt.NDArray[np.object_]:

@@ -28,6 +28,7 @@ from perfml.report.sections.first_screen import limits_section
 from perfml.report.sections.machine import roofline_section
 from perfml.report.sections.models import models_section
 from perfml.report.sections.provenance import glossary_section, moment, of_runs, provenance_section
+from perfml.report.sections.source_lines import lines_section
 from perfml.report.sections.summary import answer
 from perfml.report.sections.time_spent import time_steps
 from perfml.report.sections.times import kernels_section, times_section
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from perfml.explain.roofs.peaks import Peaks
     from perfml.explain.speed_of_light import KernelLevels
     from perfml.modeling.results import Evaluation, Ranking
+    from perfml.report.sections.source_lines import SampledLine
 
 Named = tuple[str, pd.DataFrame, pd.DataFrame | None]
 
@@ -59,6 +61,7 @@ def build_report(
     provenance: Mapping[str, Any] | None = None,
     title: str | None = None,
     levels: Sequence[KernelLevels] = (),
+    lines: Mapping[str, tuple[SampledLine, ...]] | None = None,
     recorded: pd.DataFrame | None = None,
 ) -> Document:
     """Return a report: the answer, its evidence, its provenance.
@@ -85,6 +88,8 @@ def build_report(
         Heading; made from workload and device without.
     levels
         How near each kernel is to its limits (`perfml.explain.speed_of_light`).
+    lines
+        Lines of the source by samples (`perfml.report.sections.source_lines`).
     recorded
         All Layers rows that there are, where the report is of a part: other precisions and
         batches tell what they would give.
@@ -108,6 +113,7 @@ def build_report(
         pairs=tuple(pairs),
         advice=advice or {},
         levels=tuple(levels),
+        lines=lines or {},
         gains=_gains(shown, layers if recorded is None else recorded, provenance or {}),
         spent=()
         if kernels is None or len(shown) > 1
@@ -133,11 +139,13 @@ def _gains(
 def report_document(results: Results, title: str | None = None) -> Document:
     """Return the document of a report; sections without results are left out."""
     several = len(results.conditions) > 1
-    limits, advice = limits_section(results.levels), advice_section(results.advice)
+    limits = limits_section(results.levels, results.lines)
+    advice = advice_section(results.advice)
     sections = (
         limits,
         # beside its bars a report of Nsight Compute has what helps, before all other views
         None if limits is None else advice,
+        lines_section(results.lines, results.levels),
         times_section(results),
         why_section(results.pairs, "Why one backend is slower", _WHY_LEAD, several=several),
         advice if limits is None else None,

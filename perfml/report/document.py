@@ -94,6 +94,8 @@ class Cell:
     strong: bool = False  # whether it is the best of its row
     bar: float | None = None  # length of the bar below the text, 0..1, or None
     fold: str = ""  # a long text, shown when the cell is opened; `text` is its short form
+    link: str = ""  # the address on the page that its text leads to
+    anchor: str = ""  # its own address, of a first cell
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from perfml.explain.roofs.peaks import Peaks
     from perfml.explain.speed_of_light import KernelLevels
     from perfml.modeling.results import Evaluation, Ranking
+    from perfml.report.sections.source_lines import SampledLine
 
 MOST_FIGURES = 6
 """Conditions drawn; the others have their tables, which keeps a page small."""
@@ -61,6 +62,8 @@ class Results:
     advice: Mapping[str, Advice] = field(default_factory=dict)
     # of an ordinary report of Nsight Compute: its kernels by time, and how near to a limit
     levels: tuple[KernelLevels, ...] = ()
+    # the lines with most samples, by the label of a kernel
+    lines: Mapping[str, tuple[SampledLine, ...]] = field(default_factory=dict)
     gains: tuple[Gain, ...] = ()  # what other settings give: precision, batch
     # what takes most of the time, as steps: for where nothing is known to save
     spent: tuple[Sentence, ...] = ()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from perfml.explain.confidence import marked, with_check
@@ -18,6 +18,7 @@ from perfml.report.document import (
     words,
 )
 from perfml.report.labels import capital, percent
+from perfml.report.sections.source_lines import bars_anchor, lines_anchor
 from perfml.report.tables import amount, said_once, share
 from perfml.util.words import count, micros
 
@@ -41,20 +42,32 @@ _LEAD = (
 )
 
 
-def limits_section(levels: Sequence[KernelLevels]) -> Section | None:
-    """Return the kernels by time with their bars; None without any."""
+def limits_section(levels: Sequence[KernelLevels], lines: Mapping[str, object]) -> Section | None:
+    """Return the kernels by time with their bars; None without any.
+
+    A kernel leads to its source lines where `lines` has it.
+    """
     if not levels:
         return None
     names = {"anchor": "limits", "link": "Limits", "lead": _LEAD}
-    return section("Kernels by time, and their limits", limits_table(levels), **names)
+    return section("Kernels by time, and their limits", limits_table(levels, lines=lines), **names)
 
 
-def limits_table(levels: Sequence[KernelLevels], most: int | None = MOST_KERNELS) -> ReportTable:
+def limits_table(
+    levels: Sequence[KernelLevels],
+    most: int | None = MOST_KERNELS,
+    *,
+    lines: Mapping[str, object] | None = None,
+) -> ReportTable:
     """Return one row a kernel: launches, time, share, three bars, and the limit."""
     known = any(not math.isnan(level) for each in levels for level in _bars(each))
     rows = [
         [
-            Cell(each.kernel),
+            Cell(
+                each.kernel,
+                link=lines_anchor(each.kernel, lines or {}),
+                anchor=bars_anchor(each.kernel, levels),
+            ),
             Cell(f"{each.launches:,}", value=each.launches),
             amount(each.time_us),
             share(each.share, bar=each.share),
