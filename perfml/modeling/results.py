@@ -242,11 +242,12 @@ class Ranking:
 
         Examples
         --------
-        >>> import pandas as pd
+        >>> import numpy as np, pandas as pd
         >>> from sklearn.linear_model import Ridge
         >>> from perfml.modeling import Ranking
-        >>> own = pd.DataFrame({"bytes": range(40), "noise": [3, 1, 2, 1] * 10})
-        >>> time = 2 * own["bytes"] + 5 * own["noise"]
+        >>> drawn = np.random.default_rng(0).uniform(size=(40, 2))
+        >>> own = pd.DataFrame(drawn, columns=["bytes", "noise"])
+        >>> time = 10 + 90 * own["bytes"] + 20 * own["noise"]
         >>> found = Ranking.from_estimator(Ridge(), own, time, resamples=5, permutations=20)
         >>> found.summary["members"].iloc[0]
         'bytes'
