@@ -43,6 +43,7 @@ class Sentence:
     title: str = ""  # what to do, in a few words; only where it is ``do``
     gain: str = ""
     command: str = ""  # the line to type
+    look: Literal["", "lost", "none"] = ""  # whether the gain is a loss, or there is none
 
     @property
     def line(self) -> str:
@@ -60,7 +61,7 @@ class Answer:
     heading: str  # above those that say what to do; above all without such
     sentences: tuple[Sentence, ...]  # those that say what to do first
     rules: Mapping[str, str]  # word of confidence to what it means
-    evidence: str = "What that rests on"  # heading of the others, where there are both
+    evidence: str = "Evidence"  # heading of the others, where there are both
 
     @property
     def first(self) -> tuple[Sentence, ...]:

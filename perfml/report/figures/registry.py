@@ -15,7 +15,7 @@ from perfml.errors import PerfmlError, did_you_mean
 from perfml.report import figures
 from perfml.report.conditions import settings
 from perfml.report.figures.style import plain, styled
-from perfml.report.labels import clean, listed
+from perfml.report.labels import capital, clean, listed
 from perfml.util.typing import Progress
 from perfml.util.words import multiple
 
@@ -326,7 +326,7 @@ def _add_settings(ax: Axes, plot: Plot, request: Request) -> None:
     figure: Any = ax.figure
     title = ax.get_title(loc="left")
     if not title:
-        title = plot.title or f"{plot.what[:1].upper()}{plot.what[1:]}"
+        title = plot.title or capital(plot.what)
         layer = request.option("layer")
         title += "" if layer is None else f": {plain(layer, 60)}"
     if measured := settings(request.layers):

@@ -23,7 +23,7 @@ from perfml.report.document import (
     Totals,
     section,
 )
-from perfml.report.labels import listed
+from perfml.report.labels import capital, listed
 from perfml.report.sections.explanation import (
     layers_alone,
     layers_table,
@@ -112,7 +112,7 @@ def _of(comparison: Comparison) -> str:
 
 def _begun(of: str, words: str) -> str:
     """Begin a sentence with a measurement's name, or with a capital."""
-    return f"{of}{words}" if of else f"{words[:1].upper()}{words[1:]}"
+    return f"{of}{words}" if of else capital(words)
 
 
 def _changes(comparison: Comparison) -> pd.DataFrame:
@@ -154,12 +154,13 @@ def _steps(comparisons: Sequence[Comparison]) -> list[Sentence]:
     )
     detail = next((each for each in names.details if each.layer == row["layer"]), None)
     if detail is not None:
-        text += f" {cause_and_cure(detail, names)}"
+        cause, cure = cause_and_cure(detail, names)
+        text = f"{cure} Why: {text} {cause}" if cure else f"{text} {cause}"
     verb = "lost" if row["cost"] > 0 else "gained"
     gain = f"{micros(float(row['size']))} {verb}"
     title = f"{row['layer']} is {row['verdict']}"
     sure: Sure = "high" if row["low"] == row["low"] else "medium"  # of single launches no interval
-    steps = [Sentence("do", sure, text, title, gain)]
+    steps = [Sentence("do", sure, text, title, gain, look="lost" if row["cost"] > 0 else "")]
     changes = pd.concat([_changes(each) for each in comparisons])
     if len(changes) > 1:
         text = "; ".join(
@@ -173,7 +174,8 @@ def _steps(comparisons: Sequence[Comparison]) -> list[Sentence]:
         if slower and faster:
             title += ", and faster ones save"
         sure = "high" if changes["low"].notna().all() else "medium"
-        steps.append(Sentence("do", sure, f"{text}.", title, gain))
+        look = "lost" if slower else ""
+        steps.append(Sentence("do", sure, f"{text}.", title, gain, look=look))
     return steps
 
 

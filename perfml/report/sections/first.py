@@ -172,7 +172,7 @@ def _mix(shown: Sequence[Condition]) -> Sentence | None:
             title = "Keep to one backend in each case"
             text = f"Under none of {len(gains)} conditions does another backend gain 1 % on any "
             text += "choice of layers."
-        return Sentence("do", "high", text, title, "nothing to gain by mixing")
+        return Sentence("do", "high", text, title, "nothing to gain by mixing", look="none")
     changed = saved[saved > 0].sort_values(ascending=False)
     winners = condition.winners.set_index("layer")
     clear = float(saved[winners["clear"].reindex(saved.index) == 1].sum())
@@ -223,20 +223,21 @@ def _loss(pairs: Sequence[Pair]) -> Sentence | None:
     lost, pair, detail = max(losses, key=lambda entry: entry[0])
     why = why_sentence(pair)
     names = pair.explanation
-    at = "" if pair.label == EVERY_RUN else f"At {pair.label}, "
+    at = "" if pair.label == EVERY_RUN else f"at {pair.label}, "
     instead = f"Where the kernel cannot be changed, run this layer with {names.baseline}."
     also = [
         f"{each.explanation.target} {micros(other.time.target_us)}"
         for _, each, other in losses
         if each is not pair and each.label == pair.label and other.layer == detail.layer
     ]
+    cause, cure = cause_and_cure(detail, names, instead)
     text = (
-        f"{at}{names.target} takes {micros(detail.time.target_us)} for {detail.layer}, "
+        f"{cure} Why: {at}{names.target} takes {micros(detail.time.target_us)} for {detail.layer}, "
         f"{names.baseline} {micros(detail.time.baseline_us)}"
         + (f" (and {listed(also)})" if also else "")
-        + f". {cause_and_cure(detail, names, instead)}"
+        + f". {cause}"
         + (" Confidence is low: the evidence disagrees, see Why." if detail.disagreements else "")
-    )
+    ).lstrip()
     gain = f"up to {micros(lost)} of {micros(names.total.target_us)}: as fast as {names.baseline}"
     sure = "low" if why is None else why.sure
     # the first step says to take the baseline, so this one is for who cannot
@@ -244,7 +245,7 @@ def _loss(pairs: Sequence[Pair]) -> Sentence | None:
     return Sentence("do", sure, text, title, gain)
 
 
-def cause_and_cure(detail: LayerDiff, names: Explanation, instead: str = "") -> str:
+def cause_and_cure(detail: LayerDiff, names: Explanation, instead: str = "") -> tuple[str, str]:
     """Say what made a layer differ, in plain words, and what helps if it became slower.
 
     `instead` is what can be done where the kernel cannot be changed.
@@ -257,7 +258,7 @@ def cause_and_cure(detail: LayerDiff, names: Explanation, instead: str = "") -> 
         known = "Counters of its work were not collected, so why cannot be said."
         if any(pair.resource is not None for pair in detail.causes.pairs):
             known = "No counter says why."
-        return f"{known} {instead}".rstrip()
+        return known, instead
     first = found[0]
     factor = f" {factor_text(first.factor)} ("
     label, _, levels = cause_in_words(first, detail.causes).partition(factor)
@@ -269,9 +270,9 @@ def cause_and_cure(detail: LayerDiff, names: Explanation, instead: str = "") -> 
     cause = f"Cause: {named}{all_else(detail, found[:1])}."
     if detail.fix is not None:
         side = f"in {names.baseline}: " if detail.time.verdict == "faster" else ""
-        return f"{cause} {capital(side + detail.fix.action).rstrip('.')}."
+        return cause, f"{capital(side + detail.fix.action).rstrip('.')}."
     cure = first.term.action if detail.time.verdict == "slower" else ""
-    return " ".join(filter(None, (cause, cure, instead)))
+    return cause, " ".join(filter(None, (cure, instead)))
 
 
 def _saving(advice: Mapping[str, Advice], shown: Sequence[Condition]) -> Sentence | None:

@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING
 
 from perfml.report.conditions import EVERY_RUN, UNNAMED, Condition
 from perfml.report.document import Answer, Sentence, Sure
-from perfml.report.labels import TASKS, is_random, listed, members, model, percent, protocol
+from perfml.report.labels import (
+    TASKS,
+    capital,
+    is_random,
+    listed,
+    members,
+    model,
+    percent,
+    protocol,
+)
 from perfml.report.results import Pair, Results
 from perfml.report.sections.explanation import why_sentence
 from perfml.report.sections.first import fastest_text, first_steps, sure_of_totals, where
@@ -75,8 +84,9 @@ def answer(results: Results) -> Answer:
 def _without(condition: str, sentence: Sentence) -> Sentence:
     """Return a sentence without the only condition, which the first one has named."""
     text = sentence.text.removeprefix(f"{condition}, ")
+    text = text.replace(f"Why: {condition[:1].lower()}{condition[1:]}, ", "Why: ")
     if text.startswith(("the ", "no ", "this profile ")):  # a backend keeps its small letter
-        text = text[:1].upper() + text[1:]
+        text = capital(text)
     return replace(sentence, text=text)
 
 
