@@ -1,13 +1,4 @@
-"""The study's claims one by one: a verdict each, and the evidence in a sentence.
-
-The words mean the same everywhere. ``reproduced``: the same count or range, or a statement that
-holds in at least 95 % of the splits. ``within the spread``: a single split may give it (a published
-score lies between the 2.5 % and 97.5 % quantiles; a list or statement comes up in at least 5 % of
-the splits), so it is one draw of many. ``not reproduced``: neither. ``not testable on this data``:
-the data lacks what the claim is about. Judged on another GPU or library than the study's, a claim
-``carries over`` or ``does not carry over``: whether it held there is not told. ``recorded
-elsewhere, not computed here``: the sentence says what was read in a public recording.
-"""
+"""The study's claims one by one: a verdict each (`LEGEND`), and the evidence in a sentence."""
 
 from __future__ import annotations
 
@@ -123,12 +114,7 @@ def data_claims(book: Book) -> None:
             ("2.4.2", "three metrics never change"),
             ("2.4.2", "times divided by 1000 lie in [0; 1]"),
         ):
-            book.add(
-                where,
-                claim,
-                NOT_TESTABLE,
-                _NO_FILE,
-            )
+            book.add(where, claim, NOT_TESTABLE, _NO_FILE)
         return
     same = sum(row["match"] for row in ranges)
     wrong = [row["metric"] for row in ranges if not row["match"]]

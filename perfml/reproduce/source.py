@@ -42,19 +42,9 @@ class Recording:
 def find_data(path: Path | None, *, url: str | None = None) -> Source:
     """Return the published file, or the recorded layers where it cannot be had.
 
-    Parameters
-    ----------
-    path
-        What ``--data`` names; None looks at ``PERFML_DATA`` and the download cache, and downloads
-        the file by commit, checked by sha256.
-    url
-        Another place to download the same bytes from.
-
-    Raises
-    ------
-    PerfmlError
-        If `path` or ``PERFML_DATA`` name a file that is missing or is no such dataset, or
-        neither the published file nor a recording can be had.
+    `path` is what ``--data`` names. None looks at ``PERFML_DATA`` and the download cache, and
+    downloads the file by commit (from `url`), checked by sha256. Raises `PerfmlError` if a named
+    file is missing or is no such dataset, or neither the file nor a recording can be had.
     """
     if path is not None:
         return _from_file(path)

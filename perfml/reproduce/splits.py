@@ -37,12 +37,8 @@ class UncheckedRegression(LinearRegression):  # type: ignore[misc]
     """scikit-learn's LinearRegression without its checks, fitting the same rows once.
 
     A tree comes back to the same rows by cutting twice in either order. Its first fit is compared
-    with LinearRegression's bit by bit; if they differed, that one would do all the fits.
-
-    Parameters
-    ----------
-    state
-        What was fitted before; shared by the copies that linear-tree makes.
+    with LinearRegression's bit by bit; if they differed, that one would do all the fits. `state` is
+    what was fitted before, shared by the copies that linear-tree makes.
     """
 
     coef_: Any

@@ -232,17 +232,8 @@ class Roofs:
 def layer_roofs(layers: pd.DataFrame, peaks: Mapping[str, float] | Peaks | None = None) -> Roofs:
     """Place the layers of one condition under the roofs of their device.
 
-    Parameters
-    ----------
-    layers
-        A Layers table of one condition, with ``flops`` or operation counters.
-    peaks
-        As for `perfml.explain.roofline`; without, those known of the device.
-
-    Raises
-    ------
-    PerfmlError
-        If the peaks are not known, or the table has neither bytes nor shapes.
+    `peaks` are as for `perfml.explain.roofline`; without, those known of the device. Raises
+    `PerfmlError` if these are not known, or the table has neither bytes nor shapes.
     """
     from perfml.explain import roofline as place_under_roofs
     from perfml.explain.roofs.peaks import peaks_of
