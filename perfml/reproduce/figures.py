@@ -25,15 +25,21 @@ _ROW = 22
 @styled
 def table_picture(table: pd.DataFrame) -> Axes:
     """Draw a table of text, a row a line."""
-    ax = new_axes(None, 150 * len(table.columns), _ROW * (len(table) + 2))
+    heads = [str(name).replace("_", " ") for name in table.columns]
+    rows = [[cell(value) for value in row] for row in table.itertuples(index=False)]
+    widths = [max(map(len, column)) + 2 for column in zip(heads, *rows, strict=True)]
+    ax = new_axes(None, min(1400, 7.6 * sum(widths) + 30), _ROW * (len(rows) + 2))
     ax.set_axis_off()
-    ax.table(
-        cellText=[[cell(value) for value in row] for row in table.itertuples(index=False)],
-        colLabels=[str(name).replace("_", " ") for name in table.columns],
+    drawn = ax.table(
+        cellText=rows,
+        colLabels=heads,
+        colWidths=[width / sum(widths) for width in widths],
         cellLoc="left",
         edges="horizontal",
         bbox=(0, 0, 1, 1),
     )
+    drawn.auto_set_font_size(False)
+    drawn.set_fontsize(12)
     return ax
 
 

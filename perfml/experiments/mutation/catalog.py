@@ -67,11 +67,16 @@ def mutants(ptx: str, name: str) -> list[Mutant]:
     return made
 
 
+_FILE = tomllib.loads(files(__package__).joinpath("mutations.toml").read_text("utf-8"))
+
+WORDS: dict[str, str] = _FILE["words"]
+"""Id of a mutation to its words."""
+
+
 @cache
 def mutations_of() -> dict[str, dict[str, tuple[str, ...]]]:
     """Return ``habits`` and ``bounds``: the mutations of each cause (``mutations.toml``)."""
-    text = files("perfml.experiments.mutation").joinpath("mutations.toml").read_text("utf-8")
     return {
-        kind: {cause: tuple(names) for cause, names in causes.items()}
-        for kind, causes in tomllib.loads(text).items()
+        kind: {cause: tuple(names) for cause, names in _FILE[kind].items()}
+        for kind in ("habits", "bounds")
     }
