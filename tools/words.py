@@ -2,7 +2,8 @@
 
 ``python tools/words.py [PAGE ...]`` looks at README.md and docs/ and exits with 1 if it finds one.
 ``python tools/words.py --strings perfml`` counts them in string literals (docstrings aside).
-``--long`` counts sentences of more than 20 words instead.
+``--long`` counts sentences of more than 20 words instead; with ``--strings`` it lists them and
+exits with 1 if there are any.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import argparse
 import ast
 import re
 import sys
+import tomllib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -68,20 +70,66 @@ def in_page(path: Path) -> Iterator[Finding]:
             yield Finding(path, number, found[0])
 
 
+def literals(path: Path) -> Iterator[tuple[int, str]]:
+    """Return line and text of the strings that a file of Python or TOML may print.
+
+    A value within an f-string is one word. Docstrings, ids without a blank, regular expressions,
+    SQL and what `_words` splits are no sentences, nor are the sources and patterns of a TOML.
+    """
+    if path.suffix == ".toml":
+        yield from ((0, text) for text in _values(tomllib.loads(path.read_text(encoding="utf-8"))))
+        return
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    silent: set[int] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr | ast.JoinedStr):  # docstrings; parts of f-strings
+            silent.update(map(id, ast.iter_child_nodes(node)))
+        elif isinstance(node, ast.Call) and re.match(r"re\.|_words\b", ast.unparse(node.func)):
+            silent.update(map(id, node.args))
+    for node in ast.walk(tree):
+        if id(node) in silent or not isinstance(node, ast.Constant | ast.JoinedStr):
+            continue
+        parts = node.values if isinstance(node, ast.JoinedStr) else [node]
+        text = "".join(
+            each.value if isinstance(each, ast.Constant) and isinstance(each.value, str) else "x"
+            for each in parts
+        )
+        if " " in text and not text.startswith(("SELECT ", "INSERT ", "CREATE ")):
+            yield node.lineno, text
+
+
+def _values(table: object) -> Iterator[str]:
+    """Return the strings of a TOML that people read."""
+    if isinstance(table, dict):
+        for name, value in table.items():
+            if name not in ("source", "texts", "pattern"):
+                yield from _values(value)
+    elif isinstance(table, list):
+        for each in table:
+            yield from _values(each)
+    elif isinstance(table, str):
+        yield table
+
+
 def in_strings(path: Path) -> Iterator[Finding]:
     """Return the findings of the string literals of a Python file, without its docstrings."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    docstrings = {
-        id(node.value)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-    }
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.Constant) or not isinstance(node.value, str):
-            continue
-        if " " in node.value and id(node) not in docstrings:  # a sentence, not an id
-            for found in _FOUND.finditer(node.value):
-                yield Finding(path, node.lineno, found[0])
+    for line, text in literals(path):
+        for found in _FOUND.finditer(text):
+            yield Finding(path, line, found[0])
+
+
+def long_strings(path: Path) -> list[tuple[int, str]]:
+    """Return line and text of the printed sentences of more than `LONGEST` words."""
+    return [
+        (line, " ".join(each.split()))
+        for line, text in literals(path)
+        for each in re.split(r"[.!?][*)\"]*\s+|\n", text)
+        if _words(each) > LONGEST
+    ]
+
+
+def _words(sentence: str) -> int:
+    return len(re.findall(r"[^\W_][\w'.,-]*", sentence))
 
 
 def long_sentences(markdown: str) -> list[str]:
@@ -90,10 +138,16 @@ def long_sentences(markdown: str) -> list[str]:
     # a line that begins a bullet, a heading or a sentence of its own begins a sentence
     blocks = re.split(r"\n\s*\n|^#+ |^\s*(?:[-*]|\d+\.) ", text, flags=re.MULTILINE)
     sentences = (each for block in blocks for each in re.split(r"[.!?][*)\"]*\s+", block))
+    return [" ".join(each.split()) for each in sentences if _words(each) > LONGEST]
+
+
+def printed(rooms: Iterable[Path]) -> list[Path]:
+    """Return the files of rooms that hold what is printed."""
     return [
-        " ".join(each.split())
-        for each in sentences
-        if len(re.findall(r"[^\W_][\w'.,-]*", each)) > LONGEST
+        path
+        for room in rooms
+        for ending in ("*.py", "*.toml")
+        for path in sorted(room.rglob(ending))
     ]
 
 
@@ -111,11 +165,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--long", action="store_true", help="count long sentences of pages")
     given = parser.parse_args(arguments)
     if given.strings:
-        files = [
-            each
-            for path in given.paths or [ROOT / "perfml"]
-            for each in (sorted(path.rglob("*.py")) if path.is_dir() else [path])
-        ]
+        asked = given.paths or [ROOT / "perfml", ROOT / "collectors"]
+        files = [each for path in asked for each in (printed([path]) if path.is_dir() else [path])]
+        if given.long:
+            long = [
+                f"{path}:{line}: {text}\n" for path in files for line, text in long_strings(path)
+            ]
+            sys.stdout.writelines(long)
+            return bool(long)
         counts = Counter(each.word.lower() for path in files for each in in_strings(path))
         _show([*counts.most_common(), ("in all", counts.total())])
         return 0

@@ -170,9 +170,9 @@ class _Program:
             msg = "the program launched no GPU kernel"
             found = last_lines(ended.output, 2)[:200] or "no output"
             cure = (
-                "perfml measures CUDA kernels; check that the program uses the GPU. What starts it "
-                "in another environment or on another host (sudo, ssh, docker, mpirun) leaves "
-                "perfml behind: let it start perfml, which starts the program."
+                "Check that the program uses the GPU: perfml measures CUDA kernels. "
+                "Behind sudo, ssh, docker or mpirun, let that command start perfml, "
+                "which starts the program."
             )
             for record in records:
                 check_record(record)

@@ -40,8 +40,8 @@ def check_record(record: CounterRecord) -> None:
     if not record.ended and not record.complete:
         msg = "the measured process ended without finishing its record"
         cure = (
-            "It was killed, or left by _exit as children of Python's multiprocessing do: let it "
-            "end normally, or repeat until everything is measured (3 iterations and one a pass)."
+            "Let it end normally, or repeat until all is measured (3 iterations and one a pass). "
+            "It was killed, or left by _exit as children of Python's multiprocessing do."
         )
         raise ProfilerError(msg, found=f"{len(record.rows)} launches measured", cure=cure)
 

@@ -13,13 +13,13 @@ from collectors.profilers.process import Finished, ProfilerError, last_lines, si
 
 _EXIT = re.compile(r"The application returned an error code \((-?\d+)\)")
 PERMISSION = (
-    "Give this user the right to read counters: as root, put the line "
+    "Give this user the right to read counters, or run as root. As root, put the line "
     "'options nvidia NVreg_RestrictProfilingToAdminUsers=0' into /etc/modprobe.d/nvidia.conf and "
-    "reboot; or run as root; in a container add --cap-add=SYS_ADMIN."
+    "reboot. In a container add --cap-add=SYS_ADMIN."
 )
 _UNSUPPORTED = (
-    "ncu --list-chips shows what it supports: a newer GPU needs a newer one, an older GPU an older "
-    "one, or --profiler nvprof (compute capability up to 7.2)."
+    "Install the ncu that supports this GPU; ncu --list-chips shows what yours supports. "
+    "Up to compute capability 7.2, --profiler nvprof measures too."
 )
 _REASONS: tuple[tuple[str, str, str], ...] = (
     # documented wordings: they need machines that were not at hand
@@ -106,8 +106,8 @@ def _timed_out(text: str, timeout_s: float, launches: int) -> ProfilerError:
     msg = f"the profiled program did not end within {timeout_s:.0f} s and was killed"
     if "Backing up device memory in system memory" in text:
         cure = (
-            "Its device memory is saved and restored for every pass: let it reserve less, or use "
-            "--replay application, which needs no copy."
+            "Let it reserve less device memory, which is saved and restored for every pass. "
+            "Or use --replay application, which needs no copy."
         )
     else:
         cure = "Profile fewer iterations or metrics, or raise --timeout."

@@ -21,7 +21,7 @@ METRICS_FILE, TRACE_FILE = "metrics.csv", "trace.nvvp"
 ALL = "all"
 """nvprof's own word for every metric that the GPU has."""
 _INSTALL = (
-    "Install a CUDA Toolkit before 13 and put nvprof on the PATH; for compute capability 7.5 and "
+    "Install a CUDA Toolkit before 13 and put nvprof on the PATH. For compute capability 7.5 and "
     "newer use --profiler ncu."
 )
 _NON_ZERO = re.compile(r"Application returned non-zero code (-?\d+)")

@@ -91,7 +91,7 @@ def not_comparable(baseline: tuple[str, pd.DataFrame], target: tuple[str, pd.Dat
         sources, others = _sources(own), _sources(other)
         if sources and others and not sources & under and others <= under:
             return (
-                f"not comparable: believe {program} for the time of the program; in {profiler} a "
+                f"not comparable: believe {program} for the time of the program. In {profiler} a "
                 "profiler ran launches one by one, with its own state of caches and clocks"
             )
     return ""

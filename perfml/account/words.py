@@ -18,8 +18,8 @@ def step_sentence(account: Account, name: str = "") -> str:
     """
     whose = f"{name}: " if name else ""
     what = "a step takes" if account.marked_by else "the recording takes"
-    parts = "; ".join(_of_device(each, len(account.devices) > 1) for each in account.devices)
-    text = f"{whose}{what} {micros(account.step_us)} on the clock{steps_text(account)}: {parts}."
+    parts = " ".join(_of_device(each, len(account.devices) > 1) for each in account.devices)
+    text = f"{whose}{what} {micros(account.step_us)} on the clock{steps_text(account)}. {parts}"
     return text[:1].upper() + text[1:] if not name else text
 
 
@@ -46,8 +46,8 @@ def _of_device(device: DeviceAccount, several: bool) -> str:
         "idle": step.idle_us,
     }
     shown = [f"{name} {micros(us)}" for name, us in named.items() if us >= _SHOWN * step.wall_us]
-    where = f"device {device.device} " if several else "the device is "
-    return f"{where}{', '.join(shown)}"
+    where = f"Device {device.device}" if several else "The device"
+    return f"{where} is {', '.join(shown)}."
 
 
 def evidence(finding: Finding, account: Account) -> str:

@@ -113,9 +113,8 @@ def roofline(
         ran = {str(each) for each in table["precision"].dropna()} - {"unknown", *roofs.values}
         if ran:
             output.warn(
-                f"the report does not say what its GPU reaches in {', '.join(sorted(ran))}, so "
-                "those bounds are unknown: perfml doctor --measure-peaks --out peaks.json, then "
-                "--peaks peaks.json"
+                f"the bounds in {', '.join(sorted(ran))} are unknown: the report has no such peak. "
+                "Run perfml doctor --measure-peaks --out peaks.json, then add --peaks peaks.json"
             )
     notes = time_notes(("", table))
     answer = {"table": given.name, "peaks": roofs.to_dict(), "rows": rows}

@@ -105,9 +105,9 @@ def collect(
     what: Annotated[
         list[str],
         typer.Argument(
-            help="A built-in workload (yolov4-tiny, attention, ...), a PyTorch model "
-            "(torch:torchvision/NAME, torch:timm/NAME, torch:transformers/NAME, "
-            "torch:FILE.py:FUNCTION), or -- and any command."
+            help="A built-in workload (yolov4-tiny, attention, ...), a PyTorch model, or -- and "
+            "any command. Models: torch:torchvision/NAME, torch:timm/NAME, "
+            "torch:transformers/NAME, torch:FILE.py:FUNCTION."
         ),
     ],
     backend: options.Backends = None,

@@ -73,18 +73,21 @@ def report(
             )
             warnings: Sequence[str] = ()
         else:
+            from perfml.explain.reports import reports_behind
             from perfml.report.write import analysed
 
             given = read(selection, output, in_layers=True).first
+            launches = given.in_layers.kernels
             document, warnings = analysed(
                 given.reported_layers,
-                given.in_layers.kernels,
+                launches,
                 provenance=given.provenance,
                 recorded=_all_conditions(selection) if given.ranged else None,
                 splits=splits,
                 resamples=resamples,
                 seed=seed,
                 title=title,
+                reports=reports_behind(given, launches),
                 progress=progress,
             )
     output.warn_all(warnings)
@@ -103,6 +106,7 @@ def _all_conditions(selection: Selection) -> pd.DataFrame | None:
 def _write(
     output: Output, out: Path, document: Document, *, markdown: bool, warnings: Sequence[str]
 ) -> None:
+    from perfml.report.document import in_words
     from perfml.report.labels import clean
     from perfml.report.write import rendered
     from perfml.tables import replacing
@@ -116,7 +120,7 @@ def _write(
         clean(line)
         for place, each in enumerate(steps, start=1)
         for line in (
-            f"{place}. {each.title}: {each.gain} ({each.sure})",
+            f"{place}. {each.title}: {each.gain} ({in_words(each.sure)})",
             *([f"   {each.text}"] if place == 1 else ()),
             *(f"   {line}" for line in each.command.splitlines()),
         )

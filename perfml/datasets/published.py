@@ -66,8 +66,8 @@ def from_published(path: str | Path) -> pd.DataFrame:
     layers = _identity(backend, known)
     if not known:
         warnings.warn(
-            f"{path.name} has no layer column and is not the published file, so its layers are "
-            "unknown: models can only be tested on random splits of it",
+            f"the layers of {path.name} are unknown, so models are tested on random splits alone. "
+            "It has no layer column and is not the published file",
             stacklevel=2,
         )
     layers["kernels"] = pd.array([pd.NA] * len(layers), dtype="Int64")

@@ -70,19 +70,12 @@ DECIDES = 0.5
 
 @dataclass(frozen=True)
 class Breakdown:
-    """What a launch's time consists of.
+    """What a launch's time consists of."""
 
-    Attributes
-    ----------
-    shares
-        Id of a limit to its share of the time; they add up to 1. All but that of launch overhead
-        are NaN where a launch runs on all multiprocessors only.
-    limit
-        The id that makes `DECIDES` of the time or more; None where none does.
-    """
-
+    # id of a limit to its share of the time; they add up to 1. All but that of launch overhead are
+    # NaN where a launch runs on all multiprocessors only.
     shares: dict[str, float]
-    limit: str | None
+    limit: str | None  # the id that makes `DECIDES` of the time or more; None where none does
 
     @property
     def largest(self) -> str:

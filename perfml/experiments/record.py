@@ -28,60 +28,45 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class Condition:
-    """Times of one launch under one condition, microseconds, a number a round.
+    """Times of one launch under one condition."""
 
-    The condition's name says which resource is changed, such as ``sm_half``; `control` is the
-    condition that differs in nothing else; `amount` is of the resource that is left, relative to
-    the control, and 1 where it cannot be said.
-    """
-
-    name: str
-    control: str
+    name: str  # which resource is changed, such as ``sm_half``
+    control: str  # the condition that differs in nothing else
+    # of the resource that is left, relative to the control; 1 where it cannot be said
     amount: float
-    times_us: tuple[float, ...]
+    times_us: tuple[float, ...]  # microseconds of a launch, a number a round
 
 
 @dataclass(frozen=True)
 class Examined:
-    """One launch under all conditions, in the order of the library.
+    """One launch under all conditions."""
 
-    `ranges` are names of the NVTX ranges around it, outermost first; `kernel` is its demangled
-    name, or ``dram`` and ``l2`` for the two kernels of known limit; `batch` is how many launches
-    lie between two events. The table does not keep `symbol`, the name as the compiler mangled it.
-    """
-
-    ranges: tuple[str, ...]
-    kernel: str
-    grid: str = ""
+    ranges: tuple[str, ...]  # names of the NVTX ranges around it, outermost first
+    kernel: str  # demangled name, or ``dram`` and ``l2`` for the two kernels of known limit
+    grid: str = ""  # like ``(4096, 1, 1)``
     block: str = ""
-    dynamic_shared: int = 0
-    blocks_per_multiprocessor: int = 0
-    batch: int = 0
-    conditions: tuple[Condition, ...] = ()
-    symbol: str = ""
+    dynamic_shared: int = 0  # bytes a block
+    blocks_per_multiprocessor: int = 0  # that fit at once
+    batch: int = 0  # launches between two events
+    conditions: tuple[Condition, ...] = ()  # in the order of the library
+    symbol: str = ""  # the kernel's name as the compiler mangled it; the table does not keep it
 
 
 @dataclass(frozen=True)
 class Experiments:
-    """What the experiments on a program gave: its launches, in order, under all conditions.
+    """What the experiments on a program gave."""
 
-    `calibrations` are the kernels of known limit under the same conditions; `empty_us` is what a
-    launch of an empty kernel takes in a batch. There are launches that cannot be examined, with the
-    reason (`skipped`), that the time limit left open (`left`), and that have fewer rounds or
-    conditions because they take long (`shortened`). `seconds` are the wall-clock time of the
-    program.
-    """
-
-    multiprocessors: int
+    multiprocessors: int  # of the device
     l2_bytes: int
-    empty_us: float
-    calibrations: tuple[Examined, ...]
-    launches: tuple[Examined, ...]
+    empty_us: float  # what a launch of an empty kernel takes in a batch
+    calibrations: tuple[Examined, ...]  # the kernels of known limit under the same conditions
+    launches: tuple[Examined, ...]  # in launch order
+    # kernel and reason of launches that cannot be examined
     skipped: tuple[tuple[str, str], ...] = ()
-    left: int = 0
-    shortened: int = 0
-    seconds: float = math.nan
-    command: tuple[str, ...] = field(default=())
+    left: int = 0  # launches that the time limit left open
+    shortened: int = 0  # launches with fewer rounds or conditions, because they take long
+    seconds: float = math.nan  # Wall-clock time of the program
+    command: tuple[str, ...] = field(default=())  # the argument list that was run
 
 
 def experiments_csv(experiments: Experiments) -> str:

@@ -4,26 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from perfml.experiments.mutation.catalog import MUTATIONS, OFF, RECOMPILED, mutations_of
+from perfml.experiments.mutation.catalog import MUTATIONS, OFF, RECOMPILED, WORDS, mutations_of
 from perfml.experiments.responses import Responses
-
-WORDS = {
-    "dense_loads": "neighbouring lanes load neighbouring words",
-    "dense_stores": "neighbouring lanes store neighbouring words",
-    "cached_loads": "loads hit L1",
-    "no_conflicts": "no conflicts in shared memory",
-    "alike_constants": "a warp reads one constant at a time",
-    "no_global_atomics": "no atomics on global memory",
-    "no_barriers": "no barriers",
-    "no_fences": "no fences",
-    "no_local_arrays": "no arrays in local memory",
-    "more_registers": "as many registers as the compiler wants",
-    "single_precision": "single instead of double precision",
-    "cheap_functions": "products instead of divisions, roots and exponentials",
-    "cheap_division": "shifts instead of integer divisions",
-}
-"""Id of a mutation to its words."""
-
 
 UNREACHED = frozenset({"cached_loads"})
 """Mutations that no source change can match: they bound the total cost of memory."""

@@ -8,8 +8,10 @@ stands (`LIMITS_OF`): the shares of the time that experiments find there.
 from __future__ import annotations
 
 import math
+import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from importlib import resources
 
 import numpy as np
 
@@ -20,55 +22,17 @@ from perfml.kernel_names import kernel_label
 
 PROVEN, REFUTED, OPEN = "proven", "refuted", "not decided"
 
-_UNIT = frozenset({"multiprocessor"})
-_WAIT = frozenset({"multiprocessor", "warps"})
-_DRAM = frozenset({"dram"})
-_MEMORY = frozenset({"dram", "l2", "memory_latency"})
-_ACCESSES = frozenset({"dram", "l2", "memory_latency", "multiprocessor"})
-_LATENCY = frozenset({"memory_latency", "warps"})
 _IDLE = frozenset({"fixed"})
-LIMITS_OF = {
-    **dict.fromkeys(
-        (
-            "tensor_pipe_time", "fp32_operations", "fp32_pipe_time", "fp64_pipe_time",
-            "special_function_pipe_time", "instructions", "integer_arithmetic",
-            "constant_serialization", "active_threads_per_warp", "shared_memory_busy_time",
-            "shared_loads", "wavefronts_per_shared_load", "bank_conflicts", "shared_atomics",
-            "lsu_pipe_time", "tensor_unused", "math_throttle", "mio_throttle", "stall_pipe_busy",
-            "stall_not_selected", "stall_gmma",
-        ),
-        _UNIT,
-    ),
-    "dram_busy_time": _DRAM,
-    "dram_bytes": _DRAM | {"memory_latency"},
-    **dict.fromkeys(("dram_bytes_per_sector", "l2_busy_time", "global_atomics"), _MEMORY),
-    **dict.fromkeys(
-        (
-            "l2_sectors", "l1_sectors", "sectors_per_request", "uncoalesced_loads",
-            "uncoalesced_copies", "uncoalesced_stores", "l2_sectors_per_l1_sector",
-            "global_requests", "narrow_access", "redundant_traffic", "local_memory",
-            "stall_memory_throttle",
-        ),
-        _ACCESSES,
-    ),
-    **dict.fromkeys(
-        ("theoretical_occupancy", "achieved_of_theoretical", "block_slots", "async_copy",
-         "narrow_copies"),
-        _LATENCY,
-    ),
-    "stall_memory_dependency": _LATENCY | _MEMORY,
-    "memory_fence": _LATENCY | _MEMORY,
-    "stall_sync": _WAIT,
-    "stall_inst_fetch": _WAIT,
-    "stall_exec_dependency": _WAIT | _IDLE,
-    "block_imbalance": _IDLE | {"memory_latency"},
-    **dict.fromkeys(("sm_imbalance", "wave_quantization", "clock_and_idle_sms"), _IDLE),
-}  # fmt: skip
-"""Id of a cause (``perfml/explain/tree/causes.toml``) to the limits at which it can hold a launch.
 
-A cause that is not in it lies between launches or outside them (gaps, copies, more kernels): no
-experiment on one launch can tell.
-"""
+
+def _limits_of() -> dict[str, frozenset[str]]:
+    text = (resources.files(__package__) / "limits.toml").read_text(encoding="utf-8")
+    groups = tomllib.loads(text)["group"]
+    return {cause: frozenset(each["limits"]) for each in groups for cause in each["causes"]}
+
+
+LIMITS_OF = _limits_of()
+"""Id of a cause to the limits at which it can hold a launch (``limits.toml``)."""
 PROVES = 0.5
 """A cause is proven where surely at least half of the time that it claims is saved without it, or
 its limits make half of the launch's time."""
@@ -142,8 +106,8 @@ class Verdict:
 def verdict(responses: Responses, cause: str, claimed: float = 1.0) -> Verdict:
     """Say whether a cause can be the cause of a launch's time.
 
-    `claimed` is the share of that time that the cause is said to make: what another side takes
-    less, or the gain that was forecast.
+    `claimed` is the share of the launch's time that the cause is said to make: what another side
+    takes less, or the gain that was forecast.
     """
     habit = habit_of(responses, cause)
     by_limits = _by_limits(responses, cause)
@@ -179,10 +143,10 @@ def _by_limits(responses: Responses, cause: str) -> Verdict:
 
 
 def of_layer(launches: Sequence[Responses], layer: str, kernel: str = "") -> Responses | None:
-    """Return the longest launch in a layer of the slower side; None where there is none.
+    """Return the longest launch in a layer of the slower side; None where none was examined there.
 
-    The layer is the name of a range, or the label of a kernel where a profile has no ranges. The
-    launch has to be of `kernel`, a label; empty, or "whole layer", for any.
+    `layer` is the name of a range, or the label of a kernel where a profile has no ranges. The
+    launch is of `kernel`, a label; of any where that is empty or "whole layer".
     """
     inside = []
     for each in launches:

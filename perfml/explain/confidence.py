@@ -33,20 +33,33 @@ IN_WORDS: dict[Confidence, str] = {
 
 
 def marked(text: str, confidence: Confidence, tells: str = "") -> str:
-    """Return what to do, with how sure that is where that is not high, and what would tell.
+    """Return what to do, and then how sure that is, where confidence is not high.
+
+    Parameters
+    ----------
+    text
+        What to do: sentences.
+    confidence
+        Of it.
+    tells
+        What would tell whether it is right.
 
     Examples
     --------
     >>> marked("Use wider loads.", "high")
     'Use wider loads.'
     >>> marked("Use wider loads.", "low", "run it with half the blocks")
-    'Low confidence: Use wider loads. What tells: run it with half the blocks.'
+    'Use wider loads. Confidence: low. To check: run it with half the blocks.'
     """
-    told = f" What tells: {tells.rstrip('.')}." if tells and confidence == "low" else ""
-    if confidence == "high":
+    if confidence == "high" or not text:
         return text
-    word = IN_WORDS[confidence]
-    return f"{word[:1].upper()}{word[1:]}: {text}{told}"
+    word = IN_WORDS[confidence].removesuffix(" confidence")
+    return with_check(f"{text.rstrip('.')}. Confidence: {word}.", confidence, tells)
+
+
+def with_check(text: str, confidence: Confidence, tells: str = "") -> str:
+    """Return what to do, and where confidence is low what would tell whether it is right."""
+    return f"{text} To check: {tells.rstrip('.')}." if tells and confidence == "low" else text
 
 
 def together(one: Confidence, other: Confidence) -> Confidence:

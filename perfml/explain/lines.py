@@ -179,7 +179,9 @@ def _largest(
     waits = {kernel: _waits(table, carrier) for kernel, table in code.items()}
     rows = pd.concat(
         [
-            _placed(table).assign(kernel=kernel, part=waits[kernel].parts * launches.get(kernel, 1))
+            own_places(table).assign(
+                kernel=kernel, part=waits[kernel].parts * launches.get(kernel, 1)
+            )
             for kernel, table in code.items()
         ],
         ignore_index=True,
@@ -260,7 +262,7 @@ def _waits(table: pd.DataFrame, carrier: _Carrier) -> _Waits:
     return _Waits(parts, own)
 
 
-def _placed(table: pd.DataFrame) -> pd.DataFrame:
+def own_places(table: pd.DataFrame) -> pd.DataFrame:
     """Return instructions with the line that is a person's own, and what calls it."""
     if "callers" not in table:
         return table.assign(called_at=None)

@@ -22,22 +22,14 @@ FILE = "gate.toml"
 
 @dataclass(frozen=True)
 class Policy:
-    """Tolerances of the gate, as shares (0.005 is half a per cent).
+    """Tolerances of the gate, as shares (0.005 is half a per cent)."""
 
-    Attributes
-    ----------
-    work
-        Growth of counted work that passes. Repeats that differ by more do not agree; those of the
-        same code differ by 3e-5 at most.
-    time
-        Change of a time that is taken for one: its interval must lie beyond.
-    layers
-        Exceptions: pattern of a layer's name to the growth of its work that passes; the first
-        that matches counts.
-    """
-
+    # growth of counted work that passes. Repeats that differ by more do not agree; those of the
+    # same code differ by 3e-5 at most.
     work: float = 0.005
-    time: float = 0.02
+    time: float = 0.02  # change of a time that is taken for one: its interval must lie beyond
+    # Exceptions: pattern of a layer's name to the growth of its work that passes; the first that
+    # matches counts
     layers: Mapping[str, float] = field(default_factory=dict)
 
     def work_of(self, layer: str) -> float:

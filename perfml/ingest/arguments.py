@@ -85,8 +85,8 @@ def told_apart(runs: Sequence[Started], user: str | None) -> ToldApart:
             continue
         names |= {place: f"{workload} {labels[place]}" for place in members}
         warnings.append(
-            f"{warning}, so they are workloads of their own; if they are repeats of each other, "
-            f"say so with --label workload={workload}"
+            f"{warning}, so they are workloads of their own. If they are repeats of each other, "
+            f"add --label workload={workload}"
         )
     return ToldApart(names, warnings)
 

@@ -221,8 +221,8 @@ def _told_apart(
         named[place] = replace(units[place], workload=name)
     if any(found.names.get(len(places) + n, name) != name for n, (_, name) in enumerate(landed)):
         found.warnings.append(
-            "runs that lie in the folder already keep the workload they were read with; ingest all "
-            "runs together to tell them apart"
+            "ingest all runs together to tell them apart: runs already in the folder keep their "
+            "workload"
         )
     return named, found.warnings
 

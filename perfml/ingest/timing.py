@@ -229,14 +229,13 @@ def _warnings(
     if len(apportioned):
         found.append(
             f"{where}: layers {_listed(apportioned['slot'])} ran another number of kernels in the "
-            "timing pass; their timed totals are shared out by the profiled durations"
+            "timing pass. Their timed totals are shared out by the profiled durations"
         )
     if len(bare):
         share = float(bare["time_us"].sum())
         found.append(
             f"{where}: {count(len(bare), 'timed launch', 'timed launches')} ({micros(share)}) were "
-            "not profiled "
-            f"(layers {_listed(bare['slot'])}); their metrics are missing"
+            f"not profiled, so their metrics are missing. Layers: {_listed(bare['slot'])}"
         )
     return found
 

@@ -20,8 +20,8 @@ _MOST_FOLDS = 50
 """Groups above which they are held out in ten folds instead of one by one."""
 
 NO_GROUPS = (
-    "No groups were given: only rows with equal features were kept together, so a row's near-copy "
-    "may stand on both sides. Name what must not (a layer, a kernel, an input) with groups=."
+    "Name with groups= what must not be on both sides (a layer, a kernel, an input). "
+    "Without it, only rows with equal features were kept together, not near-copies."
 )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Annotated, ClassVar, TypedDict
+from typing import Annotated, Any, ClassVar, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -225,6 +225,35 @@ class Ranking:
     to_dict = json_object
     plot = drawn_by("perfml.report.figures.models", "ranks")
 
+    @classmethod
+    def from_estimator(
+        cls, estimator: Any, X: Any, y: Any, *, groups: Any = None, **how: Any
+    ) -> Ranking:
+        """Rank the features of your own table by one estimator, as displays of scikit-learn do.
+
+        Parameters
+        ----------
+        estimator
+            A regressor or classifier of scikit-learn; it need not be fitted.
+        X, y, groups, how
+            As for `perfml.rank`.
+
+        Examples
+        --------
+        >>> import numpy as np, pandas as pd
+        >>> from sklearn.linear_model import Ridge
+        >>> from perfml.modeling import Ranking
+        >>> drawn = np.random.default_rng(0).uniform(size=(40, 2))
+        >>> own = pd.DataFrame(drawn, columns=["bytes", "noise"])
+        >>> time = 10 + 90 * own["bytes"] + 20 * own["noise"]
+        >>> found = Ranking.from_estimator(Ridge(), own, time, resamples=5, permutations=20)
+        >>> found.summary["members"].iloc[0]
+        'bytes'
+        """
+        from perfml.modeling.ranking.rank import rank
+
+        return rank(X, y, groups=groups, models=[estimator], **how)
+
     @property
     def feature_names_in_(self) -> npt.NDArray[np.object_]:
         """Names of the metrics that were ranked, group by group."""
@@ -261,20 +290,19 @@ class Ranking:
         if null.reason:
             return f"Whether any metric explains more than chance is not known: {null.reason}."
         what = self.words.target if self.words.own else _PERMUTED[self.task]
-        how = f"{null.permutations} permutations of {what} between {self.words.groups}"
-        names, groups = self.beyond_chance, count(len(self.summary), "metric group")
+        groups = count(len(self.summary), "metric group")
+        how = f"By {null.permutations} permutations of {what} between {self.words.groups}"
+        how += f", corrected for {groups}."
+        names = self.beyond_chance
         if not names:
-            return (
-                f"No metric explains more than chance does (p = {number(null.p_value)}, corrected "
-                f"for {groups}; {how})."
-            )
+            return f"No metric explains more than chance does (p = {number(null.p_value)}). {how}"
         more = len(names) - _MOST_NAMED
         shown = listed([*names[:_MOST_NAMED], *([f"{more} more"] if more > 0 else [])])
         verb = "explains" if len(names) == 1 else "explain"
         worst = self.summary["p_value"][self.summary["p_value"] <= LEVEL].max()
         return (
             f"{shown} {verb} more than chance does (p = {number(worst)}"
-            f"{' or less' if len(names) > 1 else ''}, corrected for {groups}; {how})."
+            f"{' or less' if len(names) > 1 else ''}). {how}"
         )
 
     @property
@@ -284,7 +312,7 @@ class Ranking:
         if not names:
             return ""
         return (
-            f"{', '.join(names[:-1])} and {names[-1]} tie for the first place: which of them leads "
+            f"{', '.join(names[:-1])} and {names[-1]} tie for the first place. Which of them leads "
             "changes from one draw of resamples to the next."
         )
 

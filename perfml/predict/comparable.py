@@ -96,8 +96,8 @@ def _unknown_work(row: Mapping[Any, Any], *, by_shape: bool) -> Refused | None:
     if row["flops"] > 0 and pd.isna(row["compute_us"]):
         if pd.isna(row["precision"]) or row["precision"] == UNKNOWN:
             why = (
-                "the run does not name the precision that its layers compute in (fp32, tf32, "
-                "fp16, ...); what its GPU can do depends on it"
+                "the run does not name the precision of its layers (fp32, tf32, fp16, ...). "
+                "Peaks depend on it"
             )
             return Refused(why, _INGEST)
         return Refused(f"no peak of {row['precision']} is known for {row['device']}", _PEAKS)
@@ -134,8 +134,8 @@ def weaker(axis: str, value: object) -> str:
     """Say what a comparison is worth where the reference never saw a value."""
     if axis == "device":
         return (
-            f"{value} is not in the reference: what its peaks let expect is shifted by what the "
-            "layers of this profile have in common; few layers make the interval wider"
+            f"{value} is not in the reference: its usual time is shifted by what the layers here "
+            "have in common. Few layers make the interval wider"
         )
     what = axis.removeprefix("usual_")
     return f"{what} {value} is not in the reference: the interval is as wide as for one left out"

@@ -126,8 +126,8 @@ def predict(
     if not by_shape:
         rows, known = by_counters(rows), by_counters(known)
         warnings.append(
-            "the profile does not say what its layers compute, so they are compared with layers "
-            "of the same counted work: one that does too much work is not found so; "
+            "the profile has no shapes, so layers are compared with layers of the same counted "
+            "work. A layer that does too much work is not found so. "
             "perfml collect torch:... records shapes"
         )
     known = known[known[BOUND].notna()].reset_index(drop=True)
@@ -357,7 +357,7 @@ def _said_of_all(verdicts: list[PredictedLayer], shift: float) -> list[str]:
     said += [f"{count} of {len(verdicts)} layers: {n}" for n, count in notes.value_counts().items()]
     if abs(shift) > np.log(_SHIFTED) and len(compared) >= _MANY:
         said.append(
-            f"the middle layer takes {np.exp(shift):.2f} times the usual: clocks, versions of "
+            f"the median layer takes {np.exp(shift):.2f} times the usual. Clocks, versions of "
             "libraries or the way of measuring differ, besides what single layers do"
         )
     return said

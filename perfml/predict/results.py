@@ -103,8 +103,8 @@ class Why:
         more, rest = self.by_work, self.beyond_work
         if more >= 1.15 and more >= rest:
             return (
-                f"It does more than layers of its shape do, or does it in another way: what was "
-                f"counted explains {more:.2f} times the usual time, the rest is {rest:.2f} times."
+                "It does more than layers of its shape do, or does it in another way. Its counted "
+                f"work explains {more:.2f} times the usual time, the rest is {rest:.2f} times."
             )
         if rest >= 1.15:
             return (

@@ -37,7 +37,7 @@ _FOREIGN = (
         b"NVIDIA Tegra Profiler Report",
         "a report of Nsight Systems, which only its own tool can open",
         "Export it with: nsys export --type sqlite --output {export} {name} "
-        "and give the .sqlite file; any machine that has Nsight Systems will do.",
+        "and give the .sqlite file. Any machine that has Nsight Systems will do.",
     ),
     Foreign(
         b"version https://git-lfs.github.com/spec/",

@@ -37,9 +37,8 @@ from perfml.util.words import count
 
 NAME = "torch-trace"
 BY_OPERATOR = (
-    "The trace has no record_function ranges and no modules, so the layers are the outermost "
-    "operators; record with with_modules=True, or name parts of the program with "
-    "torch.profiler.record_function."
+    "Record with with_modules=True, or name parts with torch.profiler.record_function. "
+    "This trace has no ranges and no modules, so the layers are the outermost operators."
 )
 
 _CAPABILITY = ("computeMajor", "computeMinor")
@@ -128,7 +127,7 @@ class _Trace:
         lost = sum(origin.call is None for origin in origins)
         if lost and any(origin.path for origin in origins):
             self.warnings.append(
-                f"{count(lost, 'kernel has', 'kernels have')} no API call in the trace; their "
+                f"{count(lost, 'kernel has', 'kernels have')} no API call in the trace. Their "
                 "ranges are those at their start on the GPU, which may be later than the launch."
             )
 

@@ -30,8 +30,8 @@ _DETAILED = (
 )
 
 _TIMELESS = (
-    "Layer information has no times: give it together with the file of --exportProfile, both of "
-    "one name, as in model.profile.json and model.layers.json."
+    "Give it together with the file of --exportProfile: layer information has no times. "
+    "Both need one name, as in model.profile.json and model.layers.json."
 )
 
 

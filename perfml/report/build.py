@@ -14,11 +14,11 @@ from perfml.report.conditions import EVERY_RUN, UNNAMED, Condition, conditions
 from perfml.report.document import Document
 from perfml.report.kernels import pack_kernels
 from perfml.report.labels import listed, short_models
-from perfml.report.layer_shapes import layer_shapes
 from perfml.report.results import (
     Pair,
     Results,
     colour_numbers,
+    layer_shapes,
     roofs_of,
 )
 from perfml.report.sections.advice import advice_section
@@ -29,6 +29,7 @@ from perfml.report.sections.machine import roofline_section
 from perfml.report.sections.models import models_section
 from perfml.report.sections.phases import phase_times, phases_section
 from perfml.report.sections.provenance import glossary_section, moment, of_runs, provenance_section
+from perfml.report.sections.source_lines import lines_section
 from perfml.report.sections.summary import answer
 from perfml.report.sections.time_spent import time_steps
 from perfml.report.sections.times import kernels_section, times_section
@@ -39,13 +40,13 @@ if TYPE_CHECKING:
     from perfml.explain.roofs.peaks import Peaks
     from perfml.explain.speed_of_light import KernelLevels
     from perfml.modeling.results import Evaluation, Ranking
+    from perfml.report.sections.source_lines import SampledLine
 
 Named = tuple[str, pd.DataFrame, pd.DataFrame | None]
 
 _WHY_LEAD = (
-    "The layer with the largest time difference: its causes by the counters, whose factors "
-    "multiply to the time ratio; then what a fitted model says, with its error on this layer. The "
-    "two are never mixed. Where they contradict each other, it is said."
+    "The layer with the largest time difference. Its causes come from counters, and their factors "
+    "multiply to the time ratio. A fitted model has its own view, with its error on this layer."
 )
 
 
@@ -61,6 +62,7 @@ def build_report(
     provenance: Mapping[str, Any] | None = None,
     title: str | None = None,
     levels: Sequence[KernelLevels] = (),
+    lines: Mapping[str, tuple[SampledLine, ...]] | None = None,
     recorded: pd.DataFrame | None = None,
 ) -> Document:
     """Return a report: the answer, its evidence, its provenance.
@@ -87,6 +89,8 @@ def build_report(
         Heading; made from workload and device without.
     levels
         How near each kernel is to its limits (`perfml.explain.speed_of_light`).
+    lines
+        Lines of the source by samples (`perfml.report.sections.source_lines`).
     recorded
         All Layers rows that there are, where the report is of a part: other precisions and
         batches tell what they would give.
@@ -110,6 +114,7 @@ def build_report(
         pairs=tuple(pairs),
         advice=advice or {},
         levels=tuple(levels),
+        lines=lines or {},
         gains=_gains(shown, layers if recorded is None else recorded, provenance or {}),
         spent=()
         if kernels is None or len(shown) > 1
@@ -136,12 +141,14 @@ def _gains(
 def report_document(results: Results, title: str | None = None) -> Document:
     """Return the document of a report; sections without results are left out."""
     several = len(results.conditions) > 1
-    limits, advice = limits_section(results.levels), advice_section(results.advice)
+    limits = limits_section(results.levels, results.lines)
+    advice = advice_section(results.advice)
     sections = (
         limits,
         # beside its bars a report of Nsight Compute has what helps, before all other views
         None if limits is None else advice,
         phases_section(results.phases),
+        lines_section(results.lines, results.levels),
         times_section(results),
         why_section(results.pairs, "Why one backend is slower", _WHY_LEAD, several=several),
         advice if limits is None else None,

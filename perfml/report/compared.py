@@ -27,24 +27,14 @@ _MOST = 12
 
 @dataclass(frozen=True)
 class Comparison:
-    """One measurement of either dataset, compared.
+    """One measurement of either dataset, compared."""
 
-    Attributes
-    ----------
-    pair
-        Label, explanation (baseline the first dataset, target the second), rows of both.
-    changed
-        One row a layer and metric that changed beyond its noise: ``layer, metric, baseline,
-        target, difference, noise``.
-    tested
-        Metrics whose noise is known, in any layer.
-    alone
-        Side to the metrics that it alone has; they are not compared.
-    """
-
-    pair: Pair
+    pair: Pair  # Label, explanation (baseline the first dataset, target the second), rows of both
+    # one row a layer and metric that changed beyond its noise: ``layer, metric, baseline, target,
+    # difference, noise``
     changed: pd.DataFrame
-    tested: int
+    tested: int  # metrics whose noise is known, in any layer
+    # side to the metrics that it alone has; they are not compared
     alone: dict[str, tuple[str, ...]]
 
     @property
@@ -64,33 +54,12 @@ def compare_tables(
     seed: int = 0,
     progress: Callable[[int, int, str], None] | None = None,
 ) -> tuple[list[Comparison], list[str]]:
-    """Compare two datasets, measurement by measurement.
+    """Compare what two datasets measured alike, each measurement on its own.
 
-    Measurements that agree in workload, device, backend, precision and batch are compared with
-    each other, as far as both tables know these. Where none agree and both hold only one, these
-    two are.
-
-    Parameters
-    ----------
-    left, right
-        Name, Layers (or Kernels) table, and the Kernels table behind it or None: baseline and
-        target.
-    top
-        Layers explained in detail in each comparison.
-    model, seed
-        As for `perfml.explain.explain`.
-    progress
-        Called as ``progress(done, total, label)``.
-
-    Returns
-    -------
-    tuple
-        The comparisons, and sentences on what was left out.
-
-    Raises
-    ------
-    PerfmlError
-        If no measurement of one answers to one of the other.
+    `left` and `right` are a name, a Layers (or Kernels) table, and the Kernels table behind it or
+    None: baseline and target. `top` layers of each are explained in detail; `model` and `seed` are
+    as for `perfml.explain.explain`. Returned are the comparisons, and sentences on what was left
+    out. Raises `PerfmlError` if no measurement of one answers to one of the other.
     """
     from perfml.explain import explain, make_side
     from perfml.explain.compared import Side

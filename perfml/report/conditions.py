@@ -27,38 +27,23 @@ UNNAMED = {"unknown": "this profile"}
 
 @dataclass(frozen=True)
 class Condition:
-    """The times of every backend under one condition.
+    """The times of every backend under one condition."""
 
-    Attributes
-    ----------
-    label
-        What tells it from the other conditions, such as ``fp32, batch 8``.
-    key
-        Column to value: what its rows have in common.
-    backends, layers
-        Names, in order of appearance.
-    times
-        ``layer, backend, median, low, high, repeats, kernels``: microseconds; low and high are
-        the fastest and slowest repeat, NaN when there is only one.
-    totals
-        ``backend, total, low, high, layers``, fastest first: the time of all layers that every
-        backend ran.
-    winners
-        ``layer, fastest, runner_up, ratio, clear``: one row a layer that two or more backends
-        ran. ``clear`` is 1 when no repeat of the fastest overlaps one of any other, 0 when one
-        does, NaN when a spread is unknown.
-    rows
-        The Layers rows it was made of.
-    """
-
-    label: str
-    key: dict[str, object]
-    backends: tuple[str, ...]
+    label: str  # what tells it from the other conditions, such as ``fp32, batch 8``
+    key: dict[str, object]  # column to value: what its rows have in common
+    backends: tuple[str, ...]  # Names, in order of appearance
     layers: tuple[str, ...]
+    # ``layer, backend, median, low, high, repeats, kernels``: microseconds; low and high are the
+    # fastest and slowest repeat, NaN when there is only one
     times: pd.DataFrame
+    # ``backend, total, low, high, layers``, fastest first: the time of all layers that every
+    # backend ran
     totals: pd.DataFrame
+    # ``layer, fastest, runner_up, ratio, clear``: one row a layer that two or more backends ran.
+    # ``clear`` is 1 when no repeat of the fastest overlaps one of any other, 0 when one does, NaN
+    # when a spread is unknown.
     winners: pd.DataFrame
-    rows: pd.DataFrame
+    rows: pd.DataFrame  # the Layers rows it was made of
 
     def select(self, kernels: pd.DataFrame) -> pd.DataFrame:
         """Return the rows of a Kernels table that belong to this condition's layers."""

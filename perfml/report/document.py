@@ -35,30 +35,15 @@ def in_words(sure: Sure) -> str:
 
 @dataclass(frozen=True)
 class Sentence:
-    """One statement of an answer.
+    """One statement of an answer."""
 
-    Attributes
-    ----------
-    about
-        What it speaks of.
-    sure
-        How sure it is; the rule of the word stands in the document's `Answer`.
-    text
-        The statement.
-    title
-        What to do, in a few words; only where it is ``do``.
-    gain
-        What that gains.
-    command
-        The line to type.
-    """
-
-    about: Literal["do", "time", "why", "metric", "error", "caution"]
-    sure: Sure
+    about: Literal["do", "time", "why", "metric", "error", "caution"]  # what it speaks of
+    sure: Sure  # how sure it is; the rule of the word stands in the document's `Answer`
     text: str
-    title: str = ""
+    title: str = ""  # what to do, in a few words; only where it is ``do``
     gain: str = ""
-    command: str = ""
+    command: str = ""  # the line to type
+    look: Literal["", "lost", "none"] = ""  # whether the gain is a loss, or there is none
 
     @property
     def line(self) -> str:
@@ -71,24 +56,12 @@ class Sentence:
 
 @dataclass(frozen=True)
 class Answer:
-    """The sentences at the top of a document, and what their words of confidence mean.
+    """The sentences at the top of a document, and what their words of confidence mean."""
 
-    Attributes
-    ----------
-    heading
-        Above those that say what to do; above all without such.
-    sentences
-        Those that say what to do first.
-    rules
-        Word of confidence to what it means.
-    evidence
-        Heading of the others, where there are both.
-    """
-
-    heading: str
-    sentences: tuple[Sentence, ...]
-    rules: Mapping[str, str]
-    evidence: str = "What that rests on"
+    heading: str  # above those that say what to do; above all without such
+    sentences: tuple[Sentence, ...]  # those that say what to do first
+    rules: Mapping[str, str]  # word of confidence to what it means
+    evidence: str = "Evidence"  # heading of the others, where there are both
 
     @property
     def first(self) -> tuple[Sentence, ...]:
@@ -113,31 +86,17 @@ class Answer:
 
 @dataclass(frozen=True)
 class Cell:
-    """One cell: what it says, what it sorts by, how it looks.
+    """One cell: what it says, what it sorts by, how it looks."""
 
-    Attributes
-    ----------
-    text, note
-        What it says, and in smaller print below.
-    value
-        What it sorts by; the text without.
-    series
-        Number of the backend whose colour stands before the text, or None.
-    strong
-        Whether it is the best of its row.
-    bar
-        Length of the bar below the text, 0..1, or None.
-    fold
-        A long text, shown when the cell is opened; `text` is its short form.
-    """
-
-    text: str
+    text: str  # what it says, and in smaller print below
     note: str = ""
-    value: float | None = None
-    series: int | None = None
-    strong: bool = False
-    bar: float | None = None
-    fold: str = ""
+    value: float | None = None  # what it sorts by; the text without
+    series: int | None = None  # number of the backend whose colour stands before the text, or None
+    strong: bool = False  # whether it is the best of its row
+    bar: float | None = None  # length of the bar below the text, 0..1, or None
+    fold: str = ""  # a long text, shown when the cell is opened; `text` is its short form
+    link: str = ""  # the address on the page that its text leads to
+    anchor: str = ""  # its own address, of a first cell
 
 
 @dataclass(frozen=True)
@@ -160,32 +119,18 @@ def numbers(*names: str) -> tuple[Column, ...]:
 
 @dataclass(frozen=True)
 class ReportTable:
-    """A table.
+    """A table."""
 
-    Attributes
-    ----------
-    caption
-        What it holds, for those who hear it; the heading of the short forms without a title.
-    columns
-        Their heads.
-    rows
-        As many cells a row as columns.
-    title
-        A heading above it.
-    cards
-        Whether a row becomes a card where a page is narrow, because its texts are long.
-    most
-        Rows in Markdown and on a terminal, which say how many more there are; all without.
-    spare
-        Names of the columns that a narrow terminal leaves out first; after them go the last ones.
-    """
-
+    # what it holds, for those who hear it; the heading of the short forms without a title
     caption: str
     columns: tuple[Column, ...]
-    rows: list[list[Cell]] = field(default_factory=list)
-    title: str = ""
+    rows: list[list[Cell]] = field(default_factory=list)  # as many cells a row as columns
+    title: str = ""  # a heading above it
+    # whether a row becomes a card where a page is narrow, because its texts are long
     cards: bool = False
+    # rows in Markdown and on a terminal, which say how many more there are; all without
     most: int | None = None
+    # names of the columns that a narrow terminal leaves out first; after them go the last ones
     spare: tuple[str, ...] = ()
     bars: bool = False
 
@@ -214,21 +159,12 @@ class ReportTable:
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure, drawn when a page is written.
+    """A figure, drawn when a page is written."""
 
-    Attributes
-    ----------
-    label, caption
-        What it is for those who do not see it, and what it shows.
-    draw
-        Takes ``width`` in points and returns the drawn Axes.
-    widths
-        On a desktop and on a phone; equal ones are drawn once, None leaves the figure out there.
-    """
-
-    label: str
+    label: str  # what it is for those who do not see it, and what it shows
     caption: str
-    draw: Callable[..., Axes]
+    draw: Callable[..., Axes]  # takes ``width`` in points and returns the drawn Axes
+    # on a desktop and on a phone; equal ones are drawn once, None leaves the figure out there
     widths: tuple[int, int | None] = (WIDE, NARROW)
 
 
@@ -249,21 +185,11 @@ class Text:
 
 @dataclass(frozen=True)
 class Points:
-    """Sentences of one matter, a line each.
-
-    Attributes
-    ----------
-    items
-        The sentences.
-    heading
-        Marks what the reader must not miss.
-    look
-        Whether that is to be feared or done.
-    """
+    """Sentences of one matter, a line each."""
 
     items: tuple[str, ...]
-    heading: str = ""
-    look: Literal["warn", "advised"] = "warn"
+    heading: str = ""  # marks what the reader must not miss
+    look: Literal["warn", "advised"] = "warn"  # whether that is to be feared or done
 
 
 @dataclass(frozen=True)
@@ -333,31 +259,15 @@ class Fold:
 
 @dataclass(frozen=True)
 class Section:
-    """A part of a document.
-
-    Attributes
-    ----------
-    title
-        Its heading.
-    blocks
-        What it holds; a section inside is a part of its own.
-    summary
-        What it says, as a clause; stands right behind the title.
-    lead
-        How it is to be read; on the page only.
-    anchor, link
-        Its address on the page, and its name in the page's navigation.
-    page_only
-        Whether Markdown and the terminal leave it out.
-    """
+    """A part of a document."""
 
     title: str
-    blocks: tuple[Block, ...]
-    summary: str = ""
-    lead: str = ""
-    anchor: str = ""
+    blocks: tuple[Block, ...]  # what it holds; a section inside is a part of its own
+    summary: str = ""  # what it says, as a clause; stands right behind the title
+    lead: str = ""  # how it is to be read; on the page only
+    anchor: str = ""  # its address on the page, and its name in the page's navigation
     link: str = ""
-    page_only: bool = False
+    page_only: bool = False  # whether Markdown and the terminal leave it out
 
 
 @dataclass(frozen=True)
@@ -376,27 +286,13 @@ Block = (
 
 @dataclass(frozen=True)
 class Document:
-    """What is to be read.
-
-    Attributes
-    ----------
-    title
-        Its heading.
-    sections
-        In the order in which a reader wants them.
-    answer
-        The sentences at its top.
-    facts
-        What was measured, in a few words.
-    brand
-        What kind of page it is.
-    """
+    """What is to be read."""
 
     title: str
-    sections: tuple[Section, ...]
-    answer: Answer | None = None
-    facts: tuple[tuple[str, str], ...] = ()
-    brand: str = "perfml report"
+    sections: tuple[Section, ...]  # in the order in which a reader wants them
+    answer: Answer | None = None  # the sentences at its top
+    facts: tuple[tuple[str, str], ...] = ()  # what was measured, in a few words
+    brand: str = "perfml report"  # what kind of page it is
 
     @property
     def lines(self) -> list[str]:

@@ -54,21 +54,12 @@ def kernel_times(kernels: pd.DataFrame) -> pd.DataFrame:
 
 @dataclass(frozen=True)
 class PackedKernels:
-    """The kernels of a report, packed for its page: names once, rows as numbers.
+    """The kernels of a report, packed for its page: names once, rows as numbers."""
 
-    Attributes
-    ----------
-    names
-        Short and full name of every kernel.
-    cut
-        A sentence on what was left out, or empty.
-    conditions
-        ``{label, backends, series, layers}`` each; a layer is ``{name, rows: {backend: [[name,
-        launches, microseconds, share], ...]}}``, where names and backends are counted.
-    """
-
-    names: list[tuple[str, str]]
-    cut: str
+    names: list[tuple[str, str]]  # short and full name of every kernel
+    cut: str  # a sentence on what was left out, or empty
+    # ``{label, backends, series, layers}`` each; a layer is ``{name, rows: {backend: [[name,
+    # launches, microseconds, share], ...]}}``, where names and backends are counted
     conditions: list[dict[str, Any]]
 
 

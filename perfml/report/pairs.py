@@ -34,28 +34,11 @@ def explain_pairs(
 ) -> list[Pair]:
     """Explain, under every condition, why the other backends are slower than the fastest.
 
-    Of each pair the layer with the largest time difference is explained in detail.
-
-    Parameters
-    ----------
-    layers
-        A Layers table, or its conditions.
-    kernels
-        The Kernels table behind it.
-    model, seed
-        As for `perfml.explain.explain`.
-    most
-        Pairs explained; of more, those with the largest difference of a layer.
-    advice
-        What `advise_conditions` returned, so that no rule is asked twice.
-    progress
-        Called as ``progress(done, total, pair)``.
-
-    Returns
-    -------
-    list of Pair
-        Conditions in order, in each the largest difference first. Pairs that cannot be explained
-        (a table without kernel names, no layer in common) are left out.
+    Of each pair the layer with the largest time difference is explained in detail; of more pairs
+    than `most`, those with the largest. `layers` may be conditions, `kernels` is the table behind
+    them, and `advice` what `advise_conditions` returned. Conditions are in order, in each the
+    largest difference first. Pairs that cannot be explained (no kernel names, no layer in common)
+    are left out.
     """
     from perfml.explain import explain, sides_of
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -11,12 +13,13 @@ import pandas as pd
 
 from perfml.account.account import Account, account_in
 from perfml.errors import PerfmlError
+from perfml.modeling.layer_shapes import described_layers
 from perfml.report.conditions import Condition, settings
 from perfml.report.document import Sentence
 from perfml.report.figures.comparisons import Roofs, layer_roofs
 from perfml.report.figures.style import PALETTE
 from perfml.report.kernels import PackedKernels
-from perfml.report.layer_shapes import Shape
+from perfml.report.labels import clean
 from perfml.report.sections.phases import PhaseTimes
 
 if TYPE_CHECKING:
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
     from perfml.explain.roofs.peaks import Peaks
     from perfml.explain.speed_of_light import KernelLevels
     from perfml.modeling.results import Evaluation, Ranking
+    from perfml.report.sections.source_lines import SampledLine
 
 MOST_FIGURES = 6
 """Conditions drawn; the others have their tables, which keeps a page small."""
@@ -33,68 +37,38 @@ MOST_FIGURES = 6
 
 @dataclass(frozen=True)
 class Pair:
-    """Two sides explained.
+    """Two sides explained."""
 
-    Attributes
-    ----------
-    label
-        What is common to both: the condition, such as ``fp32, batch 8``.
-    explanation
-        From `perfml.explain.explain`.
-    rows
-        The Layers rows of both sides, for figures of both; their ``backend`` is the side.
-    """
-
-    label: str
-    explanation: Explanation
+    label: str  # what is common to both: the condition, such as ``fp32, batch 8``
+    explanation: Explanation  # from `perfml.explain.explain`
+    # the Layers rows of both sides, for figures of both; their ``backend`` is the side
     rows: pd.DataFrame
 
 
 @dataclass(frozen=True)
 class Results:
-    """What a report says.
+    """What a report says."""
 
-    Attributes
-    ----------
-    conditions
-        Times of every backend, a condition at a time.
-    series
-        Backend to the number of its colour.
-    shapes
-        Layer to its filters, where they are known.
-    provenance
-        Where the table came from.
-    kernels
-        Kernels of every layer, or None.
-    evaluations, rankings
-        What the models say.
-    roofs
-        By the label of a condition.
-    pairs, advice
-        Why backends are slower than the fastest, and what could be done, by condition.
-    levels
-        Of an ordinary report of Nsight Compute: its kernels by time, and how near to a limit.
-    gains
-        What other settings give: precision, batch.
-    spent
-        What takes most of the time, as steps: for where nothing is known to save.
-    phases
-        The mean step of prefill, decode and so on, of a program that generates tokens.
-    """
-
-    conditions: tuple[Condition, ...]
-    series: Mapping[str, int]
+    conditions: tuple[Condition, ...]  # times of every backend, a condition at a time
+    series: Mapping[str, int]  # backend to the number of its colour
+    # layer to its filters, where they are known
     shapes: Mapping[str, Shape] = field(default_factory=dict)
-    provenance: Mapping[str, Any] = field(default_factory=dict)
-    kernels: PackedKernels | None = None
-    evaluations: tuple[Evaluation, ...] = ()
+    provenance: Mapping[str, Any] = field(default_factory=dict)  # where the table came from
+    kernels: PackedKernels | None = None  # kernels of every layer, or None
+    evaluations: tuple[Evaluation, ...] = ()  # what the models say
     rankings: tuple[Ranking, ...] = ()
-    roofs: Mapping[str, Roofs] = field(default_factory=dict)
+    roofs: Mapping[str, Roofs] = field(default_factory=dict)  # by the label of a condition
+    # why backends are slower than the fastest, and what could be done, by condition
     pairs: tuple[Pair, ...] = ()
     advice: Mapping[str, Advice] = field(default_factory=dict)
+    # of an ordinary report of Nsight Compute: its kernels by time, and how near to a limit
     levels: tuple[KernelLevels, ...] = ()
-    gains: tuple[Gain, ...] = ()
+    # the lines with most samples, by the label of a kernel
+    lines: Mapping[str, tuple[SampledLine, ...]] = field(default_factory=dict)
+    gains: tuple[Gain, ...] = ()  # what other settings give: precision, batch
+    # what takes most of the time, as steps: for where nothing is known to save
     spent: tuple[Sentence, ...] = ()
+    # the mean step of prefill, decode and so on, of a program that generates tokens
     phases: tuple[PhaseTimes, ...] = ()
 
     @cached_property
@@ -137,3 +111,45 @@ def roofs_of(
             # no peaks of this device, or neither operations nor bytes
             continue
     return roofs
+
+
+@dataclass(frozen=True)
+class Shape:
+    """One layer's filters, as far as the manifest tells them."""
+
+    size: int | None
+    filters: int | None
+    stride: int | None
+
+    @property
+    def text(self) -> str:
+        """The filters in short, such as ``3×3/1, 64 filters``."""
+        if self.size is None:
+            return "–"
+        stride = "" if self.stride is None else f"/{self.stride}"
+        filters = "" if self.filters is None else f", {self.filters} filters"
+        return f"{self.size}×{self.size}{stride}{filters}"
+
+
+def layer_shapes(provenance: Mapping[str, Any]) -> dict[str, Shape]:
+    """Return the filters of layers by name; empty when no manifest describes them.
+
+    What is malformed in a table's document is ignored: shapes are an addition to the times, never
+    needed.
+    """
+    shapes: dict[str, Shape] = {}
+    for row in described_layers(provenance):
+        filters = (_whole(row.get(name)) for name in ("size", "filters", "stride"))
+        shapes.setdefault(clean(row["layer"], 200), Shape(*filters))
+    return shapes
+
+
+def _whole(value: object) -> int | None:
+    if isinstance(value, str):
+        match = re.match(r"\s*(\d+)", value)
+        return int(match[1]) if match else None
+    if isinstance(value, (list, tuple)) and value:
+        return _whole(value[0])
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    return int(value) if math.isfinite(value) else None

@@ -182,8 +182,8 @@ def roofline_document(
     low = int((rows["fraction"] < _LOW).sum())
     if low:
         notes.append(
-            f"{low} of {len(rows)} rows reach less than 10 % of every roof: they are bound by "
-            "latency, launches or too few blocks (perfml advise)."
+            f"{low} of {len(rows)} rows reach less than 10 % of every roof. Latency, launches or "
+            "too few blocks limit them (perfml advise)."
         )
     blocks = (
         Text(f"Peaks, {peaks.sentence()}"),

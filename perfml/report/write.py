@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -17,6 +17,11 @@ from perfml.report.conditions import conditions, named_layers
 from perfml.report.document import Document
 from perfml.util.files import require_place
 from perfml.util.typing import Progress
+
+if TYPE_CHECKING:
+    from perfml.explain.reports import Report
+    from perfml.explain.speed_of_light import KernelLevels
+    from perfml.report.sections.source_lines import SampledLine
 
 SPLITS, RESAMPLES = 5, 20
 """Random splits and bootstrap resamples of a report, which has to be quick: `perfml.evaluate` and
@@ -40,17 +45,20 @@ def analysed(
     resamples: int = RESAMPLES,
     seed: int = 0,
     title: str | None = None,
+    reports: Sequence[Report] = (),
     progress: Progress | None = None,
 ) -> tuple[Document, list[str]]:
     """Return the report of a Layers table, and which analyses it lacks and why.
 
-    Parameters are those of `report`; `recorded` of `perfml.report.build_report`.
+    Parameters are those of `report`; `recorded` of `perfml.report.build_report`. `reports` are the
+    files of Nsight Compute that the table was read from.
     """
     from perfml.explain.speed_of_light import is_ordinary, kernel_levels
     from perfml.modeling import evaluate, rank
     from perfml.modeling.distinct_layers import ENOUGH_LAYERS
     from perfml.modeling.ranking.null import FIRST_LOOK
     from perfml.report.pairs import advise_conditions, explain_pairs
+    from perfml.report.sections.source_lines import sampled_lines
 
     named_layers(layers)  # what is no Layers table is told here, before anything is computed
     several = len(layers["backend"].dropna().unique()) > 1
@@ -94,6 +102,11 @@ def analysed(
     pairs = explain_pairs(shown, kernels, seed=seed, advice=advice, progress=progress)
     known = dict(provenance or {})
     known["warnings"] = [*StudyNote.without(known.get("warnings", ())), *warnings]
+    levels: tuple[KernelLevels, ...] = ()
+    lines: dict[str, tuple[SampledLine, ...]] = {}
+    if kernels is not None and is_ordinary(sources):
+        levels = kernel_levels(kernels, sources)
+        lines = sampled_lines(kernels, levels, reports)
     document = build_report(
         layers,
         kernels=kernels,
@@ -104,9 +117,8 @@ def analysed(
         provenance=known,
         title=title,
         recorded=recorded,
-        levels=kernel_levels(kernels, sources)
-        if kernels is not None and is_ordinary(sources)
-        else (),
+        levels=levels,
+        lines=lines,
     )
     return document, warnings
 
@@ -170,14 +182,17 @@ def report(
     """
     require_place(None if out is None else Path(out))
     provenance: Mapping[str, Any] = {}
+    reports: Sequence[Report] = ()
     if isinstance(data, pd.DataFrame):
         layers = data
     else:
         from perfml.datasets import read_input
+        from perfml.explain.reports import reports_behind
 
         given = read_input(data)
         layers, provenance = given.reported_layers, given.provenance
         kernels = given.in_layers.kernels if kernels is None else kernels
+        reports = reports_behind(given, kernels)
     document, _ = analysed(
         layers,
         kernels,
@@ -186,6 +201,7 @@ def report(
         resamples=resamples,
         seed=seed,
         title=title,
+        reports=reports,
         progress=progress,
     )
     if out is not None:

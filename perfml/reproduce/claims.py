@@ -1,13 +1,4 @@
-"""The study's claims one by one: a verdict each, and the evidence in a sentence.
-
-The words mean the same everywhere. ``reproduced``: the same count or range, or a statement that
-holds in at least 95 % of the splits. ``within the spread``: a single split may give it (a published
-score lies between the 2.5 % and 97.5 % quantiles; a list or statement comes up in at least 5 % of
-the splits), so it is one draw of many. ``not reproduced``: neither. ``not testable on this data``:
-the data lacks what the claim is about. Judged on another GPU or library than the study's, a claim
-``carries over`` or ``does not carry over``: whether it held there is not told. ``recorded
-elsewhere, not computed here``: the sentence says what was read in a public recording.
-"""
+"""The study's claims one by one: a verdict each (`LEGEND`), and the evidence in a sentence."""
 
 from __future__ import annotations
 
@@ -35,12 +26,12 @@ CHANCE_OF_ORDER = 1 / 6
 
 LEGEND = (
     "reproduced: same count or range, or holds in at least 95 % of the splits. within the spread: "
-    "a score between the 2.5 % and 97.5 % quantiles, or a statement that holds in 5 % "
-    "to 95 % of the splits: one draw of many. not reproduced: neither. An average is judged by the "
-    "mean over the splits, an order of three models by chance (17 %). not testable on this data: "
-    "the data lacks what the claim is about. carries over, does not carry over: judged on another "
-    "GPU or library, which is named; whether it held on the study's GPU is not known. recorded "
-    "elsewhere, not computed here: read in a public profile, the same whatever data are given."
+    "a score between the 2.5 % and 97.5 % quantiles, or true in 5 to 95 % of the splits. "
+    "not reproduced: neither. An average is judged by the mean over the splits, an order "
+    "of three models by chance (17 %). not testable on this data: the data lacks what the claim is "
+    "about. carries over, does not carry over: judged on another GPU or library, which is named. "
+    "Whether it held on the study's GPU is not known. recorded elsewhere, not computed here: read "
+    "in a public profile, the same whatever data are given."
 )
 
 
@@ -123,12 +114,7 @@ def data_claims(book: Book) -> None:
             ("2.4.2", "three metrics never change"),
             ("2.4.2", "times divided by 1000 lie in [0; 1]"),
         ):
-            book.add(
-                where,
-                claim,
-                NOT_TESTABLE,
-                _NO_FILE,
-            )
+            book.add(where, claim, NOT_TESTABLE, _NO_FILE)
         return
     same = sum(row["match"] for row in ranges)
     wrong = [row["metric"] for row in ranges if not row["match"]]
@@ -346,7 +332,7 @@ def generalisation_claims(book: Book) -> None:
         "4",
         claim,
         NOT_REPRODUCED if worst >= 2 * published.MAPE_BELOW else SPREAD,
-        f"MAPE with one layer held out, over layers and model seeds: {told}; predicting the mean "
+        f"MAPE with one layer held out, over layers and model seeds: {told}. Predicting the mean "
         f"of the training rows: {mean['min']:.2f} to {mean['max']:.2f}.{limit}",
     )
 

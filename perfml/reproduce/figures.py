@@ -25,23 +25,21 @@ _ROW = 22
 @styled
 def table_picture(table: pd.DataFrame) -> Axes:
     """Draw a table of text, a row a line."""
-    columns = [str(name) for name in table.columns]
+    heads = [str(name).replace("_", " ") for name in table.columns]
     rows = [[cell(value) for value in row] for row in table.itertuples(index=False)]
-    widths = [
-        max([len(name), *(len(row[place]) for row in rows)]) + 2
-        for place, name in enumerate(columns)
-    ]
-    ax = new_axes(None, min(1400, 7.6 * sum(widths) + 30), _ROW * (len(rows) + 2) + 10)
-    starts = np.concatenate([[0], np.cumsum(widths)])[:-1]
-    for start, name in zip(starts, columns, strict=True):
-        ax.text(start, 0, plain(name.replace("_", " "), 60), va="center", fontweight="bold")
-    for line, row in enumerate(rows, start=1):
-        ax.axhline(line - 0.5, color=GRID, linewidth=0.8)
-        for start, text in zip(starts, row, strict=True):
-            ax.text(start, line, plain(text, 60), va="center")
-    ax.set_xlim(-0.5, sum(widths))
-    ax.set_ylim(len(rows) + 0.6, -0.8)
+    widths = [max(map(len, column)) + 2 for column in zip(heads, *rows, strict=True)]
+    ax = new_axes(None, min(1400, 7.6 * sum(widths) + 30), _ROW * (len(rows) + 2))
     ax.set_axis_off()
+    drawn = ax.table(
+        cellText=rows,
+        colLabels=heads,
+        colWidths=[width / sum(widths) for width in widths],
+        cellLoc="left",
+        edges="horizontal",
+        bbox=(0, 0, 1, 1),
+    )
+    drawn.auto_set_font_size(False)
+    drawn.set_fontsize(12)
     return ax
 
 

@@ -19,30 +19,15 @@ RECORDED = "h200-yolov4-tiny"
 
 @dataclass(frozen=True)
 class Source:
-    """What is analysed.
+    """What is analysed."""
 
-    Attributes
-    ----------
-    layers
-        A Layers table.
-    name
-        File name, or the dataset's name.
-    sha256
-        Of the file; None for a recording of several files.
-    published
-        Whether it has the published schema, so that the published numbers can be compared.
-    original
-        Whether it is the very file of the study.
-    notes
-        Sentences for the top of the output.
-    """
-
-    layers: pd.DataFrame
-    name: str
-    sha256: str | None
+    layers: pd.DataFrame  # a Layers table
+    name: str  # file name, or the dataset's name
+    sha256: str | None  # of the file; None for a recording of several files
+    # whether it has the published schema, so that the published numbers can be compared
     published: bool
-    original: bool
-    notes: tuple[str, ...] = ()
+    original: bool  # whether it is the very file of the study
+    notes: tuple[str, ...] = ()  # sentences for the top of the output
 
 
 @dataclass(frozen=True)
@@ -57,19 +42,9 @@ class Recording:
 def find_data(path: Path | None, *, url: str | None = None) -> Source:
     """Return the published file, or the recorded layers where it cannot be had.
 
-    Parameters
-    ----------
-    path
-        What ``--data`` names; None looks at ``PERFML_DATA`` and the download cache, and downloads
-        the file by commit, checked by sha256.
-    url
-        Another place to download the same bytes from.
-
-    Raises
-    ------
-    PerfmlError
-        If `path` or ``PERFML_DATA`` name a file that is missing or is no such dataset, or
-        neither the published file nor a recording can be had.
+    `path` is what ``--data`` names. None looks at ``PERFML_DATA`` and the download cache, and
+    downloads the file by commit (from `url`), checked by sha256. Raises `PerfmlError` if a named
+    file is missing or is no such dataset, or neither the file nor a recording can be had.
     """
     if path is not None:
         return _from_file(path)

@@ -37,12 +37,8 @@ class UncheckedRegression(LinearRegression):  # type: ignore[misc]
     """scikit-learn's LinearRegression without its checks, fitting the same rows once.
 
     A tree comes back to the same rows by cutting twice in either order. Its first fit is compared
-    with LinearRegression's bit by bit; if they differed, that one would do all the fits.
-
-    Parameters
-    ----------
-    state
-        What was fitted before; shared by the copies that linear-tree makes.
+    with LinearRegression's bit by bit; if they differed, that one would do all the fits. `state` is
+    what was fitted before, shared by the copies that linear-tree makes.
     """
 
     coef_: Any
@@ -128,76 +124,41 @@ def studied_model(name: str, task: str) -> Model:
 
 @dataclass(frozen=True)
 class Scores:
-    """What one model did over the splits of one protocol.
+    """What one model did over the splits of one protocol."""
 
-    Attributes
-    ----------
-    score
-        Shape (fits,).
-    importance
-        Shape (fits, metrics), or None for baselines.
-    coefficients
-        Shape (fits, classes, metrics): absolute coefficients of the logistic regression.
-    group
-        Shape (fits,): which split; for held-out layers, which layer.
-    """
-
-    score: Floats
-    importance: Floats | None
+    score: Floats  # Shape (fits,)
+    importance: Floats | None  # Shape (fits, metrics), or None for baselines
+    # Shape (fits, classes, metrics): absolute coefficients of the logistic regression
     coefficients: Floats | None
-    group: npt.NDArray[np.int64]
+    group: npt.NDArray[np.int64]  # Shape (fits,): which split; for held-out layers, which layer
 
 
 @dataclass(frozen=True)
 class Runs:
-    """All fits of one task.
+    """All fits of one task."""
 
-    Attributes
-    ----------
-    problem
-        What was modelled.
-    random, unseen
-        Model or baseline to `Scores`, on random splits and on held-out layers; `unseen` is empty
-        where the layers are unknown.
-    layers
-        Names of the held-out layers, in the order of `Scores.group`.
-    test_size
-        Share of test rows of a random split.
-    """
-
-    problem: Problem
+    problem: Problem  # what was modelled
+    # model or baseline to `Scores`, on random splits and on held-out layers; `unseen` is empty
+    # where the layers are unknown
     random: dict[str, Scores]
     unseen: dict[str, Scores]
-    layers: tuple[str, ...]
-    test_size: float
+    layers: tuple[str, ...]  # names of the held-out layers, in the order of `Scores.group`
+    test_size: float  # share of test rows of a random split
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How much to fit.
+    """How much to fit."""
 
-    Attributes
-    ----------
-    splits
-        Random splits; split i and the models on it use seed i.
-    test_size
-        Share of test rows.
-    model_seeds
-        Model seeds a held-out layer: ties between metrics make a single fit arbitrary.
-    own_splits
-        Splits of perfml's own linear model tree, which no published number is compared with.
-    study_splits
-        Splits of linear-tree, which is slow on more rows than the study had; None means all.
-    n_jobs
-        Processes; -1 is one a core.
-    """
-
-    splits: int = 500
-    test_size: float = 0.3
+    splits: int = 500  # random splits; split i and the models on it use seed i
+    test_size: float = 0.3  # share of test rows
+    # model seeds a held-out layer: ties between metrics make a single fit arbitrary
     model_seeds: int = 10
+    # splits of perfml's own linear model tree, which no published number is compared with
     own_splits: int = 100
+    # splits of linear-tree, which is slow on more rows than the study had; None means all
     study_splits: int | None = None
-    n_jobs: int = -1
+    n_jobs: int = -1  # Processes; -1 is one a core
 
 
 def run_tasks(

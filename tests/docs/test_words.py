@@ -57,6 +57,30 @@ def test_a_long_sentence_is_one_of_more_than_twenty_words():
     assert words.long_sentences(f"{short} {short}\n\n- {long}\n\n| {long} |\n") == [long]
 
 
+def test_a_value_in_a_printed_sentence_is_one_word(tmp_path):
+    source = tmp_path / "a.py"
+    short, long = (" ".join(["word"] * n) for n in (19, 20))
+    source.write_text(f'"""{long} {long}"""\nx = f"{short} {{a}}. {short} {{a + b}}."\n'
+                      f'y = (\n    f"{long} {{a}}: "\n    "more"\n)\n'
+                      f're.compile("{long} {long}")\nz = _words("{long} {long}")\n')  # fmt: skip
+    assert [(line, len(text.split())) for line, text in words.long_strings(source)] == [(4, 22)]
+
+
+def test_printed_texts_of_data_are_sentences_too(tmp_path):
+    data = tmp_path / "a.toml"
+    long = " ".join(["word"] * 21)
+    data.write_text(f'[[cause]]\naction = "{long}"\nsource = "{long}"\n')
+    assert words.long_strings(data) == [(0, long)]
+
+
+PRINTED = words.printed(ROOT / room for room in ("perfml", "collectors"))
+
+
 def test_no_sentence_of_the_program_has_one_of_them():
-    files = [path for room in ("perfml", "collectors") for path in (ROOT / room).rglob("*.py")]
-    assert [str(each) for path in files for each in words.in_strings(path)] == []
+    assert [str(each) for path in PRINTED for each in words.in_strings(path)] == []
+
+
+def test_no_sentence_of_the_program_has_more_than_twenty_words():
+    # the sentences of perfml/explain are not all short yet
+    ours = [path for path in PRINTED if ROOT / "perfml" / "explain" not in path.parents]
+    assert [(str(path), each) for path in ours for each in words.long_strings(path)] == []

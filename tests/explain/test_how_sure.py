@@ -34,7 +34,7 @@ def test_a_finding_is_firm_where_its_limit_is_full_and_its_ideal_known(gain, lev
 
 def test_what_is_not_sure_is_said_with_what_tells():
     row = {"mitigation": "Do less.", "faster": None, "confidence": "low", "tells": "run it twice"}
-    assert what_to_do(row) == "Low confidence: Do less. What tells: run it twice."
+    assert what_to_do(row) == "Do less. Confidence: low. To check: run it twice."
     assert what_to_do(row | {"confidence": "high"}) == "Do less."
 
 
@@ -60,7 +60,7 @@ def test_a_fix_is_as_sure_as_its_cause_and_says_what_tells():
         "after", TERMS["instructions"], "k", "Do less.", 9.0, None, None, "low", "run it twice"
     )
     assert doubted.sentence().startswith("what to do in after (low confidence): Do")
-    assert doubted.sentence().endswith(". What tells: run it twice")
+    assert doubted.sentence().endswith(". To check: run it twice")
     document = doubted.to_dict()
     assert (document["confidence"], document["tells"]) == ("low", "run it twice")
     assert math.isclose(document["now_us"], 9.0)

@@ -12,7 +12,7 @@ from perfml.cli import app
 from perfml.explain import explain
 from perfml.explain.steps import StepComparison
 from perfml.readers import read
-from perfml.report.sections.steps import step_sentences
+from perfml.report.sections.time_spent import step_sentences
 from tests.support.paths import ROOT
 from tests.support.torch_trace import Trace
 

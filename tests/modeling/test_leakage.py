@@ -117,4 +117,4 @@ def test_rows_without_repeats_are_not_called_repeats():
     found = detect_leakage(build_problem(layers))
     assert found.rows == found.conditions == 42
     assert "repeats" not in found.warning
-    assert "no condition was measured twice" in found.warning
+    assert "No condition was measured twice" in found.warning

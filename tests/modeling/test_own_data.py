@@ -16,7 +16,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from perfml.errors import PerfmlError, TableError
-from perfml.modeling import evaluate, rank
+from perfml.modeling import Ranking, evaluate, rank
 from perfml.modeling.models.own import chosen_models, own_importance
 
 pytestmark = pytest.mark.long
@@ -78,7 +78,7 @@ def test_a_random_split_never_comes_without_one_that_holds_out_groups():
             splits=2,
         )
         assert set(found.scores["protocol"]) == {"random", other}
-    assert found.warnings[0].startswith("No groups were given")
+    assert found.warnings[0].startswith("Name with groups=")
 
 
 def test_labels_are_classified_and_keep_their_names():
@@ -125,7 +125,7 @@ def test_a_ranking_of_own_features_has_its_interval_and_its_null():
 def test_without_groups_a_ranking_says_so_and_takes_equal_rows_together():
     table = pd.concat([operators(repeats=1)] * 3, ignore_index=True).drop(columns="op")
     found = rank(table, "latency", models=[Ridge()], **FEW)
-    assert found.warnings[0].startswith("No groups were given")
+    assert found.warnings[0].startswith("Name with groups=")
     assert found.distinct_layers == 12
     with pytest.raises(PerfmlError, match="it needs 5 distinct rows") as caught:
         rank(table[:4], "latency", models=[Ridge()], **FEW)
@@ -227,3 +227,12 @@ def test_a_table_without_times_hears_of_y():
 def test_a_target_of_several_columns_is_refused():
     with pytest.raises(PerfmlError, match="y has several columns"):
         rank(np.ones((20, 2)), np.ones((20, 2)))
+
+
+def test_a_ranking_from_an_estimator_is_the_ranking_by_that_model():
+    table = operators()
+    X, y, groups = table[["bytes", "noise"]], table["latency"], table["op"]
+    found = Ranking.from_estimator(Ridge(), X, y, groups=groups, **FEW)
+    asked = rank(X, y, groups=groups, models=Ridge(), **FEW)
+    pd.testing.assert_frame_equal(found.summary, asked.summary)
+    assert found.summary["members"].iloc[0] == "bytes"

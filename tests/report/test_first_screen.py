@@ -1,5 +1,6 @@
 """The first screen of an ordinary report of Nsight Compute: time, limit, findings of both."""
 
+import collections
 import functools
 import json
 import math
@@ -16,6 +17,7 @@ from tests.support.others_files import STRANGERS
 from tests.support.paths import PUBLIC
 
 NAN = float("nan")
+LINED = PUBLIC / "nvidia_sample_manual_nvtx.ncu-rep"
 DEFAULT_SET = PUBLIC / "rtx2060s_histogram_10_launches.ncu-rep"
 others = pytest.mark.skipif(not PUBLIC.is_dir(), reason="may be read, not committed")
 
@@ -38,7 +40,10 @@ def hazards(recorded):
 def test_a_default_report_names_kernel_share_limit_and_a_rule_that_stands_in_it(tmp_path):
     page = tmp_path / "report.html"
     first = run("report", DEFAULT_SET, "--out", page).stdout.splitlines()[0]
-    assert first.startswith("1. Baseline (100 % of the time, limit: latency)")
+    assert " in Baseline: saves at most" in first
+    assert "100 % of the time. Limit: latency" in page.read_text(encoding="utf-8").replace(
+        "\xa0", " "
+    )
     saved = float(re.search(r"saves at most ([\d,.]+) µs", first)[1].replace(",", ""))
     # of the ten launches' 3,538 µs; the file's AchievedOccupancy estimates 15.1 %
     assert 0.15 * 3538 < saved < 3538
@@ -68,10 +73,34 @@ def test_bars_are_what_ncu_report_gives_weighted_by_time():
 
 
 @others
+def test_source_lines_have_the_samples_that_ncu_report_gives_and_lead_to_their_kernel(tmp_path):
+    import ncu_report
+
+    page = tmp_path / "report.html"
+    run("report", LINED, "--out", page)
+    range_ = ncu_report.load_report(str(LINED)).range_by_idx(0)
+    launches = (range_.action_by_idx(at) for at in range(range_.num_actions()))
+    daxpy = next(each for each in launches if each.name() == "daxpy_kernel")
+    samples = daxpy["smsp__pcsamp_sample_count"]
+    addresses = samples.correlation_ids()
+    on_line = collections.Counter()
+    for at in range(samples.num_instances()):
+        place = daxpy.source_info(addresses.as_uint64(at))
+        on_line[place.line()] += samples.as_uint64(at)
+    line, most = on_line.most_common(1)[0]
+    text = page.read_text(encoding="utf-8")
+    lines = text[text.index('id="lines"') :]
+    assert lines.index(f"manual_nvtx.cu:{line}<") == lines.index("manual_nvtx.cu:")
+    assert f"{100 * most / on_line.total():.0f} %" in lines[: lines.index("</tr>", 3000)]
+    links = set(re.findall(r'href="#((?:kernel|lines)-\d+)"', text))
+    assert {"kernel-0", "lines-0"} <= links <= set(re.findall(r'id="([\w-]+)"', text))
+
+
+@others
 @pytest.mark.parametrize(
     "path",
     [
-        PUBLIC / "nvidia_sample_manual_nvtx.ncu-rep",
+        LINED,
         STRANGERS / "cudacode" / "naive.ncu-rep",
         STRANGERS / "hpca" / "naive.ncu-rep",
         STRANGERS / "feather" / "2048_01_naive.ncu-rep",

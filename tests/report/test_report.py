@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import html
 import json
 import re
@@ -29,24 +28,24 @@ from perfml.report import (
     write,
 )
 from perfml.report.conditions import conditions
-from perfml.report.kernels import EVERYTHING, OUTSIDE, kernel_times, pack_kernels
+from perfml.report.kernels import EVERYTHING, kernel_times
 from perfml.report.labels import clean
-from perfml.report.layer_shapes import layer_shapes
 from perfml.report.render.markdown import escape
 from perfml.report.render.text import to_text
+from perfml.report.results import layer_shapes
 from perfml.report.sections.provenance import of_runs
 from perfml.report.verbs import advice_document
 from perfml.report.write import analysed, report
 from perfml.util.words import number
 from tests.support.examples import examples
 from tests.support.report_data import (
-    BACKENDS,
     LEAK,
     build_markdown,
     build_page,
     evaluation,
     kernels,
     layers,
+    page_data,
     ranking,
     shapes,
 )
@@ -59,17 +58,6 @@ NASTY = '<img src=x onerror="alert(1)">'
 def summary_lines(table, **given):
     """Return the answer of a report, a sentence a line."""
     return build_report(table, **given).lines
-
-
-def sentences(table, **given):
-    """Return the sentences of a report's answer."""
-    return build_report(table, **given).answer.sentences
-
-
-def page_data(page):
-    """Return what the chooser on a page is given."""
-    found = re.search(r'<script type="application/json" id="k-data">(.*?)</script>', page, re.S)
-    return json.loads(found[1])
 
 
 @pytest.fixture(scope="module")
@@ -109,156 +97,6 @@ def test_recorded_sweep_gives_a_page_under_3_mb_without_addresses(recorded_sweep
     assert not re.search(r"(?:src|href)=[\"'](?!#|data:)", page)
     assert "Content-Security-Policy" in page
     assert "conv_21" in page
-
-
-def test_conditions_keep_batches_apart_and_name_what_varies():
-    found = conditions(layers(batches=(1, 8)))
-    assert [each.label for each in found] == ["fp32, batch 1", "fp32, batch 8"]
-    one, eight = (each.totals["total"].iloc[0] for each in found)
-    assert eight == pytest.approx(8 * one)
-
-
-def test_conditions_name_the_device_only_where_it_varies():
-    two = pd.concat([layers(layers=2), layers(layers=2).assign(device="Other GPU")])
-    assert [each.label for each in conditions(two)] == [
-        "GPU, fp32, batch 1",
-        "Other GPU, fp32, batch 1",
-    ]
-
-
-def test_spread_is_the_range_of_the_repeats_and_unknown_for_a_single_one():
-    times = conditions(layers(layers=1, backends=("a",)))[0].times
-    assert times[["median", "low", "high"]].iloc[0].tolist() == pytest.approx([5.05, 5.0, 5.1])
-    alone = conditions(layers(layers=1, backends=("a",), repeats=1))[0].times
-    assert alone[["low", "high"]].isna().all(axis=None)
-
-
-def test_winner_is_clear_only_when_no_repeat_overlaps():
-    table = pd.DataFrame(
-        {
-            "backend": ["a", "a", "b", "b", "a", "a", "b", "b"],
-            "layer": ["x"] * 4 + ["y"] * 4,
-            "iteration": [0, 1] * 4,
-            "time_us": [1.0, 1.1, 2.0, 2.1, 1.0, 1.9, 1.5, 1.6],
-        }
-    )
-    winners = conditions(table)[0].winners.set_index("layer")
-    assert winners["fastest"].tolist() == ["a", "a"]
-    assert winners["clear"].tolist() == [1.0, 0.0]
-
-
-def test_totals_count_only_layers_that_every_backend_ran():
-    table = layers(layers=3, backends=("a", "b"))
-    table = table[~((table["backend"] == "b") & (table["layer"] == "conv_03"))]
-    condition = conditions(table)[0]
-    assert condition.common == 2
-    assert condition.totals.set_index("backend")["total"]["a"] == pytest.approx(15 * 1.01)
-
-
-def test_answer_is_open_when_the_repeats_overlap():
-    table = pd.DataFrame(
-        {
-            "backend": ["a", "a", "b", "b"],
-            "layer": "x",
-            "iteration": [0, 1, 0, 1],
-            "time_us": [1.0, 2.0, 1.4, 1.9],
-        }
-    )
-    assert sentences(table)[0].sure == "low"
-    table["time_us"] = [1.0, 1.1, 1.4, 1.9]
-    assert sentences(table)[0].sure == "high"
-
-
-def test_answer_says_so_when_only_one_backend_was_measured():
-    _, line = summary_lines(layers(layers=3, backends=("cudnn",)))
-    assert line.startswith("cudnn takes 30.3 µs for 3 layers")
-    assert line.endswith("Only one backend was measured.")
-
-
-def test_metric_sentence_names_the_group_and_its_probability():
-    lines = summary_lines(layers(), rankings=[ranking()])
-    assert (
-        "The time is explained best by gld_efficiency, interchangeable with shared_efficiency: "
-        "among the first three in 97 % of the resamples; then dram_utilization (50 %)." in lines
-    )
-
-
-def test_a_metric_that_is_seldom_among_the_first_is_not_said_to_explain():
-    lines = summary_lines(layers(), rankings=[ranking(p_top3=0.4)])
-    assert any(
-        "No metric explains the time reliably; the first is gld_eff" in each for each in lines
-    )
-    assert not any("explained best" in each for each in lines)
-
-
-@pytest.mark.parametrize(("p_top3", "sure"), [(0.95, "high"), (0.7, "medium"), (0.4, "low")])
-def test_metric_is_as_sure_as_its_probability(p_top3, sure):
-    found = sentences(layers(), rankings=[ranking(p_top3=p_top3)])
-    assert [each.sure for each in found if each.about == "metric"] == [sure]
-
-
-def test_error_sentence_puts_both_protocols_side_by_side_for_one_model():
-    lines = summary_lines(layers(), evaluations=[evaluation()])
-    assert (
-        "On unseen layers, the best model of the time (gradient boosting) is off by 25 % on "
-        "average; on a random split by 8.0 %. The best baseline (mean of the backend) reaches "
-        "60 %." in lines
-    )
-    assert lines[-1] == LEAK
-
-
-@pytest.mark.parametrize(
-    ("unseen", "sure"), [(0.25, "high"), (0.4, "medium"), (0.6, "low"), (0.7, "low")]
-)
-def test_model_is_as_sure_as_its_lead_over_the_baselines(unseen, sure):
-    found = sentences(layers(), evaluations=[evaluation(unseen=unseen, leak=None)])
-    assert [each.sure for each in found if each.about == "error"] == [sure]
-    assert ("no model beats it" in found[-1].text) == (sure == "low")
-
-
-def test_metric_is_never_surer_than_the_models_it_comes_from():
-    def sure(**given):
-        found = sentences(layers(), rankings=[ranking()], **given)
-        return next(each for each in found if each.about == "metric")
-
-    assert sure().sure == "high"
-    assert sure(evaluations=[evaluation(unseen=0.4)]).sure == "medium"
-    beaten = sure(evaluations=[evaluation(unseen=0.7)])
-    assert beaten.sure == "low"
-    assert beaten.text.endswith("The models that say so beat no baseline.")
-    assert sure(evaluations=[evaluation("classification", unseen=0.7)]).sure == "high"
-
-
-def test_few_resamples_are_never_firm():
-    few = dataclasses.replace(ranking(), resamples=4)
-    many = dataclasses.replace(ranking(), resamples=50)
-    found = sentences(layers(), rankings=[few, many])
-    assert [each.sure for each in found if each.about == "metric"] == ["medium", "high"]
-
-
-def test_headline_is_the_hardest_protocol():
-    given = evaluation(leak=None)
-    stricter = given.scores[given.scores["protocol"] == "leave-one-layer-out"].copy()
-    stricter["protocol"] = "leave-one-shape-out"
-    stricter["mean"] += 0.1
-    both = dataclasses.replace(given, scores=pd.concat([given.scores, stricter]))
-    *_, line = summary_lines(layers(), evaluations=[both])
-    assert line.startswith(
-        "On unseen shapes, the best model of the time (gradient boosting) is off by 35 %"
-    )
-
-
-def test_random_splits_alone_leave_the_error_open():
-    given = evaluation(leak=None)
-    scores = given.scores[given.scores["protocol"] == "random"].replace("random", "random:0.2")
-    found = sentences(layers(), evaluations=[dataclasses.replace(given, scores=scores)])
-    assert found[-1].sure == "low"
-    assert found[-1].text.endswith("Unseen layers were not tested.")
-
-
-def test_classification_counts_what_is_right():
-    lines = summary_lines(layers(), evaluations=[evaluation("classification", leak=None)])
-    assert "(gradient boosting) is right in 75 % on average; on a random split in 92 %" in lines[-1]
 
 
 def test_shapes_are_read_in_both_spellings_and_nonsense_is_ignored():
@@ -342,51 +180,10 @@ def test_a_profile_that_lacks_most_counters_is_told_so_in_one_line():
     table = table.drop(columns=["gld_efficiency", "dram_utilization", "stall_memory_dependency"])
     document = advice_document(advise(table), 3)
     lines = to_text(document, width=80).splitlines()
-    (head,) = (place for place, line in enumerate(lines) if line.startswith("More could be said"))
+    (head,) = (place for place, line in enumerate(lines) if line.startswith("For more, profile"))
     assert len(lines) - head <= 6
     assert "perfml metrics default" in " ".join(lines[head:])
     assert "not collected" not in " ".join(lines[head:])
-
-
-def test_kernels_of_the_chooser_differ_where_their_names_do():
-    frame = kernels(layers=2, backends=("a",))
-    stem = "sm80_xmma_gemm_f32f32_f32f32_f32_nn_n_tilesize64x64x8_stage3_warpsize2x2x1_ffma_"
-    frame["kernel"] = [f"{stem}{name}_execute_kernel" for name in ("aligned", "split")] * 6
-    data = pack_kernels(frame, conditions(merge(frame)), {"a": 0})
-    assert len({short for short, _ in data.names}) == len(data.names) == 2
-
-
-def test_chooser_has_every_layer_its_kernels_and_shares_that_add_up():
-    frame = kernels(layers=2)
-    outside = frame.iloc[:1].assign(layer=None, kernel="copy", time_us=7.0)
-    frame = pd.concat([frame, outside], ignore_index=True)
-    data = pack_kernels(frame, conditions(layers(layers=2)), dict.fromkeys(BACKENDS, 0))
-    (condition,) = data.conditions
-    assert [each["name"] for each in condition["layers"]] == [
-        EVERYTHING,
-        "conv_01",
-        "conv_02",
-        OUTSIDE,
-    ]
-    first = condition["layers"][1]["rows"]["0"]
-    names = [data.names[row[0]][0] for row in first]
-    assert names == ["gemm", "im2col"]
-    assert [row[1] for row in first] == [1, 1]
-    assert [row[2] for row in first] == pytest.approx([4.04, 1.01])
-    assert [row[3] for row in first] == pytest.approx([0.8, 0.2])
-
-
-def test_kernel_without_a_time_has_no_share():
-    frame = kernels(layers=1, repeats=1, backends=("a",))
-    frame.loc[1, "time_us"] = np.nan
-    times = kernel_times(frame).set_index("kernel")
-    assert times.loc["void gemm<a>(int)", "share"] == 1
-    assert np.isnan(times.loc["im2col", "share"])
-
-
-def test_launches_count_what_a_row_stands_for():
-    frame = kernels(layers=1, repeats=2, backends=("a",), launches=3)
-    assert kernel_times(frame)["launches"].tolist() == [3.0, 3.0]
 
 
 def test_foreign_text_is_escaped_everywhere():
@@ -502,15 +299,6 @@ def test_long_names_are_cut_to_keep_the_page_small_and_the_page_says_so():
     page = build_page(merge(frame), kernels=frame)
     assert "Kernel names are cut at 2,000 characters." in page
     assert max(len(full) for _, full in page_data(page)["names"]) < 2_100
-
-
-def test_kernels_of_other_conditions_are_left_out():
-    frame = kernels(layers=1, batches=(1, 8))
-    only = layers(layers=1, batches=(1, 8))
-    shown = conditions(only[only["batch"] == 8])
-    (condition,) = pack_kernels(frame, shown, dict.fromkeys(BACKENDS, 0)).conditions
-    assert condition["label"] == "fp32, batch 8"
-    assert condition["layers"][1]["rows"]["0"][0][2] == pytest.approx(8 * 4.04)
 
 
 def test_empty_and_foreign_tables_are_errors_with_a_cure():

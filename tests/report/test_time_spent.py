@@ -100,7 +100,7 @@ def test_public_files_without_counters_say_what_to_type(name, title, command):
 @others
 def test_of_a_kernel_that_no_rule_blames_its_limit_and_a_line_to_type_are_said():
     step = first("ada_cc89_torch_metrics_with_stdout.csv")[0]
-    assert "limit: latency" in step.gain
+    assert step.gain.endswith("latency")
     assert "--kernel-name fused_ln_gelu_swish_kernel" in step.command
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import re
 
 import numpy as np
@@ -198,3 +199,9 @@ def without_links(page):
 def build_markdown(table, **given):
     """Return the Markdown of a report."""
     return to_markdown(build_report(table, **given))
+
+
+def page_data(page):
+    """Return what the chooser on a page is given."""
+    found = re.search(r'<script type="application/json" id="k-data">(.*?)</script>', page, re.S)
+    return json.loads(found[1])

@@ -159,8 +159,8 @@ class TorchModelSession:
         warnings = []
         if self._whole:
             warnings.append(
-                "the model is compiled whole: a kernel that computes for several modules is in the "
-                "layer of one; --set compile=layers compiles each module by itself"
+                "the model is compiled whole, so a kernel of several modules is in the layer of "
+                "one. --set compile=layers compiles each module by itself"
             )
         unknown = [row["layer"] for row in self._layers if row["flops"] is None]
         if unknown:

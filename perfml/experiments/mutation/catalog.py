@@ -35,17 +35,13 @@ MUTATIONS: dict[str, Callable[[Kernel], str | None]] = {
 
 @dataclass(frozen=True)
 class Mutant:
-    """A module with one kernel, changed by a mutation or `RECOMPILED` only.
+    """A module with one kernel, changed."""
 
-    It takes over the values of `variables` from the program's module. Where it is `switched`, it
-    carries the switch, so that it is its own control.
-    """
-
-    kernel: str
-    mutation: str
+    kernel: str  # as the compiler mangled its name
+    mutation: str  # its id, or `RECOMPILED`
     ptx: str
-    variables: tuple[str, ...]
-    switched: bool
+    variables: tuple[str, ...]  # of it, whose values it takes over from the program's module
+    switched: bool  # whether it carries the switch, so that it is its own control
 
 
 def mutants(ptx: str, name: str) -> list[Mutant]:
@@ -66,11 +62,16 @@ def mutants(ptx: str, name: str) -> list[Mutant]:
     return made
 
 
+_FILE = tomllib.loads(files(__package__).joinpath("mutations.toml").read_text("utf-8"))
+
+WORDS: dict[str, str] = _FILE["words"]
+"""Id of a mutation to its words."""
+
+
 @cache
 def mutations_of() -> dict[str, dict[str, tuple[str, ...]]]:
     """Return ``habits`` and ``bounds``: the mutations of each cause (``mutations.toml``)."""
-    text = files("perfml.experiments.mutation").joinpath("mutations.toml").read_text("utf-8")
     return {
-        kind: {cause: tuple(names) for cause, names in causes.items()}
-        for kind, causes in tomllib.loads(text).items()
+        kind: {cause: tuple(names) for cause, names in _FILE[kind].items()}
+        for kind in ("habits", "bounds")
     }

@@ -39,16 +39,12 @@ class Address:
 
 @dataclass(frozen=True)
 class Statement:
-    """A label, a brace, a declaration or an instruction, as it is written.
+    """A label, a brace, a declaration or an instruction."""
 
-    An instruction has an opcode, such as ``ld.global.nc.f32``, operands with the destination first,
-    and maybe a guard, such as ``!%p1``; these are empty else.
-    """
-
-    text: str
-    guard: str = ""
-    opcode: str = ""
-    operands: tuple[str, ...] = ()
+    text: str  # as it is written
+    guard: str = ""  # the predicate of an instruction, such as ``!%p1``; empty without one
+    opcode: str = ""  # such as ``ld.global.nc.f32``; empty where it is no instruction
+    operands: tuple[str, ...] = ()  # the destination first, for those that have one
 
     @property
     def parts(self) -> list[str]:
@@ -102,15 +98,13 @@ class Statement:
 
 @dataclass(frozen=True)
 class Kernel:
-    """A module with one kernel: its statements, and what is before and behind them.
+    """A module with one kernel."""
 
-    `variables` are names of the module's variables in constant and global memory.
-    """
-
+    # of the module: what stands before the kernel's first statement, and behind its last
     before: str
-    statements: tuple[Statement, ...]
+    statements: tuple[Statement, ...]  # between them
     after: str
-    variables: tuple[str, ...]
+    variables: tuple[str, ...]  # names of the module's variables in constant and global memory
 
     def with_body(self, lines: list[str], *, declared: str = "", before: str | None = None) -> str:
         """Return a module with another body; `declared` variables stand before the functions."""

@@ -17,17 +17,14 @@ _SMALL = 64
 
 @dataclass(frozen=True)
 class Value:
-    """Facts of a register: does it differ within a warp, come from memory, walk in a loop.
+    """Facts of a register."""
 
-    `lane` is by how much it grows from one ``tid.x`` to the next, None where that is not known. It
-    walks where a loop moves it on by a small constant. `pointer` is the register of the kernel's
-    parameter to which an offset was added; empty without one.
-    """
-
+    # by how much it grows from one ``tid.x`` to the next; None where that is not known
     lane: int | None = 0
-    varies: bool = False
-    loaded: bool = False
-    walks: bool = False
+    varies: bool = False  # whether it differs within a warp
+    loaded: bool = False  # whether it comes from memory
+    walks: bool = False  # whether a loop moves it on by a small constant
+    # the register of the kernel's parameter to which an offset was added; empty without one
     pointer: str = ""
 
     def joined(self, other: Value) -> Value:

@@ -12,9 +12,10 @@ import pandas as pd
 
 from perfml.account.device_time import repeat_keys
 from perfml.explain.advice.equal_layers import group_name
-from perfml.explain.advice.persons import person_of, what_to_do
+from perfml.explain.advice.persons import mitigation, person_of
 from perfml.explain.advice.remedies import Remedy, load_remedies
 from perfml.explain.advice.table import LABEL
+from perfml.explain.confidence import Confidence
 from perfml.explain.speed_of_light import fact_key, unit_keys
 from perfml.ingest.merge.by_kernel import kernel_units, launches_behind_rows
 from perfml.kernel_names import kernel_label
@@ -59,6 +60,8 @@ class ListedFinding:
     says: Annotated[str, "who says it: ``perfml``, ``Nsight Compute`` or both"]
     rules: Annotated[tuple[str, ...], "identifiers of the rules"]
     local: Annotated[bool, "whether ncu's estimate is of one unit: rarely reached"] = False
+    confidence: Annotated[Confidence | None, "of perfml's finding; None of Nsight Compute's"] = None
+    tells: Annotated[str, "what would tell where confidence is low"] = ""
 
     @property
     def saved_us(self) -> float:
@@ -160,12 +163,14 @@ def _of_perfml(row: Mapping[Any, Any], theirs: Sequence[FileRule]) -> ListedFind
         time,
         str(row["hazard"]),
         str(row["evidence"]),
-        what_to_do(row),
+        mitigation(row),
         float(row["saved_us"]),
         max(estimates, default=math.nan),
         " and ".join(says),
         (*row["rules"], *dict.fromkeys(one.rule for one in theirs)),
         bool(theirs) and all(one.scope == "local" for one in theirs),
+        row["confidence"],
+        str(row["tells"]),
     )
 
 

@@ -151,7 +151,7 @@ class Fix:
         """Say it in words."""
         saving = self.saving()
         sure = "" if self.confidence == "high" else f" ({IN_WORDS[self.confidence]})"
-        told = f". What tells: {self.tells}" if self.tells and self.confidence == "low" else ""
+        told = f". To check: {self.tells}" if self.tells and self.confidence == "low" else ""
         return (
             f"what to do in {self.side}{sure}: {self.action} {saving[0].upper()}{saving[1:]}{told}"
         )

@@ -103,8 +103,12 @@ def place_of(row: Mapping[Any, Any]) -> tuple[str, ...]:
 
 
 def what_to_do(row: Mapping[Any, Any]) -> str:
-    """Return the mitigation of a finding, with the faster backend and how sure it is before it."""
+    """Return what to do about a finding (a row of `Advice.table`), and how sure that is."""
+    return marked(mitigation(row), row.get("confidence", "high"), str(row.get("tells", "")))
+
+
+def mitigation(row: Mapping[Any, Any]) -> str:
+    """Return what to do about a finding; a faster backend comes first."""
     faster = row.get("faster")
     text = str(row["mitigation"])
-    text = f"Take {faster}. If you stay: {text}" if isinstance(faster, str) else text
-    return marked(text, row.get("confidence", "high"), str(row.get("tells", "")))
+    return f"Take {faster}. If you stay: {text}" if isinstance(faster, str) else text

@@ -52,7 +52,7 @@ def sentences(notes: Notes) -> tuple[str, ...]:
     """Return one sentence a model whose fits did not all converge."""
     return tuple(
         f"In {'one fit' if fits == 1 else f'{fits} fits'} of {model} the optimiser stopped before "
-        "it had converged; they count as they are, and may be worse than the model can do."
+        "it had converged. They count as they are, and may be worse than the model can do."
         for model, fits in sorted(notes.items())
         if fits
     )

@@ -182,17 +182,17 @@ def _warning(found: Leakage, problem: Problem, model: str) -> str | None:
         else:
             return None
         scores = (
-            f"error {percentage(reached)} against {percentage(found.model_score)} of "
-            f"{title_of(model, task)}"
+            f"error is {percentage(reached)}, that of {title_of(model, task)} "
+            f"{percentage(found.model_score)}"
         )
     about = words.target if task == "regression" or words.own else "backend"
-    start = f"On random splits {rival} does about as well as the models (median {scores})"
+    start = f"On random splits {rival} does about as well as the models. Its median {scores}"
     if found.rows == found.conditions:
         return (
-            f"{start}: no {repeated} was measured twice, so the models add nothing to what that "
+            f"{start}. No {repeated} was measured twice, so the models add nothing to what that "
             "one metric tells."
         )
     return (
-        f"{start}: the {found.rows} rows are repeats of {found.conditions} {several}. Such "
+        f"{start}. The {found.rows} rows are repeats of {found.conditions} {several}. Such "
         f"scores show recognition of a {repeated}, not understanding of its {about}."
     )

@@ -427,7 +427,7 @@ def _cautions(problem: Problem) -> list[str]:
         return []
     what = problem.words.groups if problem.words.own else "conditions"
     caution = (
-        f"{conditions} {what} cannot tell {features} metrics apart: several metrics make "
+        f"{conditions} {what} cannot tell {features} metrics apart. Several metrics make "
         "the same cut, and which of them a model names is chance."
     )
     return [caution]

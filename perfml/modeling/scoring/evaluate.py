@@ -413,15 +413,14 @@ def _gap_warnings(scores: pd.DataFrame, problem: Problem) -> list[str]:
             f"baseline {rival} ({percentage(simple[rival])})."
         )
     fallen = [
-        f"from {percentage(seen[name])} to {percentage(unseen[name])} for {title_of(name, task)}"
+        f"{percentage(unseen[name])}, not {percentage(seen[name])} ({title_of(name, task)})"
         for name in models
         if task == "regression" and name in seen and unseen[name] > GAP * seen[name]
     ]
     if fallen:
         notes.append(
-            f"From random splits to {words.groups} not seen in training the mean error of a "
-            f"predicted {words.target} goes {listed(fallen)}; the second number is what a new "
-            f"{words.group} will get."
+            f"Expect of a new {words.group} the mean error of unseen {words.groups}, not of random "
+            f"splits. For the {words.target} it is {listed(fallen)}."
         )
     return notes
 

@@ -352,7 +352,7 @@ def _cautions(
         rarely = f"in only {rarest * len(checks):.0f}" if rarest > 0 else "in none"
         notes.append(
             f"{len(checks)} searches, each without a part of the data, found {different} different "
-            f"sets; one of the metrics chosen is {rarely} of them."
+            f"sets. One of the metrics chosen is {rarely} of them."
         )
     return tuple(notes)
 

@@ -64,8 +64,8 @@ def assemble(table: Table, counters: dict[str, Any]) -> Launches:
         facts["passes"] = notices.passes
     if table.page.skipped:
         warnings.append(
-            f"{table.page.skipped} lines among the rows are no rows of the table "
-            "and were left out: output of the program, it seems."
+            f"{table.page.skipped} lines among the rows were left out: output of the "
+            "program, it seems."
         )
     whole = int((identity["kernel"] == _RANGE).sum()) if "Grid Size" not in table else 0
     if whole:

@@ -156,7 +156,7 @@ def to_kernels(found: Launches, source: Source, options: ReadOptions, name: str)
             warnings.append(
                 f"{metric} lay outside its limits in "
                 f"{count(result.clipped[metric], 'launch', 'launches')} "
-                "and was clipped: threads that share words, or passes that disagree, give "
+                "and was clipped. Threads that share words, or passes that disagree, give "
                 "such values."
             )
     provenance: dict[str, Any] = {

@@ -52,8 +52,8 @@ def read(source: Source, options: ReadOptions | None = None) -> Kernels:
     printed = _printed(source, text[match.start() :].lstrip("\ufeff"), first)
     total = sum(item.launches for item in printed)
     note = (
-        f"A summary: {len(printed)} rows are means over {total} launches, so how launches differ "
-        "is not in it; export without --print-summary to have each of them."
+        f"Export without --print-summary to have each of {total} launches. This is a summary: "
+        f"its {len(printed)} rows are means, so how launches differ is not in it."
     )
     warnings = [*notices.warnings, note]
     facts = {"summary": True}

@@ -103,8 +103,8 @@ def _nothing(where: str, lines: _Lines, notices: Notices) -> InputError:
             "no metric in this text of Nsight Compute has a value",
             where=where,
             found=f"n/a for {', '.join(name[:80] for name in unknown[:3])}{more}",
-            cure="ncu prints n/a for what this GPU does not have, or for a misspelt name; ncu "
-            "--query-metrics lists those it knows, perfml metrics default --request a set.",
+            cure="Ask for metrics that ncu --query-metrics or perfml metrics default --request "
+            "lists. n/a is for what this GPU does not have, or for a misspelt name.",
         )
     found = f"{len(lines.launches)} kernels, none with a value"
     return InputError(
@@ -165,8 +165,8 @@ class _Lines:
             )
         if self._unread:
             warnings.append(
-                f"{self._unread} lines within tables could not be split into name, unit and "
-                "value and were left out: were blanks lost when the text was copied?"
+                f"{self._unread} lines within tables were left out: they have no name, unit and "
+                "value. Were blanks lost when the text was copied?"
             )
         if self._ranges:
             warnings.append(

@@ -99,8 +99,8 @@ class _Reader:
         without_call = int((calls.thread == NOWHERE).sum())
         if without_call and ranges:
             self.warnings.append(
-                f"{count(without_call, 'kernel has', 'kernels have')} no API call in the file; "
-                "their NVTX ranges are those at their start on the GPU, which may be later than "
+                f"{count(without_call, 'kernel has', 'kernels have')} no API call in the file. "
+                "Their NVTX ranges are those at their start on the GPU, which may be later than "
                 "the launch."
             )
         names, codes = self._names(raw)
@@ -233,14 +233,14 @@ class _Reader:
             time = (raw["end"] - raw["start"]).clip(lower=0)
             share = Readable(time[graphs].sum() / max(time.sum(), 1))
             self.warnings.append(
-                f"{count(int(graphs.sum()), 'launch', 'launches')} of CUDA graphs were traced as a "
-                f"whole: {share:.1%} of the kernels' time, and the kernels in it are not known; "
-                "record with --cuda-graph-trace=node to have them."
+                "Record with --cuda-graph-trace=node to have the kernels of CUDA graphs. "
+                f"{count(int(graphs.sum()), 'launch was', 'launches were')} traced as a whole: "
+                f"{share:.1%} of the kernels' time."
             )
         memory = self._memory_operations()
         if memory:
             self.warnings.append(
-                f"{memory} memory copies and sets are no kernels and were left out; they count as "
+                f"{memory} memory copies and sets are no kernels and were left out. They count as "
                 "work where gaps between kernels are given."
             )
         table = "DIAGNOSTIC_EVENT"

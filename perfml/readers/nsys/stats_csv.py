@@ -41,8 +41,8 @@ _ORDINAL = re.compile(r" \(\d+\)$")
 _SHAPE = re.compile(r"\s*(\d{1,10})\s+(\d{1,10})\s+(\d{1,10})\s*")
 _AGAIN = "Print it again with: nsys stats --report cuda_gpu_trace --format csv FILE.nsys-rep"
 _BESIDE = (
-    "nsys stats left an .sqlite file beside the .nsys-rep: it has each launch and the NVTX ranges, "
-    "which are the layers."
+    "Read the .sqlite file that nsys stats left beside the .nsys-rep. "
+    "It has each launch and the NVTX ranges, which are the layers."
 )
 
 
@@ -100,7 +100,7 @@ def read(source: Source, options: ReadOptions | None = None) -> Kernels:
         )
     if found.memory:
         warnings.append(
-            f"{len(found.memory)} memory copies and sets are no kernels and were left out; they "
+            f"{len(found.memory)} memory copies and sets are no kernels and were left out. They "
             "count as work where gaps between kernels are given."
         )
     rows.sort(key=lambda row: 0.0 if np.isnan(row.start) else row.start)

@@ -262,9 +262,8 @@ def _averages(right: pd.DataFrame, unordered: set[str]) -> list[str]:
         return []
     names = dict(zip(right["_key"], right["kernel"], strict=True))
     sentence = (
-        f"The metrics of {count(len(keys), 'kernel')} are averages over all of their launches; "
-        "launch order does not separate them, so they "
-        f"are equal in every layer: {_list(keys, names)}. Write the "
+        f"The metrics of {count(len(keys), 'kernel')} are averages over all of their launches, so "
+        f"they are equal in every layer: {_list(keys, names)}. Write the "
         "metrics log with --print-gpu-trace, which prints a row a launch."
     )
     return [sentence]

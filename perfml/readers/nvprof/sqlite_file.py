@@ -200,7 +200,7 @@ class _Reader:
         mangled = sum(name is None for name in readable.values())
         if mangled:
             self.warnings.append(
-                f"{mangled} kernel names could not be demangled here and stay as they are; they "
+                f"{mangled} kernel names could not be demangled here and stay as they are. They "
                 "will not match the names in nvprof's text output."
             )
         return [readable[number] or strings[number] for number in numbers]
@@ -220,7 +220,7 @@ class _Reader:
         if self.without_call:
             self.warnings.append(
                 f"{count(self.without_call, 'kernel has', 'kernels have')} no API call in the "
-                "file; their NVTX ranges are those at their start on the GPU, which may be later "
+                "file. Their NVTX ranges are those at their start on the GPU, which may be later "
                 "than the launch."
             )
         threads = {each.thread for each in ranges} - {None}
@@ -275,7 +275,7 @@ class _Reader:
         nested = self.profile.count(_ACTIVITY + "CDP_KERNEL")
         if nested:
             self.warnings.append(
-                f"{nested} kernels launched by other kernels were left out; their work is in the "
+                f"{nested} kernels launched by other kernels were left out. Their work is in the "
                 "times of the kernels that launched them."
             )
 

@@ -216,45 +216,24 @@ def _terms(table: pd.DataFrame, most: int) -> tuple[list[str], list[float], floa
 
 @dataclass(frozen=True)
 class Roofs:
-    """Layers under their device's roofs.
+    """Layers under their device's roofs."""
 
-    Attributes
-    ----------
-    points
-        One row a layer and backend: ``layer, backend, flops, bytes, time_us, bound, fraction``;
-        medians over the repeats.
-    flops
-        Peak FLOP/s by the precision that ran.
-    bandwidth
-        Peak byte/s of device memory.
-    counted
-        Whether ``bytes`` were counted at the device memory; else they are the least that the
-        layer's shape allows (input, weights and output once).
-    source
-        Where the peaks come from, as a sentence.
-    """
-
+    # one row a layer and backend: ``layer, backend, flops, bytes, time_us, bound, fraction``;
+    # medians over the repeats
     points: pd.DataFrame
-    flops: dict[str, float]
-    bandwidth: dict[str, float]
+    flops: dict[str, float]  # peak FLOP/s by the precision that ran
+    bandwidth: dict[str, float]  # peak byte/s of device memory
+    # whether ``bytes`` were counted at the device memory; else they are the least that the layer's
+    # shape allows (input, weights and output once)
     counted: bool
-    source: str
+    source: str  # where the peaks come from, as a sentence
 
 
 def layer_roofs(layers: pd.DataFrame, peaks: Mapping[str, float] | Peaks | None = None) -> Roofs:
     """Place the layers of one condition under the roofs of their device.
 
-    Parameters
-    ----------
-    layers
-        A Layers table of one condition, with ``flops`` or operation counters.
-    peaks
-        As for `perfml.explain.roofline`; without, those known of the device.
-
-    Raises
-    ------
-    PerfmlError
-        If the peaks are not known, or the table has neither bytes nor shapes.
+    `peaks` are as for `perfml.explain.roofline`; without, those known of the device. Raises
+    `PerfmlError` if these are not known, or the table has neither bytes nor shapes.
     """
     from perfml.explain import roofline as place_under_roofs
     from perfml.explain.roofs.peaks import peaks_of

@@ -38,17 +38,9 @@ _DARK = ("#54478c", "#3f6b6b", "#8c5a3c", "#5b6571")
 def stall_shares(layers: pd.DataFrame) -> pd.DataFrame:
     """Return the stall reasons of every backend, weighted by the layers' times.
 
-    Parameters
-    ----------
-    layers
-        A Layers table.
-
-    Returns
-    -------
-    DataFrame
-        One row a backend, one column a stall metric that was measured, largest first; a share
-        of the warps' active cycles. ``stall_selected`` (issuing, no stall) is left out, and so is
-        a part of another reason that was measured, or its cycles would be shown twice.
+    A row is a backend, a column a stall reason that was measured, largest first: a share of the
+    warps' active cycles. ``stall_selected`` (issuing, no stall) is left out, and so is a part of
+    another reason that was measured, or its cycles would be shown twice.
     """
     frame = named_layers(layers)
     stalls = [name for name in frame.columns if str(name).startswith("stall_")]

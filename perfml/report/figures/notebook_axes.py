@@ -7,7 +7,7 @@ from typing import Any
 
 from matplotlib.axes import Axes
 
-from perfml.report.figures.words import alternative
+from perfml.report.figures.axes import alternative
 
 _DPI = 144
 """Two pixels a point, so that text stays sharp on dense screens."""

@@ -15,7 +15,7 @@ from perfml.errors import PerfmlError, did_you_mean
 from perfml.report import figures
 from perfml.report.conditions import settings
 from perfml.report.figures.style import plain, styled
-from perfml.report.labels import clean, listed
+from perfml.report.labels import capital, clean, listed
 from perfml.util.typing import Progress
 from perfml.util.words import multiple
 
@@ -28,31 +28,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Request:
-    """What a figure is drawn from, and how.
+    """What a figure is drawn from, and how."""
 
-    Attributes
-    ----------
-    layers
-        A Layers table.
-    kernels
-        The Kernels table behind it, or None.
-    provenance
-        Of the Layers table.
-    options
-        What was asked for: ``layer, baseline, target, task, model, method, protocol,
-        splits, resamples, seed, top``; missing ones have the figure's defaults.
-    width
-        Points (1/72 inch), or None for the figure's own.
-    progress
-        Called by what takes long.
-    """
-
-    layers: pd.DataFrame
-    kernels: pd.DataFrame | None = None
-    provenance: Mapping[str, Any] = field(default_factory=dict)
+    layers: pd.DataFrame  # a Layers table
+    kernels: pd.DataFrame | None = None  # the Kernels table behind it, or None
+    provenance: Mapping[str, Any] = field(default_factory=dict)  # of the Layers table
+    # what was asked for: ``layer, baseline, target, task, model, method, protocol, splits,
+    # resamples, seed, top``; missing ones have the figure's defaults
     options: Mapping[str, Any] = field(default_factory=dict)
-    width: float | None = None
-    progress: Progress | None = None
+    width: float | None = None  # points (1/72 inch), or None for the figure's own
+    progress: Progress | None = None  # called by what takes long
 
     def given(self, *names: str) -> dict[str, Any]:
         """Return the options that were given, and the width."""
@@ -157,14 +142,13 @@ def _ranks(request: Request) -> Axes:
 
 
 def _tree(request: Request) -> Axes:
-    from perfml.report.readable_tree import DEPTH, readable_tree
+    from perfml.report.figures.tree import readable_tree
 
     tree, names, classes = readable_tree(request.layers, request.option("task", "regression"))
     return figures.decision_tree(
         tree,
         feature_names=names,
         class_names=classes or None,
-        depth=DEPTH,
         unit="" if classes else "µs",
         **request.given(),
     )
@@ -229,27 +213,13 @@ def _attribution(request: Request) -> Axes:
 
 @dataclass(frozen=True)
 class Plot:
-    """One figure of `PLOTS`.
+    """One figure of `PLOTS`."""
 
-    Attributes
-    ----------
-    what
-        What it shows.
-    draw
-        How it is drawn.
-    options
-        Those that it heeds.
-    title
-        Where the drawing itself has none.
-    settings
-        Whether the precisions and batches are added to its title.
-    """
-
-    what: str
-    draw: Callable[[Request], Axes]
-    options: tuple[str, ...] = ()
-    title: str = ""
-    settings: bool = True
+    what: str  # what it shows
+    draw: Callable[[Request], Axes]  # how it is drawn
+    options: tuple[str, ...] = ()  # those that it heeds
+    title: str = ""  # where the drawing itself has none
+    settings: bool = True  # whether the precisions and batches are added to its title
 
 
 _POINTS_A_LETTER = 5
@@ -356,7 +326,7 @@ def _add_settings(ax: Axes, plot: Plot, request: Request) -> None:
     figure: Any = ax.figure
     title = ax.get_title(loc="left")
     if not title:
-        title = plot.title or f"{plot.what[:1].upper()}{plot.what[1:]}"
+        title = plot.title or capital(plot.what)
         layer = request.option("layer")
         title += "" if layer is None else f": {plain(layer, 60)}"
     if measured := settings(request.layers):

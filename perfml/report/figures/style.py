@@ -13,6 +13,7 @@ import re
 import warnings
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec
 
 from perfml.report.labels import clean
@@ -56,31 +57,6 @@ _THEME = {
     GRID: f"var(--grid, {GRID})",
 }
 
-STYLE: Any = {
-    "font.size": 13,
-    "font.family": "sans-serif",
-    "axes.titlesize": 14,
-    "axes.titleweight": "bold",
-    "axes.titlelocation": "left",
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.edgecolor": MUTED,
-    "axes.labelcolor": MUTED,
-    "axes.titlecolor": INK,
-    "axes.linewidth": 0.8,
-    "axes.axisbelow": True,
-    "grid.color": GRID,
-    "grid.linewidth": 0.8,
-    "text.color": INK,
-    "xtick.color": MUTED,
-    "ytick.color": MUTED,
-    "xtick.labelcolor": INK,
-    "ytick.labelcolor": INK,
-    "legend.frameon": False,
-    "figure.facecolor": "#ffffff",
-    "hatch.linewidth": 0.6,
-}
-
 _SVG = "http://www.w3.org/2000/svg"
 _LINK = "http://www.w3.org/1999/xlink"
 
@@ -94,10 +70,19 @@ def styled(draw: Callable[P, Axes]) -> Callable[P, Axes]:
             return draw(*args, **kwargs)
         import matplotlib as mpl
 
-        with mpl.rc_context(STYLE):
+        with mpl.rc_context(_style()):
             return draw(*args, **kwargs)
 
     return wrapped
+
+
+@functools.cache
+def _style() -> Any:
+    from matplotlib import rc_params_from_file
+
+    return rc_params_from_file(
+        Path(__file__).with_name("perfml.mplstyle"), use_default_template=False
+    )
 
 
 def new_axes(ax: Axes | None, width: float, height: float) -> Axes:

@@ -144,7 +144,8 @@ def layer_times(
         legend = -(-len(backends) // fitting) * _LEGEND_LINE
     if len(names) < len(condition.layers):
         title = f"The {len(names)} slowest of {len(condition.layers)} layers"
-        ax.set_title(title, pad=6 + legend)
+        # beside long names a phone has room to the left
+        ax.set_title(title, pad=6 + legend, loc="right" if horizontal else "left")
     return ax
 
 

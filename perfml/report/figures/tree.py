@@ -1,103 +1,24 @@
-"""The figure of a decision tree: a question a line, its answers below it."""
+"""The figure of a decision tree: shallow enough to be read, drawn by scikit-learn."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 
-from perfml.report.figures.style import INK, MUTED, PALETTE, new_axes, plain, styled
-from perfml.report.labels import percent
-from perfml.util.words import count, number
+from perfml.errors import PerfmlError
+from perfml.report.figures.style import new_axes, plain, styled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_LINE, _INDENT, _LETTER = 21, 16, 5.6
-"""Height of a line of an outline, how far a level moves right, and a letter's width, points."""
+DEPTH = 3
+"""Questions on a path: eight answers are what fits a page, and a reader's head."""
 
-
-@dataclass(frozen=True)
-class Node:
-    """A node of a fitted tree, in words.
-
-    Attributes
-    ----------
-    question
-        ``gld_efficiency <= 0.5``; empty for a leaf.
-    answer
-        What the node predicts.
-    kind
-        The predicted class, or empty for a number.
-    rows
-        Rows that reach it.
-    children
-        Where the question is answered yes, and where no; none for a leaf or a node too deep.
-    cut
-        Whether it has children that are too deep to be shown.
-    """
-
-    question: str
-    answer: str
-    kind: str
-    rows: int
-    children: tuple[Node, ...] = ()
-    cut: bool = False
-
-    @property
-    def size(self) -> str:
-        """How many rows, with the noun."""
-        return count(self.rows, "row")
-
-
-def tree_nodes(
-    tree: Any,
-    *,
-    feature_names: Sequence[str],
-    class_names: Sequence[str] | None = None,
-    depth: int = 3,
-    unit: str = "",
-) -> Node:
-    """Return a fitted scikit-learn decision tree in words, to draw it or to write it."""
-    fitted = tree.tree_
-    classes = None if class_names is None else [plain(name, 30) for name in class_names]
-    if classes is None and hasattr(tree, "classes_"):
-        classes = [plain(name, 30) for name in tree.classes_]
-
-    def visit(place: int, level: int) -> Node:
-        value = np.asarray(fitted.value[place][0], dtype=float)
-        if classes is None:
-            kind, answer = "", f"{number(float(value[0]))} {unit}".strip()
-        else:
-            first = int(value.argmax())
-            kind = classes[first]
-            answer = f"{kind} ({percent(float(value[first] / value.sum()))})"
-        rows = int(fitted.n_node_samples[place])
-        left, right = int(fitted.children_left[place]), int(fitted.children_right[place])
-        if left == right:
-            return Node("", answer, kind, rows)
-        name = plain(feature_names[int(fitted.feature[place])], 40)
-        question = f"{name} <= {_threshold(float(fitted.threshold[place]))}"
-        if level == depth:
-            return Node(question, answer, kind, rows, cut=True)
-        children = (visit(left, level + 1), visit(right, level + 1))
-        return Node(question, answer, kind, rows, children)
-
-    return visit(0, 0)
-
-
-def _threshold(value: float) -> str:
-    """Return a threshold with three digits, or with as many as keep it off the whole number.
-
-    Examples
-    --------
-    >>> _threshold(0.19612), _threshold(0.999871), _threshold(64.0)
-    ('0.196', '0.9999', '64')
-    """
-    texts = [f"{value:.{digits}g}" for digits in range(3, 8)]
-    return next((text for text in texts if value.is_integer() or "." in text), texts[0])
+_LEVEL = 105
+"""Height of a level, points."""
 
 
 @styled
@@ -106,15 +27,12 @@ def decision_tree(
     *,
     feature_names: Sequence[str],
     class_names: Sequence[str] | None = None,
-    depth: int = 3,
+    depth: int = DEPTH,
     unit: str = "",
-    palette: Mapping[str, str] | None = None,
     ax: Axes | None = None,
     width: float = 1000,
 ) -> Axes:
-    """Draw a fitted scikit-learn decision tree (figure 2-7) as an outline, a node a line.
-
-    The answer yes stands right below its question.
+    """Draw a fitted scikit-learn decision tree (figure 2-7); left of a question is its yes.
 
     Parameters
     ----------
@@ -128,48 +46,60 @@ def decision_tree(
         Levels drawn; deeper ones are shown as ``(...)``.
     unit
         Of what a regressor predicts.
-    palette
-        Class to colour.
     ax, width
         Where to draw; a new figure, so many points wide, without.
     """
-    root = tree_nodes(
-        tree, feature_names=feature_names, class_names=class_names, depth=depth, unit=unit
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from sklearn.tree import plot_tree
+
+    ax = new_axes(ax, width, _LEVEL * (min(depth, tree.get_depth()) + 1))
+    if not hasattr(ax.figure.canvas, "get_renderer"):
+        FigureCanvasAgg(ax.figure)  # scikit-learn measures its boxes on it
+    nodes = plot_tree(
+        tree,
+        max_depth=depth,
+        feature_names=[plain(name, 40) for name in feature_names],
+        class_names=None if class_names is None else [plain(name, 30) for name in class_names],
+        impurity=False,
+        filled=True,
+        rounded=True,
+        ax=ax,
     )
-    lines = list(_lines(root, 0, ""))
-    tint = {"": PALETTE[0], **(palette or {})}
-    for name in dict.fromkeys(node.kind for *_, node in lines):
-        tint.setdefault(name, PALETTE[(len(tint) - 1) % len(PALETTE)])
-    ax = new_axes(ax, width, _LINE * len(lines) + 40)
-    for row, (level, said, node) in enumerate(lines):
-        leaf = not node.children
-        text = f"{node.answer if leaf else node.question}  ({node.size})"
-        text = f"{said}: {text}" if said else text
-        text += " (...)" if node.cut else ""
-        left = _INDENT * level
-        letters = int((width - left - 24) / _LETTER)
-        ax.text(
-            left,
-            row,
-            text if len(text) <= letters else text[: letters - 1] + "…",
-            va="center",
-            fontsize=10.5,
-            color=INK,
-            fontweight="bold" if leaf else "normal",
-        )
-        if level:
-            ax.plot([left - 10, left - 3], [row, row], color=tint[node.kind] if leaf else MUTED)
-        if not leaf:
-            last = max(place for place, (*_, each) in enumerate(lines) if each is node.children[-1])
-            ax.plot([left + _INDENT - 10] * 2, [row + 0.45, last], color=MUTED, linewidth=0.9)
-    ax.set_xlim(0, width - 12)
-    ax.set_ylim(len(lines) - 0.4, -0.6)
-    ax.set_axis_off()
+    for node in nodes if unit else ():
+        node.set_text(node.get_text().replace("value =", f"{unit} ="))
     return ax
 
 
-def _lines(node: Node, level: int, said: str) -> Iterator[tuple[int, str, Node]]:
-    """Yield the nodes in the order of an outline: level, answer above that leads there, node."""
-    yield level, said, node
-    for child, answer in zip(node.children, ("yes", "no"), strict=False):
-        yield from _lines(child, level + 1, answer)
+def readable_tree(
+    layers: pd.DataFrame, task: str, features: str | Sequence[str] = "published"
+) -> tuple[Any, tuple[str, ...], tuple[str, ...]]:
+    """Fit a tree of three levels on every row.
+
+    `task` is ``regression`` of the time in microseconds, or ``classification`` of the backend.
+    Returned are the tree, what its columns are called, and the backends by code (none of a
+    regression). Raises `PerfmlError` if the table has no such features, or (classification) only
+    one backend.
+    """
+    from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+
+    from perfml.modeling.features import build_design
+    from perfml.modeling.models.registry import imputed_owners, make_imputer
+
+    design = build_design(layers, features)
+    classes: tuple[str, ...] = ()
+    truth: Any = layers["time_us"].to_numpy(dtype=float)
+    usable = np.isfinite(truth) & (truth > 0)
+    tree: Any = DecisionTreeRegressor(max_depth=DEPTH, random_state=0)
+    if task == "classification":
+        codes, found = pd.factorize(layers["backend"].astype("string").fillna("(unnamed)"))
+        classes, truth = tuple(map(str, found)), codes
+        tree = DecisionTreeClassifier(max_depth=DEPTH, random_state=0)
+    if usable.sum() < 4 or len(np.unique(truth[usable])) < 2:
+        msg = "a tree needs rows that differ"
+        raise PerfmlError(msg, found=f"{int(usable.sum())} rows", cure="Take more layers.")
+    imputer = make_imputer()
+    tree.fit(imputer.fit_transform(design.values[usable]), truth[usable])
+    plainly = len(design.names)
+    names = [design.names[owner] for owner in imputed_owners(imputer, plainly)]
+    names[plainly:] = [f"{name} undefined" for name in names[plainly:]]
+    return tree, tuple(names), classes

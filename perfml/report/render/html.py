@@ -14,8 +14,8 @@ from markupsafe import Markup, escape
 
 from perfml import __version__
 from perfml.report.document import Block, Document, Picture, in_words
+from perfml.report.figures.axes import alternative
 from perfml.report.figures.style import svg
-from perfml.report.figures.words import alternative
 from perfml.report.glossary import Entry, entries
 from perfml.report.labels import clean
 
@@ -71,13 +71,7 @@ _UNIT = re.compile(r"(?<=\d) (?=(?:%|[µm]s|[GT]B/s|TFLOP/s)(?!\w))")
 
 
 class Words:
-    """Links words of the glossary to what they mean, once a part of the page.
-
-    Parameters
-    ----------
-    known
-        The glossary.
-    """
+    """Links words of the glossary to what they mean, once a part of the page."""
 
     def __init__(self, known: Sequence[Entry]) -> None:
         self._entries = {text: each for each in known for text in each.texts}

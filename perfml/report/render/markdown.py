@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from perfml import __version__
 from perfml.report import document as doc
-from perfml.report.labels import clean
+from perfml.report.labels import capital, clean
 from perfml.report.render.columns import one_line
 from perfml.util.words import count
 
@@ -65,7 +65,7 @@ def _sentence(sentence: doc.Sentence) -> list[str]:
 
 def _section(section: doc.Section, level: int) -> list[str]:
     """Return a section's lines; none where all it holds is for a page."""
-    summary = f"{section.summary[:1].upper()}{section.summary[1:]}." if section.summary else ""
+    summary = f"{capital(section.summary)}." if section.summary else ""
     lines = [escape(summary), *_blocks(section.blocks)]
     shown = any(lines) and not section.page_only
     return ["", f"{'#' * level} {escape(section.title)}", "", *lines] if shown else []

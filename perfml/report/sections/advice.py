@@ -150,8 +150,8 @@ def _notes(advice: Advice, groups: pd.DataFrame) -> str:
     if advice.below:
         notes.append(advice.left_out)
     if rules:
-        notes.append(f"{count(rules, 'cause')} not checked everywhere: counters are missing")
-    return f"{'; '.join(notes)}. All of them: perfml advise."
+        notes.append(f"Counters of {count(rules, 'cause')} are missing in part")
+    return f"{'. '.join(notes)}. All of them: perfml advise."
 
 
 def findings_table(
@@ -186,7 +186,7 @@ def _finding(row: Mapping[Any, Any], first: str, sources: bool) -> list[Cell]:
     certainty = f", likely {likely}" if likely != percent(high) else ""
     source = str(row["source"])
     if isinstance(row["for_author"], str):
-        source = f"If you write the kernel: {row['for_author']} {source[:1].upper()}{source[1:]}"
+        source = f"If you write the kernel: {row['for_author']} {capital(source)}"
     kernel = row["kernel"] if isinstance(row["kernel"], str) else ""
     layers = row.get("layers") or (str(row[first]),)
     whole = "layer" if len(layers) == 1 else f"{len(layers)} layers together"

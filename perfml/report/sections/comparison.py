@@ -23,7 +23,7 @@ from perfml.report.document import (
     Totals,
     section,
 )
-from perfml.report.labels import listed
+from perfml.report.labels import capital, listed
 from perfml.report.sections.explanation import (
     layers_alone,
     layers_table,
@@ -42,25 +42,23 @@ if TYPE_CHECKING:
 _HEADING = "What differs, and how sure that is"
 
 RULES = {
-    "high": "the repeats of both sides give an interval, and it decides",
-    "medium": "single launches differ by more than 3 %, which they rarely do by chance; or metrics "
-    "changed beyond their noise, or counters split at least half of a difference and nothing "
-    "contradicts them",
-    "low": "the repeats scatter too much, or single launches differ by less; or the cause is "
-    "mostly unexplained or contradicted",
+    "high": "The 95 % interval from the repeats decides.",
+    "medium": "Single launches differ by more than 3 %, or a metric changed beyond its noise. "
+    "Of a cause: counters split at least half of the difference, and nothing contradicts them.",
+    "low": "The repeats scatter too much, or single launches differ by less than 3 %. "
+    "Of a cause: most of the difference is unexplained, or the evidence disagrees.",
 }
 """What the words of confidence mean on a comparison; printed on the page."""
 
 _TIMES_LEAD = (
-    "A layer is slower or faster only where the whole interval from the repeats lies beyond 1 % of "
-    "equal; that holds for all layers judged together. It is no difference where "
-    "the interval lies within 5 % of equal. It is undecided where the repeats scatter too much, "
-    "or where single launches differ by less than 3 %. The repeats of one process agree "
-    "better than two processes do."
+    "Slower or faster: the whole interval from the repeats lies beyond 1 % of equal, for all "
+    "layers judged together. No difference: the interval lies within 5 % of equal. Undecided: "
+    "the repeats scatter too much, or single launches differ by less than 3 %. "
+    "Repeats of one process agree better than two processes do."
 )
 _WHY_LEAD = (
-    "Causes come from counters, without training, and their factors multiply to the time ratio; "
-    "what a fitted model says stands apart, with its error on this layer."
+    "Causes come from counters, and their factors multiply to the time ratio. "
+    "A fitted model has its own view, with its error on this layer."
 )
 
 
@@ -114,7 +112,7 @@ def _of(comparison: Comparison) -> str:
 
 def _begun(of: str, words: str) -> str:
     """Begin a sentence with a measurement's name, or with a capital."""
-    return f"{of}{words}" if of else f"{words[:1].upper()}{words[1:]}"
+    return f"{of}{words}" if of else capital(words)
 
 
 def _changes(comparison: Comparison) -> pd.DataFrame:
@@ -156,12 +154,13 @@ def _steps(comparisons: Sequence[Comparison]) -> list[Sentence]:
     )
     detail = next((each for each in names.details if each.layer == row["layer"]), None)
     if detail is not None:
-        text += f" {cause_and_cure(detail, names)}"
+        cause, cure = cause_and_cure(detail, names)
+        text = f"{cure} Why: {text} {cause}" if cure else f"{text} {cause}"
     verb = "lost" if row["cost"] > 0 else "gained"
     gain = f"{micros(float(row['size']))} {verb}"
     title = f"{row['layer']} is {row['verdict']}"
     sure: Sure = "high" if row["low"] == row["low"] else "medium"  # of single launches no interval
-    steps = [Sentence("do", sure, text, title, gain)]
+    steps = [Sentence("do", sure, text, title, gain, look="lost" if row["cost"] > 0 else "")]
     changes = pd.concat([_changes(each) for each in comparisons])
     if len(changes) > 1:
         text = "; ".join(
@@ -175,7 +174,8 @@ def _steps(comparisons: Sequence[Comparison]) -> list[Sentence]:
         if slower and faster:
             title += ", and faster ones save"
         sure = "high" if changes["low"].notna().all() else "medium"
-        steps.append(Sentence("do", sure, f"{text}.", title, gain))
+        look = "lost" if slower else ""
+        steps.append(Sentence("do", sure, f"{text}.", title, gain, look=look))
     return steps
 
 

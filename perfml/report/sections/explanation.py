@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import pandas as pd
 
+from perfml.explain.confidence import IN_WORDS
 from perfml.kernel_names import kernel_label
 from perfml.report.conditions import EVERY_RUN
 from perfml.report.document import (
@@ -16,6 +18,7 @@ from perfml.report.document import (
     Fold,
     Notices,
     Panels,
+    Points,
     ReportTable,
     Section,
     Sentence,
@@ -32,13 +35,13 @@ from perfml.report.sections.layer_detail import (
     launches_table,
     layer_section,
 )
-from perfml.report.sections.main_points import main_points
-from perfml.report.sections.steps import step_section
+from perfml.report.sections.time_spent import step_section
 from perfml.report.tables import amount, sentences_of, share, time_texts
 from perfml.util.words import count, factor_text, micros, micros_alike, multiple, ratio_text
 
 if TYPE_CHECKING:
     from perfml.explain.results import Explanation, LayerDiff
+    from perfml.explain.tree.told import TermTotal
 
 _MAIN = 0.15
 """A term of at least this share of all (absolute) terms is named in a sentence."""
@@ -194,9 +197,8 @@ def undecided_note(explanation: Explanation) -> str:
     repeats = min(explanation.details[0].time.repeats)
     which = f"{int(clear.sum())} of the {count(len(undecided), 'undecided layer')}"
     return (
-        f"{which} differ by their own intervals, but not so surely that all verdicts on "
-        f"{count(len(rows), 'layer')} hold together (Holm's correction): measure more than "
-        f"{count(repeats, 'repeat')} of each side."
+        f"Measure more than {count(repeats, 'repeat')} of each side. {which} differ by their own "
+        f"intervals, but not for all {count(len(rows), 'layer')} together (Holm's correction)."
     )
 
 
@@ -264,17 +266,17 @@ def why_sentence(pair: Pair, of: str | None = None) -> Sentence | None:
     times = f"{micros(first.time.target_us)} against {micros(first.time.baseline_us)}"
     text = (
         f"{where}{explanation.target} differs most from {explanation.baseline} on {first.layer}: "
-        f"{times} ({multiple(first.time.ratio)})"
+        f"{times} ({multiple(first.time.ratio)})."
     )
     causes = main_causes(first)
     if not causes:
-        return Sentence("why", "low", f"{text}; no counter splits the difference.")
+        return Sentence("why", "low", f"{text} No counter splits the difference.")
     sizes = [(abs(total.log_ratio), total.term.residual) for total in first.causes.totals]
     split = sum(size for size, residual in sizes if not residual)
     untold = first.causes.untold
     likely = split >= sum(size for size, _ in sizes) / 2 and not first.disagreements
     likely = likely and untold is None
-    text = f"{text}. By the counters: {listed(causes)}."
+    text = f"{text} By the counters: {listed(causes)}."
     return Sentence("why", "medium" if likely else "low", text)
 
 
@@ -284,3 +286,69 @@ def main_causes(detail: LayerDiff) -> list[str]:
     least = _MAIN * sum(abs(total.log_ratio) for total in totals)
     main = [total for total in totals if abs(total.log_ratio) >= least > 0]
     return [f"{total.term.label} {factor_text(total.factor)}" for total in main]
+
+
+_AGAINST = 0.1
+"""From a tenth of the time on what works against the causes is told."""
+
+
+def main_points(detail: LayerDiff, explanation: Explanation, *, short: bool) -> Points:
+    """Say the largest cause with its numbers and its cure, the others by name, and what to fear.
+
+    The short form is cause and cure.
+    """
+    from perfml.explain.tree.sentences import cause_in_words, sided_causes
+
+    causes, _ = sided_causes(detail.time, detail.causes)
+    if not causes:
+        differs = detail.time.verdict in ("slower", "faster")
+        text = "No counter splits the difference." if differs else detail.time.sentence()
+        said = (text, *detail.reasons) if detail.unseen else detail.reasons or (text,)
+        return Points((*said, *_cautions(detail)))
+    first, *others = causes
+    untold, fix = detail.causes.untold, detail.fix
+    cause = cause_in_words(first, detail.causes)
+    clock = detail.on_the_clock
+    between = () if clock is None else clock.points()
+    if clock is not None and clock.dominate:
+        return Points((*between, f"the kernels alone: {cause}"))
+    # of two sides the slower one is to be changed
+    do = f"do in {explanation.baseline}" if detail.time.verdict == "faster" else "do"
+    if fix is not None and fix.confidence != "high":
+        do = f"{do} ({IN_WORDS[fix.confidence]})"
+    points = [*between] if untold is None else [*between, untold.sentence()]
+    if short:
+        action = first.term.action if fix is None else fix.action
+        return Points((*points, f"{cause}{all_else(detail, [first])}", f"{do}: {action}"))
+    points.append(f"{cause}{all_else(detail, causes)}")
+    points += [f"where: {text}" for text in detail.where(first.term)]
+    if first.term.residual and detail.causes.missing:
+        asked = "ncu --metrics $(perfml metrics default --request)"
+        missing = listed(detail.causes.missing, 6)
+        points.append(f"do: collect what was not ({asked}), or the rest has no name: {missing}")
+    elif fix is None or fix.term != first.term:
+        points.append(f"do: {first.term.action}")
+    else:
+        points += [f"{do}: {fix.action}", fix.saving()]
+    if others:
+        named = [f"{each.term.label} {factor_text(each.factor)}" for each in others]
+        points.append(f"also: {listed(named, 3)}")
+    return Points((*points, *_cautions(detail)))
+
+
+def all_else(detail: LayerDiff, told: Sequence[TermTotal]) -> str:
+    """Say what all causes that are not told make together, where they work against those told.
+
+    A cause that is larger than the whole difference would look like a mistake.
+    """
+    rest = detail.time.log_ratio - sum(total.log_ratio for total in told)
+    if rest * detail.time.log_ratio >= 0 or abs(rest) < _AGAINST:
+        return ""
+    return f"; all else together {factor_text(math.exp(rest))}"
+
+
+def _cautions(detail: LayerDiff) -> list[str]:
+    """Say the first contradiction, but for what the clock shows, which stands above."""
+    clock = detail.on_the_clock
+    told = None if clock is None else clock.of_layer()
+    return [f"caution: {text}" for text in detail.disagreements if text != told][:1]

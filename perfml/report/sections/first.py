@@ -13,19 +13,17 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from perfml.explain.advice.equal_layers import group_name
-from perfml.explain.advice.persons import what_to_do
+from perfml.explain.advice.persons import mitigation
 from perfml.explain.advice.settings import BACKENDS, BENCHMARK, PRECISIONS
-from perfml.explain.confidence import marked
+from perfml.explain.confidence import with_check
 from perfml.report.conditions import EVERY_RUN, Condition, labelled
 from perfml.report.document import Sentence, Sure
 from perfml.report.labels import capital, listed, percent
 from perfml.report.results import Pair, Results
-from perfml.report.sections.explanation import why_sentence
+from perfml.report.sections.explanation import all_else, why_sentence
 from perfml.report.sections.first_screen import bars_step, listed_steps
-from perfml.report.sections.main_points import all_else
 from perfml.report.sections.phases import phase_steps
-from perfml.report.sections.steps import step_sentences
-from perfml.report.sections.time_spent import WORTH, layer_step
+from perfml.report.sections.time_spent import WORTH, layer_step, step_sentences
 from perfml.util.words import count, factor_text, micros, multiple
 
 if TYPE_CHECKING:
@@ -80,11 +78,11 @@ def _settings(gains: Sequence[Gain]) -> Sentence | None:
     if not types:
         return None
     first, others = types[0], types[1:2]
-    told = "; ".join(f"{each.value.upper()}: {each.cost}" for each in (first, *others))
+    costs = ". ".join(f"{each.value.upper()}: {each.cost}" for each in (first, *others))
     bound = "Measured in this table, over the same layers and batch."
     if not first.measured:
         bound = "Not measured: no layer is faster than its chip's tensor cores or its memory."
-    text = f"{bound} {told}. Check the accuracy of your own model."
+    text = f"Check the accuracy of your own model. {costs}. {bound}"
     batches = [gain for gain in gains if gain.kind == "batch"]
     for each in batches[:1]:
         text += f" With a batch of {each.value} an item takes {micros(each.time_us)}"
@@ -101,11 +99,7 @@ def _settings(gains: Sequence[Gain]) -> Sentence | None:
 
 def where(condition: Condition) -> str:
     """Name a condition at the beginning of a sentence."""
-    return _place(condition.label)
-
-
-def _place(label: str) -> str:
-    return "Over all runs" if label == EVERY_RUN else f"At {label}"
+    return "Over all runs" if condition.label == EVERY_RUN else f"At {condition.label}"
 
 
 def _use(shown: Sequence[Condition]) -> Sentence | None:
@@ -146,11 +140,11 @@ def fastest_text(condition: Condition) -> str:
     text = (
         f"{where(condition)}, {first['backend']} is fastest: {micros(first['total'])} for "
         f"{count(condition.common, 'layer')} against {micros(second['total'])} for "
-        f"{second['backend']} ({multiple(second['total'] / first['total'])}), and fastest on "
+        f"{second['backend']} ({multiple(second['total'] / first['total'])}). It is fastest on "
         f"{len(won)} of {count(len(winners), 'layer')}"
     )
     if doubtful:
-        text += f", {doubtful} of them within the spread of the repeats"
+        text += f", on {doubtful} of them within the spread of the repeats"
     return text + "."
 
 
@@ -181,7 +175,7 @@ def _mix(shown: Sequence[Condition]) -> Sentence | None:
             title = "Keep to one backend in each case"
             text = f"Under none of {len(gains)} conditions does another backend gain 1 % on any "
             text += "choice of layers."
-        return Sentence("do", "high", text, title, "nothing to gain by mixing")
+        return Sentence("do", "high", text, title, "nothing to gain by mixing", look="none")
     changed = saved[saved > 0].sort_values(ascending=False)
     winners = condition.winners.set_index("layer")
     clear = float(saved[winners["clear"].reindex(saved.index) == 1].sum())
@@ -194,9 +188,9 @@ def _mix(shown: Sequence[Condition]) -> Sentence | None:
     ]
     text = (
         f"{where(condition)}, the fastest backend of every layer gives "
-        f"{micros(total - float(saved.sum()))} instead of {micros(total)}: {len(changed)} of "
-        f"{count(condition.common, 'layer')} leave {fastest}, most of all {listed(named)}. What a "
-        "change of layout between two backends costs is not counted."
+        f"{micros(total - float(saved.sum()))} instead of {micros(total)}. {len(changed)} of "
+        f"{count(condition.common, 'layer')} change their backend, most of all {listed(named)}. "
+        "The cost of a change of layout between backends is not counted."
     )
     gain = f"{micros(float(saved.sum()))} less ({percent(share)})"
     return Sentence("do", sure, text, "Choose the backend layer by layer", gain)
@@ -232,20 +226,21 @@ def _loss(pairs: Sequence[Pair]) -> Sentence | None:
     lost, pair, detail = max(losses, key=lambda entry: entry[0])
     why = why_sentence(pair)
     names = pair.explanation
-    at = "" if pair.label == EVERY_RUN else f"At {pair.label}, "
+    at = "" if pair.label == EVERY_RUN else f"at {pair.label}, "
     instead = f"Where the kernel cannot be changed, run this layer with {names.baseline}."
     also = [
         f"{each.explanation.target} {micros(other.time.target_us)}"
         for _, each, other in losses
         if each is not pair and each.label == pair.label and other.layer == detail.layer
     ]
+    cause, cure = cause_and_cure(detail, names, instead)
     text = (
-        f"{at}{names.target} takes {micros(detail.time.target_us)} for {detail.layer}, "
+        f"{cure} Why: {at}{names.target} takes {micros(detail.time.target_us)} for {detail.layer}, "
         f"{names.baseline} {micros(detail.time.baseline_us)}"
         + (f" (and {listed(also)})" if also else "")
-        + f". {cause_and_cure(detail, names, instead)}"
+        + f". {cause}"
         + (" Confidence is low: the evidence disagrees, see Why." if detail.disagreements else "")
-    )
+    ).lstrip()
     gain = f"up to {micros(lost)} of {micros(names.total.target_us)}: as fast as {names.baseline}"
     sure = "low" if why is None else why.sure
     # the first step says to take the baseline, so this one is for who cannot
@@ -253,7 +248,7 @@ def _loss(pairs: Sequence[Pair]) -> Sentence | None:
     return Sentence("do", sure, text, title, gain)
 
 
-def cause_and_cure(detail: LayerDiff, names: Explanation, instead: str = "") -> str:
+def cause_and_cure(detail: LayerDiff, names: Explanation, instead: str = "") -> tuple[str, str]:
     """Say what made a layer differ, in plain words, and what helps if it became slower.
 
     `instead` is what can be done where the kernel cannot be changed.
@@ -266,7 +261,7 @@ def cause_and_cure(detail: LayerDiff, names: Explanation, instead: str = "") -> 
         known = "Counters of its work were not collected, so why cannot be said."
         if any(pair.resource is not None for pair in detail.causes.pairs):
             known = "No counter says why."
-        return f"{known} {instead}".rstrip()
+        return known, instead
     first = found[0]
     factor = f" {factor_text(first.factor)} ("
     label, _, levels = cause_in_words(first, detail.causes).partition(factor)
@@ -278,9 +273,9 @@ def cause_and_cure(detail: LayerDiff, names: Explanation, instead: str = "") -> 
     cause = f"Cause: {named}{all_else(detail, found[:1])}."
     if detail.fix is not None:
         side = f"in {names.baseline}: " if detail.time.verdict == "faster" else ""
-        return f"{cause} {capital(side + detail.fix.action).rstrip('.')}."
+        return cause, f"{capital(side + detail.fix.action).rstrip('.')}."
     cure = first.term.action if detail.time.verdict == "slower" else ""
-    return " ".join(filter(None, (cause, cure, instead)))
+    return cause, " ".join(filter(None, (cure, instead)))
 
 
 def _saving(advice: Mapping[str, Advice], shown: Sequence[Condition]) -> Sentence | None:
@@ -301,11 +296,13 @@ def _saving(advice: Mapping[str, Advice], shown: Sequence[Condition]) -> Sentenc
     if found is not None and float(row["saved_us"]) < _WORTH * float(found.times["median"].sum()):
         return None
     name = group_name(row["layers"])
-    text = f"{labelled(name, str(row['label']))}: {row['evidence']}. {what_to_do(row)}"
+    sure: Sure = row["confidence"]
+    text = with_check(mitigation(row), sure, row["tells"])
+    text += f" Why: {labelled(str(row['evidence']), str(row['label']))}."
     gain = (
         f"saves at most {micros(float(row['saved_us']))} ({percent(float(row['gain_high']))} of it)"
     )
-    return Sentence("do", "low", text, f"{name}: {row['hazard']}", gain)
+    return Sentence("do", sure, text, f"{name}: {row['hazard']}", gain)
 
 
 def _slowest(shown: Sequence[Condition]) -> list[Sentence]:
@@ -319,11 +316,9 @@ def _slowest(shown: Sequence[Condition]) -> list[Sentence]:
 
 def _over_all(action: NetworkFinding, label: str) -> Sentence:
     """Say what helps most in a whole network."""
-    text = (
-        f"{_place(label)}: {action.evidence}. "
-        f"{marked(action.mitigation, action.confidence, action.tells)}"
-    )
+    text = with_check(action.mitigation, action.confidence, action.tells)
+    text += f" Why: {labelled(action.evidence, label)}."
     title = capital(action.hazard)
     share = percent(action.saved_us / action.time_us)
     gain = f"saves at most {micros(action.saved_us)} of {micros(action.time_us)} ({share})"
-    return Sentence("do", "low", text, title, gain)
+    return Sentence("do", action.confidence, text, title, gain)

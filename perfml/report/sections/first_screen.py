@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from perfml.explain.confidence import marked, with_check
 from perfml.report.document import (
     Cell,
     ReportTable,
@@ -16,7 +17,8 @@ from perfml.report.document import (
     section,
     words,
 )
-from perfml.report.labels import percent
+from perfml.report.labels import capital, percent
+from perfml.report.sections.source_lines import bars_anchor, lines_anchor
 from perfml.report.tables import amount, said_once, share
 from perfml.util.words import count, micros
 
@@ -35,25 +37,37 @@ _STEPS = 3
 """Findings at the top of a page."""
 
 _LEAD = (
-    "Compute and memory: how busy the busiest unit of either was, in percent of its peak. Issue: "
-    "issue slots in use. A kernel that keeps neither above 60 % waits: its limit is latency."
+    "Compute and memory (SOL): how busy the busiest unit of either was, in percent of its peak. "
+    "Issue: issue slots in use. With neither above 60 %, latency is the limit."
 )
 
 
-def limits_section(levels: Sequence[KernelLevels]) -> Section | None:
-    """Return the kernels by time with their bars; None without any."""
+def limits_section(levels: Sequence[KernelLevels], lines: Mapping[str, object]) -> Section | None:
+    """Return the kernels by time with their bars; None without any.
+
+    A kernel leads to its source lines where `lines` has it.
+    """
     if not levels:
         return None
     names = {"anchor": "limits", "link": "Limits", "lead": _LEAD}
-    return section("Kernels by time, and their limits", limits_table(levels), **names)
+    return section("Kernels by time, and their limits", limits_table(levels, lines=lines), **names)
 
 
-def limits_table(levels: Sequence[KernelLevels], most: int | None = MOST_KERNELS) -> ReportTable:
+def limits_table(
+    levels: Sequence[KernelLevels],
+    most: int | None = MOST_KERNELS,
+    *,
+    lines: Mapping[str, object] | None = None,
+) -> ReportTable:
     """Return one row a kernel: launches, time, share, three bars, and the limit."""
     known = any(not math.isnan(level) for each in levels for level in _bars(each))
     rows = [
         [
-            Cell(each.kernel),
+            Cell(
+                each.kernel,
+                link=lines_anchor(each.kernel, lines or {}),
+                anchor=bars_anchor(each.kernel, levels),
+            ),
             Cell(f"{each.launches:,}", value=each.launches),
             amount(each.time_us),
             share(each.share, bar=each.share),
@@ -86,7 +100,7 @@ def listed_table(found: Sequence[ListedFinding], most: int | None = None) -> Rep
             ),
             amount(each.saved_us, note=estimates(each)),
             Cell(each.hazard, note=each.evidence),
-            Cell(each.action or "–"),
+            Cell(_marked(each) or "–"),
         ]
         for each in found
     ]
@@ -102,17 +116,21 @@ def listed_table(found: Sequence[ListedFinding], most: int | None = None) -> Rep
     return ReportTable(title, columns, rows, cards=True, most=most)
 
 
+def _marked(found: ListedFinding) -> str:
+    known = found.confidence is not None
+    return marked(found.action, found.confidence, found.tells) if known else found.action
+
+
 def estimates(found: ListedFinding) -> str:
     """Say both estimates and what they are a part of."""
     if math.isnan(found.saved_us):
         return ""
     said = f"{percent(found.saved_us / found.time_us)} of {micros(found.time_us)}"
     both = (("perfml", found.perfml_us), ("Nsight Compute", found.ncu_us))
-    known = [(name, value) for name, value in both if not math.isnan(value)]
-    if len(known) > 1:
-        said += f"; {', '.join(f'{name} {micros(value)}' for name, value in known)}"
+    known = [f"{name} {micros(value)}" for name, value in both if not math.isnan(value)]
+    said += f" ({', '.join(known) if len(known) > 1 else f'estimate of {found.says}'})"
     local = found.local and not math.isnan(found.ncu_us)
-    return f"{said}; a local estimate, of one unit" if local else said
+    return f"{said}, of one unit alone" if local else said
 
 
 def more_with_other_sets(advice: Advice) -> Text | None:
@@ -121,8 +139,8 @@ def more_with_other_sets(advice: Advice) -> Text | None:
     if not rules:
         return None
     return Text(
-        f"More could be said: {count(rules, 'cause lacks', 'causes lack')} counters. Profile with "
-        "ncu --metrics $(perfml metrics default --request), or --set full for Nsight Compute's."
+        "For more, profile with ncu --metrics $(perfml metrics default --request), or --set full. "
+        f"{count(rules, 'cause lacks', 'causes lack')} counters."
     )
 
 
@@ -148,25 +166,28 @@ _BY_LIMIT = {
 
 def bars_step(slowest: KernelLevels, command: str) -> Sentence:
     """Return where to look where no rule found anything: at the longest kernel and its limit."""
-    text = f"{micros(slowest.total_us)}; {slowest.sentence()}. {_BY_LIMIT[slowest.limit]}"
-    gain = f"{percent(slowest.share)} of the time, limit: {slowest.limit}"
+    text = f"{_BY_LIMIT[slowest.limit]} {capital(slowest.sentence())}."
+    gain = f"{micros(slowest.total_us)}, {percent(slowest.share)} of the time, {slowest.limit}"
     return Sentence("do", "low", text, f"Look at {slowest.kernel}", gain, command)
 
 
 def _step(found: ListedFinding, levels: Sequence[KernelLevels], *, again: bool) -> Sentence:
-    """Return one finding as a step; its title has the kernel's share and limit, unless `again`."""
+    """Return one finding as a step: what to do, then the kernel's time and limit unless `again`."""
     own = next((each for each in levels if f": {found.kernel}".endswith(f": {each.kernel}")), None)
     hazard = found.hazard
     if len(hazard) > _TITLE:
         hazard = f"{hazard[:_TITLE].rpartition(' ')[0]} …"
-    title, text = f"{found.kernel}: {hazard}", ""
+    sure = found.confidence or "low"
+    texts = [with_check(found.action or found.evidence, sure, found.tells)]
+    if hazard != found.hazard:
+        texts.append(found.hazard)
     if own is not None and not again:
-        share_of = f"{percent(own.share)} of the time, limit: {own.limit}"
-        title = f"{found.kernel} ({share_of}): {hazard}"
-        text = f"{own.kernel} takes {micros(own.total_us)}; {own.sentence()}. "
-    text += f"{found.hazard}. " if hazard != found.hazard else ""
-    text += f"What to do: {found.action or found.evidence}"
-    gain = f"{found.says} gives no estimate"
+        texts.append(f"Why: it takes {micros(own.total_us)}, {percent(own.share)} of the time")
+        texts.append(capital(own.sentence()))
+    gain = f"no estimate from {found.says}"
     if not math.isnan(found.saved_us):
-        gain = f"saves at most {micros(found.saved_us)} by {found.says}: {estimates(found)}"
-    return Sentence("do", "low", text.rstrip(), title, gain)
+        gain = f"saves at most {micros(found.saved_us)}, {estimates(found)}"
+    text = " ".join(f"{each.rstrip(' .')}." for each in texts if each)
+    layer, _, kernel = found.kernel.rpartition(": ")
+    title = f"{capital(hazard)} in {kernel}" + f" ({layer})" * bool(layer)
+    return Sentence("do", sure, text, title, gain)

@@ -152,10 +152,10 @@ def _draw_attribution(terms: pd.DataFrame, width: int) -> Axes:
 def _model_caption(found: ModelAttribution) -> str:
     text = f"By a model ({model(found.model)}, exact Shapley values)"
     if found.held_out_errors is None:
-        return f"{text}; its error on this layer is unknown: too few other layers."
+        return f"{text}. Its error on this layer is unknown: there are too few other layers."
     before, after = found.held_out_errors
     return (
-        f"{text}; fitted without this layer it is off by {percent(abs(before))} on the baseline "
+        f"{text}. Fitted without this layer, it is off by {percent(abs(before))} on the baseline "
         f"and by {percent(abs(after))} on the target."
     )
 

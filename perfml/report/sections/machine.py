@@ -61,10 +61,10 @@ def _rates(roofs: Roofs, label: str) -> Text:
     rates = known["flop_rate"].astype(float) / max(roofs.flops.values())
     best = known.iloc[int(rates.to_numpy().argmax())]
     return Text(
-        f"No roofline, {label}: bytes of device memory were not counted (perfml collect --metrics "
-        f"roofline). What is known is the share of the arithmetic peak: {percent(rates.median())} "
-        f"in the median layer, {percent(rates.max())} in the best ({best['layer']}, "
-        f"{best['backend']}). Peaks, {roofs.source}."
+        f"For a roofline of {label}, collect with --metrics roofline: bytes of device memory were "
+        f"not counted. The median layer reaches {percent(rates.median())} of the arithmetic peak, "
+        f"the best ({best['layer']}, {best['backend']}) {percent(rates.max())}. "
+        f"Peaks, {roofs.source}."
     )
 
 

@@ -173,7 +173,7 @@ def phase_sentence(phases: Sequence[PhaseTimes]) -> Sentence:
         if each.before_us > 0:
             text += f", of which the device waits {micros(each.before_us)} for it to begin"
         texts.append(f"{text} (mean of {each.steps})")
-    return Sentence("time", "firm", f"{capital('; '.join(texts))}.")
+    return Sentence("time", "high", f"{capital('; '.join(texts))}.")
 
 
 def phase_steps(phases: Sequence[PhaseTimes]) -> list[Sentence]:
@@ -216,5 +216,5 @@ def _part(
     title, text, line = remedy
     part = percent(us / phase.whole_us)
     gain = f"{what} {micros(us)} of {micros(phase.whole_us)} a {phase.name} ({part})"
-    step = Sentence("do", "likely", text, title.format(kind=phase.name), gain, line)
+    step = Sentence("do", "medium", text, title.format(kind=phase.name), gain, line)
     return phase.steps * us, step

@@ -16,7 +16,7 @@ from perfml.report.document import (
     section,
     words,
 )
-from perfml.report.labels import percent
+from perfml.report.labels import capital, percent
 from perfml.report.tables import amount
 from perfml.util.words import count, micros, number
 
@@ -94,11 +94,11 @@ def _reasons(verdict: PredictedLayer) -> Iterable[str]:
         )
         yield "Counted: " + "; ".join(counts) + "."
     for reason in why.reasons:
-        yield f"{_sentence(reason.hazard)} {_evidence(reason)} Do: {reason.mitigation}"
+        yield f"{capital(reason.hazard).rstrip('.')}. {_evidence(reason)} Do: {reason.mitigation}"
     if not why.reasons and why.by_work is not None:
         yield "Advice finds no cause in it."
     if verdict.note:
-        yield _sentence(verdict.note)
+        yield f"{capital(verdict.note).rstrip('.')}."
     if why.peers:
         names = (
             f"{each.layer} of {each.workload} ({micros(each.time_us)}, bound "
@@ -120,10 +120,6 @@ def _limit(reason: Reason | None) -> str:
         return "advice finds no cause in it."
     where = "" if reason.kernel is None else f" ({reason.kernel})"
     return f"{reason.hazard}{where}."
-
-
-def _sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:].rstrip('.')}."
 
 
 def _condition(each: PredictedLayer) -> str:

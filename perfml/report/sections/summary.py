@@ -12,13 +12,22 @@ from typing import TYPE_CHECKING
 
 from perfml.report.conditions import EVERY_RUN, UNNAMED, Condition
 from perfml.report.document import Answer, Sentence, Sure
-from perfml.report.labels import TASKS, is_random, listed, members, model, percent, protocol
+from perfml.report.labels import (
+    TASKS,
+    capital,
+    is_random,
+    listed,
+    members,
+    model,
+    percent,
+    protocol,
+)
 from perfml.report.results import Pair, Results
-from perfml.report.scores import best_scores, higher_is_better
 from perfml.report.sections.explanation import why_sentence
 from perfml.report.sections.first import fastest_text, first_steps, sure_of_totals, where
+from perfml.report.sections.models import best_scores, higher_is_better
 from perfml.report.sections.phases import phase_sentence
-from perfml.report.sections.steps import step_sentences
+from perfml.report.sections.time_spent import step_sentences
 from perfml.util.words import count, micros
 
 if TYPE_CHECKING:
@@ -28,15 +37,16 @@ ENOUGH_RESAMPLES = 20
 """Resamples below which a probability of 90 % cannot be told from one of 75 %."""
 
 SURE_RULES = {
-    "high": "no repeat overlaps another backend's; or top 3 in at least 90 % of the resamples, and "
-    "beyond chance; or a model at least twice as good as every baseline",
-    "medium": "a smaller lead than that; or top 3 in at least 60 %, and beyond chance; or "
-    "a cause of which counters split at least half, with nothing that contradicts it",
-    "low": "the spread is as large as the difference, or unknown; or top 3 in less than 60 %; or "
-    "no more than chance (a p-value above 5 %, with times permuted between layers); or "
-    "no model beats the baselines. A metric is never surer than the models it "
-    f"comes from, and never high on fewer than {ENOUGH_RESAMPLES} resamples",
-    "caution": "what to know of the data or the models before believing the rest",
+    "high": "Time: the repeats of the two do not overlap. Metric: in the top 3 of at least 90 % of "
+    f"at least {ENOUGH_RESAMPLES} resamples, and beyond chance. "
+    "Model: at most half the error of every baseline.",
+    "medium": "Time: a smaller lead. Metric: in the top 3 of at least 60 %, and beyond chance. "
+    "Model: better than every baseline. "
+    "Cause: counters split at least half of the difference, and nothing contradicts them.",
+    "low": "Time: the spread is as large as the difference, or unknown. "
+    "Metric: rarely in the top 3, or a p-value above 5 %. Model: no better than a baseline. "
+    "A metric has at most the confidence of its models.",
+    "caution": "Know this of the data or the models before you use the rest.",
 }
 """What the words of confidence mean; printed on the report."""
 
@@ -77,8 +87,9 @@ def answer(results: Results) -> Answer:
 def _without(condition: str, sentence: Sentence) -> Sentence:
     """Return a sentence without the only condition, which the first one has named."""
     text = sentence.text.removeprefix(f"{condition}, ")
+    text = text.replace(f"Why: {condition[:1].lower()}{condition[1:]}, ", "Why: ")
     if text.startswith(("the ", "no ", "this profile ")):  # a backend keeps its small letter
-        text = text[:1].upper() + text[1:]
+        text = capital(text)
     return replace(sentence, text=text)
 
 
@@ -119,7 +130,7 @@ def _fastest(condition: Condition) -> Sentence:
     )
     if condition.common > 1:
         share = slowest["median"] / only["median"].sum()
-        text += f"; the slowest, {slowest['layer']}, is {percent(share)} of it"
+        text += f". The slowest, {slowest['layer']}, is {percent(share)} of it"
     sure: Sure = "high" if int(condition.times["repeats"].max()) > 1 else "low"
     if first["backend"] in UNNAMED.values():
         return Sentence("time", sure, f"{text}.")
@@ -134,27 +145,27 @@ def _metrics(ranking: Ranking, limit: Sure) -> list[Sentence]:
     best = summary.iloc[0]
     top3 = float(best["p_top3"])
     names = members(best["members"])
-    text = f"The {what} is explained best by {names[0]}"
+    text = f"{names[0]} explains the {what} best"
     if top3 < 0.6:
-        text = f"No metric explains the {what} reliably; the first is {names[0]}"
+        text = f"No metric explains the {what} reliably. The first is {names[0]}"
     if len(names) > 1:
         text += f", interchangeable with {listed(names[1:], 3)}"
     others = [group[0] for group in ranking.tied if group[0] != names[0]]
     if others:
         text += f" (tied with {listed(others, 3)})"
-    text += f": among the first three in {percent(top3)} of the resamples"
+    text += f". It is in the top 3 of {percent(top3)} of the resamples"
     also = [
         f"{members(row['members'])[0]} ({percent(row['p_top3'])})"
         for _, row in summary.iloc[1:3].iterrows()
         if row["p_top3"] >= 0.3
     ]
-    text += f"; then {listed(also)}." if also else "."
+    text += f", then {listed(also)}." if also else "."
     if limit == "low":
         text += " The models that say so beat no baseline."
     sure: Sure = "high" if top3 >= 0.9 else "medium" if top3 >= 0.6 else "low"
     if ranking.null is not None and names[0] not in ranking.beyond_chance:
         sure = "low"
-        text = f"No metric explains the {what} more than chance does; the first is {names[0]}."
+        text = f"No metric explains the {what} more than chance does. The first is {names[0]}."
         if ranking.null.reason or ranking.beyond_chance:
             text = f"The first metric for the {what} is {names[0]}. {ranking.chance}"
     if sure == "high" and 0 < ranking.resamples < ENOUGH_RESAMPLES:
@@ -176,7 +187,7 @@ def error_sentence(evaluation: Evaluation) -> Sentence | None:
     text = f"On {protocol(mine['protocol'])}, the best model of the {what} ({model(mine['model'])})"
     text += f" {verb} {percent(mine['mean'])} on average"
     if random is not None and hard:
-        text += f"; on a random split {'in' if up else 'by'} {percent(random['mean'])}"
+        text += f". On a random split it {verb} {percent(random['mean'])}"
     sure: Sure = "low"
     if simple is None:
         text += ". No baseline was scored."

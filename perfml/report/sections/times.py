@@ -23,8 +23,7 @@ from perfml.report.document import (
     words,
 )
 from perfml.report.kernels import PackedKernels
-from perfml.report.layer_shapes import Shape
-from perfml.report.results import MOST_FIGURES, Results
+from perfml.report.results import MOST_FIGURES, Results, Shape
 from perfml.report.tables import amount, illustrated, time_texts
 from perfml.util.words import count, micros, multiple, number
 

@@ -6,9 +6,8 @@ import subprocess
 
 import pytest
 
-from perfml.experiments.mutation.catalog import MUTATIONS, RECOMPILED, mutants, mutations_of
+from perfml.experiments.mutation.catalog import MUTATIONS, RECOMPILED, WORDS, mutants, mutations_of
 from perfml.experiments.mutation.ptx import kernel, kernels_in
-from perfml.experiments.repairs import WORDS
 from perfml.experiments.verdicts import LIMITS_OF
 from tests.support.paths import DATA
 from tests.support.ptx_warp import ALL, Warp

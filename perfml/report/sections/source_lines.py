@@ -1,0 +1,131 @@
+"""The lines of the source at which warps of the longest kernels were sampled most."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from perfml.merge.by_kernel import kernel_units
+from perfml.report.document import Cell, ReportTable, Section, numbers, section, words
+from perfml.report.tables import share
+
+if TYPE_CHECKING:
+    from perfml.explain.reports import Report
+    from perfml.explain.speed_of_light import KernelLevels
+
+_KERNELS, _LINES = 5, 5
+"""The longest kernels, and the lines of each with most samples."""
+
+_LEAST = 0.02
+"""A line with less of the kernel's samples is not shown."""
+
+_ISSUING = "selected"
+"""Nsight Compute's reason of a warp that issues, and so waits for nothing."""
+
+_LEAD = (
+    "Look at the lines with most samples first: there warps spend the kernel's time. A sample is "
+    "a warp at an instruction (section SourceCounters). Click a kernel to see its limits."
+)
+
+
+@dataclass(frozen=True)
+class SampledLine:
+    """A line of the source, or an instruction of a kernel without ``-lineinfo``."""
+
+    place: str  # ``kernels.cu:42``, or ``0x0120``
+    share: float  # of the samples of its kernel
+    stall: str  # why most of the sampled warps did not issue; empty where most did
+    sass: str  # its instruction with most samples
+
+
+def sampled_lines(
+    kernels: pd.DataFrame, levels: Sequence[KernelLevels], reports: Sequence[Report]
+) -> dict[str, tuple[SampledLine, ...]]:
+    """Return the lines of the longest kernels by their label, most samples first.
+
+    `kernels` is the table behind `levels`, `reports` are the files that it was read from.
+    """
+    from perfml.explain.reports import code_of
+
+    names = {unit.label: unit.kernel for unit in kernel_units(kernels)[0]}
+    wanted = {each.kernel: names[each.kernel] for each in levels[:_KERNELS] if each.kernel in names}
+    if not reports or not wanted:
+        return {}
+    (code,) = code_of((list(reports), set(wanted.values())))
+    found = {label: _lines(code[name]) for label, name in wanted.items() if name in code}
+    return {label: lines for label, lines in found.items() if lines}
+
+
+def _lines(table: pd.DataFrame) -> tuple[SampledLine, ...]:
+    from perfml.explain.line import file_name
+    from perfml.explain.lines import own_places
+    from perfml.readers.ncu.instructions import SAMPLES, STALLED
+
+    if SAMPLES not in table or not table[SAMPLES].sum() > 0:
+        return ()
+    rows = own_places(table)
+    place = [
+        f"{offset:#06x}" if pd.isna(line) else f"{file_name(str(file))}:{line:.0f}"
+        for file, line, offset in zip(rows["file"], rows["line"], rows["offset"], strict=True)
+    ]
+    stalls = [name for name in rows.columns if name.startswith(STALLED)]
+    sums = rows.groupby(place)[[SAMPLES, *stalls]].sum().nlargest(_LINES, SAMPLES)
+    hottest = rows.assign(place=place).sort_values(SAMPLES, ascending=False, kind="stable")
+    sass = hottest.drop_duplicates("place").set_index("place")["sass"]
+    shares = sums[SAMPLES] / rows[SAMPLES].sum()
+    reasons = sums[stalls].idxmax(axis=1) if stalls else pd.Series("", sums.index)
+    return tuple(
+        SampledLine(str(at), float(part), _stall(str(reasons[at])), str(sass[at]))
+        for at, part in shares.items()
+        if part >= _LEAST
+    )
+
+
+def _stall(name: str) -> str:
+    from perfml.readers.ncu.instructions import STALLED
+
+    reason = name.removeprefix(STALLED)
+    return "" if reason == _ISSUING else reason.replace("_", " ")
+
+
+def bars_anchor(kernel: str, levels: Sequence[KernelLevels]) -> str:
+    """Return the address of a kernel's row among the bars."""
+    return f"kernel-{[each.kernel for each in levels].index(kernel)}"
+
+
+def lines_anchor(kernel: str, lines: Mapping[str, object]) -> str:
+    """Return the address of a kernel's first line; empty where it has none."""
+    return f"lines-{list(lines).index(kernel)}" if kernel in lines else ""
+
+
+def lines_section(
+    lines: Mapping[str, Sequence[SampledLine]], levels: Sequence[KernelLevels]
+) -> Section | None:
+    """Return the sampled lines, kernel by kernel, each linked to its kernel's bars."""
+    rows = [
+        [
+            Cell(
+                kernel,
+                link=bars_anchor(kernel, levels),
+                anchor="" if place else lines_anchor(kernel, lines),
+            ),
+            Cell(each.place),
+            share(each.share, bar=each.share),
+            Cell(each.stall or "issues"),
+            Cell(each.sass),
+        ]
+        for kernel, of_kernel in lines.items()
+        for place, each in enumerate(of_kernel)
+    ]
+    if not rows:
+        return None
+    columns = (
+        *words("kernel", "line"),
+        *numbers("of its samples"),
+        *words("stall reason", "instruction"),
+    )
+    table = ReportTable("Lines of the source by samples", columns, rows, most=8)
+    return section("Source lines", table, anchor="lines", link="Lines", lead=_LEAD)
