@@ -97,7 +97,7 @@ def _shift(turn: int) -> Callable[[re.Match[str]], str]:
 def nsys(recorded: Path, out: Path, size: int) -> None:
     """Write an export of at least `size` bytes, in the tables of Nsight Systems."""
     out.unlink(missing_ok=True)
-    events = [e for e in json.loads(gzip.decompress(recorded.read_bytes()))["traceEvents"]]
+    events = json.loads(gzip.decompress(recorded.read_bytes()))["traceEvents"]
     events = [event for event in events if event.get("ph") == "X" and "args" in event]
     connection = sqlite3.connect(out)
     connection.executescript("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;" + _TABLES)
@@ -117,14 +117,13 @@ def nsys(recorded: Path, out: Path, size: int) -> None:
     numbers = "WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t WHERE n < ?)"
     for table in ("RUNTIME", "KERNEL", "MEMCPY", "NVTX_EVENTS"):
         full = table if table == "NVTX_EVENTS" else f"CUPTI_ACTIVITY_KIND_{table}"
-        columns = [
-            row[0] for row in connection.execute(f"SELECT name FROM pragma_table_info('{full}')")
-        ]
+        columns = [row[1] for row in connection.execute(f"PRAGMA table_info({full})")]
         shifted = [
             f'"{name}" + n * {shifts[name]}' if name in shifts else f'"{name}"' for name in columns
         ]
         if table == "NVTX_EVENTS":
-            step = "CASE WHEN text LIKE 'step %' THEN 'step ' || (substr(text, 6) + n * 1000) ELSE text END"
+            step = "'step ' || (substr(text, 6) + n * 1000)"
+            step = f"CASE WHEN text LIKE 'step %' THEN {step} ELSE text END"
             shifted[columns.index("text")] = step
         query = f"{numbers} INSERT INTO {full} SELECT {', '.join(shifted)} FROM t, {full} AS r"  # noqa: S608
         query += " WHERE r.rowid <= ? ORDER BY n, r.rowid"
@@ -201,8 +200,8 @@ _SIDES = {
         "nsys-ai": (
             "from nsys_ai import profile; opened = profile.open(path);"
             "ever = (0, 1 << 62); kernels = opened.kernels(None); threads = opened.gpu_threads(0);"
-            "calls = opened.runtime_index(threads, ever); ranges = opened.nvtx_events(threads, ever);"
-            "print(len(kernels))"
+            "calls = opened.runtime_index(threads, ever);"
+            "ranges = opened.nvtx_events(threads, ever); print(len(kernels))"
         ),
     },
 }

@@ -37,22 +37,10 @@ _RECORD = "Record with jax.profiler.trace(FOLDER), and give the .trace.json.gz t
 
 @dataclass(frozen=True, slots=True)
 class XlaKernel:
-    """A kernel that XLA launched.
+    """A kernel that XLA launched; times in nanoseconds.
 
-    Attributes
-    ----------
-    device, stream
-        Their numbers.
-    start, end
-        Nanoseconds.
-    name
-        What the kernel is called.
-    operation
-        The operation of HLO that it computes.
-    path
-        Where that stands in the program, its parts between slashes; empty where nobody says.
-    details
-        What a launch needs: ``regs:31 static_shared:0 grid:512,1,1 block:128,1,1``.
+    `operation` is that of HLO which it computes, `path` where that stands in the program, its parts
+    between slashes, and `details` are as in ``regs:31 static_shared:0 grid:512,1,1 block:128,1,1``.
     """
 
     device: int

@@ -68,6 +68,7 @@ class Dispatch:
     threads: float
     grid: Sequence[int] | None = None
     block: Sequence[int] | None = None
+    device: str = "AMD GPU"
     counters: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -177,6 +178,7 @@ def dispatched(source: Source, form: str, dispatches: Sequence[Dispatch]) -> Ker
             "kernel": [each.kernel for each in rows],
             "grid": [grid for grid, _ in shapes],
             "block": [block for _, block in shapes],
+            "device": [each.device for each in rows],
             "time_us": math.nan,
             "launches": 1,
             "registers_per_thread": [each.registers for each in rows],
@@ -186,6 +188,7 @@ def dispatched(source: Source, form: str, dispatches: Sequence[Dispatch]) -> Ker
         }
     )
     provenance, warnings = source.provenance(form, "rocprofv3"), []
+    provenance["device"] = ", ".join(dict.fromkeys(launches["device"]))
     if counters:
         warnings.append("The counters keep AMD's names; no advice rests on these columns.")
     if timed:

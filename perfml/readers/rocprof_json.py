@@ -52,7 +52,7 @@ def _dispatches(tool: dict[str, Any]) -> Iterator[Dispatch]:
     """Yield the dispatches of a process: those that were timed, else those that were counted."""
     symbols = {each["kernel_id"]: each for each in tool["kernel_symbols"]}
     names = {each["id"]["handle"]: each["name"] for each in tool.get("counters") or ()}
-    agents = {each["id"]["handle"]: each["node_id"] for each in tool.get("agents") or ()}
+    agents = {each["id"]["handle"]: each for each in tool.get("agents") or ()}
     records = (tool.get("callback_records") or {}).get("counter_collection") or ()
     counted: dict[Any, list[Any]] = {}
     for record in records:
@@ -61,13 +61,14 @@ def _dispatches(tool: dict[str, Any]) -> Iterator[Dispatch]:
     traced = (tool.get("buffer_records") or {}).get("kernel_dispatch") or ()
     for each in traced or (record["dispatch_data"] for record in records):
         info = each["dispatch_info"]
-        symbol, agent = symbols[info["kernel_id"]], info["agent_id"]["handle"]
+        symbol, handle = symbols[info["kernel_id"]], info["agent_id"]["handle"]
+        agent = agents.get(handle, {"node_id": handle})
         grid, block = (
             [_whole(info[name][axis]) for axis in "xyz"] for name in ("grid_size", "workgroup_size")
         )
         one = Dispatch(
             str(symbol.get("formatted_kernel_name") or symbol["kernel_name"]).strip(),
-            _whole(agents.get(agent, agent)),
+            _whole(agent["node_id"]),
             _whole(info["queue_id"]["handle"]),
             whole(each.get("start_timestamp")),
             whole(each.get("end_timestamp")),
@@ -76,6 +77,7 @@ def _dispatches(tool: dict[str, Any]) -> Iterator[Dispatch]:
             float(math.prod(grid)),
             grid,
             block,
+            str(agent.get("product_name") or agent.get("name") or "AMD GPU"),
         )
         for value in counted.get(info["dispatch_id"], ()):
             one.count(names[value["counter_id"]["handle"]], value["value"])

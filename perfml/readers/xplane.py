@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from perfml.errors import InputError
 from perfml.readers.jax_trace import DEVICE, STREAM, XlaKernel, xla_kernels
@@ -22,12 +22,11 @@ NAME = "xplane"
 
 # the name of a plane is its second field: a byte that says so, its length, and the text
 _PLANE = re.compile(rb"\A\x0a[\x00-\xff]{1,64}?\x12[\x01-\x7f](?:/host:|/device:|Task Env)")
-_VARINT, _EIGHT, _BYTES, _FOUR = 0, 1, 2, 5
+_SIZES = {1: 8, 5: 4}
+"""Bytes of a field by its kind in the encoding, protobuf.dev/programming-guides/encoding."""
 _LATEST = 1 << 62
 """Nanoseconds that no clock reaches."""
 _CURE = "Copy the file again, or give the .trace.json.gz beside it."
-
-Field = int | memoryview
 
 
 def recognises(source: Source) -> bool:
@@ -44,147 +43,108 @@ def read(source: Source, options: ReadOptions | None = None) -> Kernels:
     kernels: list[XlaKernel] = []
     held: set[str] = set()
     try:
-        for number, value in _fields(memoryview(source.data)):
-            if number == 1:
-                plane = _plane(_bytes(value))
-                held.add(plane.name)
-                kernels += _kernels(plane)
-    except (ValueError, TypeError) as error:
+        for plane in _all(_message(memoryview(source.data)), 1):
+            held.add(_text(plane, 2))
+            kernels += _kernels(plane)
+    except ValueError as error:
         msg = "the XPlane is cut or damaged"
         found = str(error)[:80]
         raise InputError(msg, where=str(source.path), found=found, cure=_CURE) from error
     return xla_kernels(source, NAME, kernels, held)
 
 
-@dataclass
-class _Plane:
-    """A plane: its lines as they are stored, and names of events and statistics by their ids."""
-
-    name: str = ""
-    lines: list[memoryview] = field(default_factory=list)
-    events: dict[int, memoryview] = field(default_factory=dict)
-    statistics: dict[int, str] = field(default_factory=dict)
-
-
-def _plane(data: memoryview) -> _Plane:
-    plane, named = _Plane(), []
-    for number, value in _fields(data):
-        if number == 2:
-            plane.name = _text(value)
-        elif number == 3:
-            plane.lines.append(_bytes(value))
-        elif number == 4:
-            entry = dict(_fields(_bytes(value)))
-            plane.events[_whole(entry.get(1, 0))] = _bytes(entry.get(2, _NOTHING))
-        elif number == 5:
-            named.append(dict(_fields(_bytes(value))))
-    for entry in named:
-        metadata = dict(_fields(_bytes(entry.get(2, _NOTHING))))
-        plane.statistics[_whole(entry.get(1, 0))] = _text(metadata.get(2, _NOTHING))
-    return plane
-
-
-def _kernels(plane: _Plane) -> Iterator[XlaKernel]:
+def _kernels(plane: _Message) -> Iterator[XlaKernel]:
     """Yield the kernels of a plane: events that compute an operation of HLO."""
-    device = DEVICE.match(plane.name)
-    for line in plane.lines if device is not None else ():
-        parts = list(_fields(line))
-        facts = dict(parts)
-        stream = STREAM.match(_text(facts.get(2, _NOTHING)))
-        begins = _whole(facts.get(3, 0)) * 1000
-        for _, value in (part for part in parts if part[0] == 4):
-            event = list(_fields(_bytes(value)))
-            own = dict(event)
-            metadata = list(_fields(plane.events.get(_whole(own.get(1, 0)), _NOTHING)))
-            stats = [_bytes(each) for number, each in metadata if number == 5]
-            stats += [_bytes(each) for number, each in event if number == 4]
-            said = dict(_statistic(plane, each) for each in stats)
-            if "hlo_op" not in said or device is None:
-                continue
-            start = round((begins + _whole(own.get(2, 0))) / 1000)
-            end = start + round(_whole(own.get(3, 0)) / 1000)
-            if not 0 <= start <= end < _LATEST:
+    device = DEVICE.match(_text(plane, 2))
+    if device is None:
+        return
+    # maps, of which an entry is a message with a key and a value
+    names, metadata = (
+        {_whole(each, 1): next(_all(each, 2), {}) for each in _all(plane, number)}
+        for number in (5, 4)
+    )
+    texts = {key: _text(each, 2) for key, each in names.items()}
+    for line in _all(plane, 3):
+        stream = STREAM.match(_text(line, 2))
+        for event in _all(line, 4):
+            about = metadata.get(_whole(event, 1), {})
+            said = {
+                texts.get(_whole(each, 1), ""): _text(each, 5) or texts.get(_whole(each, 7), "")
+                for each in (*_all(about, 5), *_all(event, 4))
+            }
+            start = round((_whole(line, 3) * 1000 + _whole(event, 2)) / 1000)
+            end = start + round(_whole(event, 3) / 1000)
+            if end >= _LATEST:
                 msg = f"an event from {start} to {end} ns"
                 raise ValueError(msg)
-            yield XlaKernel(
-                int(device[1]),
-                int(stream[1]) if stream is not None else 0,
-                start,
-                end,
-                _text(dict(metadata).get(2, _NOTHING)) or said["hlo_op"],
-                said["hlo_op"],
-                said.get("name", ""),
-                said.get("kernel_details", ""),
-            )
+            if operation := said.get("hlo_op"):
+                yield XlaKernel(
+                    int(device[1]),
+                    int(stream[1]) if stream is not None else 0,
+                    start,
+                    end,
+                    _text(about, 2) or operation,
+                    operation,
+                    said.get("name", ""),
+                    said.get("kernel_details", ""),
+                )
 
 
-def _statistic(plane: _Plane, data: memoryview) -> tuple[str, str]:
-    """Return the name of a statistic, and its text; empty of a number."""
-    facts = dict(_fields(data))
-    shared = plane.statistics.get(_whole(facts.get(7, -1)), "")
-    return plane.statistics.get(_whole(facts.get(1, 0)), ""), _text(
-        facts.get(5, _NOTHING)
-    ) or shared
+class _Field(NamedTuple):
+    """A field of a message: a whole number, or bytes that hold a text or another message."""
+
+    whole: int
+    data: memoryview
 
 
-_NOTHING = memoryview(b"")
+_Message = dict[int, list[_Field]]
+"""The fields of a message by their numbers, in its order."""
 
 
-def _fields(data: memoryview) -> Iterator[tuple[int, Field]]:
-    """Yield the number and the value of each field of a message.
-
-    The encoding is that of protobuf.dev/programming-guides/encoding. Raises `ValueError` if the
-    message is cut or no message.
-    """
-    at, end = 0, len(data)
-    value: Field
-    while at < end:
+def _message(data: memoryview) -> _Message:
+    """Return the fields of a message; raise `ValueError` if it is cut, or none."""
+    found: _Message = {}
+    at = 0
+    while at < len(data):
         key, at = _varint(data, at)
-        kind = key & 7
-        if kind == _VARINT:
-            value, at = _varint(data, at)
-        elif kind in (_EIGHT, _BYTES, _FOUR):
-            size = 8 if kind == _EIGHT else 4
-            if kind == _BYTES:
-                size, at = _varint(data, at)
-            if size > end - at:
-                msg = f"a field of {size} bytes, of which {end - at} are there"
-                raise ValueError(msg)
-            value, at = data[at : at + size], at + size
+        kind, size, whole = key & 7, 0, 0
+        if kind == 0:
+            whole, at = _varint(data, at)
+        elif kind == 2:
+            size, at = _varint(data, at)
+        elif kind in _SIZES:
+            size = _SIZES[kind]
         else:
             msg = f"a field of unknown kind {kind}"
             raise ValueError(msg)
-        yield key >> 3, value
+        if size > len(data) - at:
+            msg = f"a field of {size} bytes, of which {len(data) - at} are there"
+            raise ValueError(msg)
+        found.setdefault(key >> 3, []).append(_Field(whole, data[at : at + size]))
+        at += size
+    return found
 
 
 def _varint(data: memoryview, at: int) -> tuple[int, int]:
     """Return a number of 7 bits a byte, the lowest first, and where it ends."""
     found = 0
-    for shift in range(0, 70, 7):
-        if at >= len(data):
-            break
-        byte = data[at]
-        at += 1
-        found |= (byte & 0x7F) << shift
+    for place, byte in enumerate(data[at : at + 10]):
+        found |= (byte & 0x7F) << (7 * place)
         if byte < 0x80:
-            return found, at
+            return found, at + place + 1
     msg = "a number without end"
     raise ValueError(msg)
 
 
-def _bytes(value: Field) -> memoryview:
-    if isinstance(value, int):
-        msg = "a number where a message belongs"
-        raise TypeError(msg)
-    return value
+def _all(message: _Message, number: int) -> Iterator[_Message]:
+    """Yield the messages in a field."""
+    return (_message(field.data) for field in message.get(number, ()))
 
 
-def _whole(value: Field) -> int:
-    if not isinstance(value, int):
-        msg = "a message where a number belongs"
-        raise TypeError(msg)
-    return value
+def _whole(message: _Message, number: int) -> int:
+    return message[number][-1].whole if number in message else 0
 
 
-def _text(value: Field) -> str:
-    return bytes(_bytes(value)).decode("utf-8", "replace")
+def _text(message: _Message, number: int) -> str:
+    data = message[number][-1].data if number in message else b""
+    return bytes(data).decode("utf-8", "replace")

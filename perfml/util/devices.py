@@ -14,3 +14,8 @@ def is_amd(name: str | None) -> bool:
     (True, False, False)
     """
     return (name or "").lower().startswith(_AMD)
+
+
+def is_mtia(name: str | None) -> bool:
+    """Return whether a device is one of Meta's MTIA, within whose kernels no public tool counts."""
+    return (name or "").lower().startswith("mtia")

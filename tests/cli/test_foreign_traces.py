@@ -96,6 +96,20 @@ def test_a_gpu_of_amd_keeps_its_name_and_is_asked_for_no_counters_of_ncu(tmp_pat
     assert not any("ncu --metrics" in text for text in (*said, page))
 
 
+def test_files_of_rocprofv3_and_of_an_mtia_are_asked_for_no_counters_of_ncu(tmp_path):
+    counted = tmp_path / "1_counter_collection.csv"
+    counted.write_text(
+        "Dispatch_Id,Agent_Id,Grid_Size,Kernel_Name,Counter_Name,Counter_Value,Start_Timestamp,"
+        "End_Timestamp\n1,4,1024,add,SQ_WAVES,16.0,100,90000\n"
+    )
+    trace = Trace(deviceProperties=[])
+    trace.event("mtia_ccp_events", "fba_gemm", 10, 90, pid=2, tid=3, args={"device": 2})
+    for path in (counted, written(trace, tmp_path, "mtia.json")):
+        page = tmp_path / "r.md"
+        assert RUN.invoke(app, ["report", str(path), "--out", str(page)]).exit_code == 0
+        assert "ncu --" not in page.read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize(
     ("name", "workload", "batch"),
     [

@@ -177,6 +177,7 @@ def test_json_has_kernels_with_their_counters(trace):
     assert frame["SQ_WAVES"].tolist() == [123.0, 8.0]
     assert frame["device_id"].tolist() == [4, 4]
     assert frame["registers_per_thread"].tolist() == [24.0, 8.0]
+    assert frame["device"].tolist() == ["gfx942"] * 2
 
 
 def test_json_of_counters_alone_has_no_times_and_says_so(trace):

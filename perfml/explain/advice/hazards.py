@@ -57,7 +57,7 @@ from perfml.explain.compared import make_side
 from perfml.explain.gaps import Timeline
 from perfml.explain.roofs.peaks import Peaks, given_peaks
 from perfml.explain.timelines import idle_layers, moving_layers, timeline
-from perfml.util.devices import is_amd
+from perfml.util.devices import is_amd, is_mtia
 from perfml.util.html import section
 from perfml.util.json_values import json_object
 from perfml.util.text import screen
@@ -272,7 +272,7 @@ def advise(
 def _foreign(layers: pd.DataFrame) -> bool:
     """Return whether all of a table ran on GPUs of which NVIDIA's tools count nothing."""
     devices = layers["device"].dropna().unique() if "device" in layers.columns else ()
-    return len(devices) > 0 and all(is_amd(str(name)) for name in devices)
+    return len(devices) > 0 and all(is_amd(str(name)) or is_mtia(str(name)) for name in devices)
 
 
 def _with_faster(findings: pd.DataFrame, layers: pd.DataFrame) -> pd.DataFrame:

@@ -46,28 +46,16 @@ _BESIDE = (
 )
 
 
-@dataclass
-class _Launch:
-    """A launch of a trace, or a kernel of a sum; times in nanoseconds."""
-
-    kernel: str
-    duration: float
-    launches: int = 1
-    start: float = float("nan")
-    grid: str | None = None
-    block: str | None = None
-    threads: float = float("nan")
-    registers: float = float("nan")
-    device: str | None = None
-    stream: int = 0
+Row = dict[str, Any]
+"""A launch of a trace, or a kernel of a sum: columns of its table; a launch's start besides."""
 
 
 @dataclass
 class _Found:
     """What the tables of a file hold."""
 
-    trace: list[_Launch] = field(default_factory=list)
-    sums: list[_Launch] = field(default_factory=list)
+    trace: list[Row] = field(default_factory=list)
+    sums: list[Row] = field(default_factory=list)
     memory: list[tuple[str | None, float, float]] = field(default_factory=list)
     """Device, start and duration of memory copies and sets."""
 
@@ -93,7 +81,7 @@ def read(source: Source, options: ReadOptions | None = None) -> Kernels:
     if found.trace and found.sums:
         warnings.append("The sums were left out; the trace has every launch.")
     elif found.sums:
-        total = sum(row.launches for row in rows)
+        total = sum(row["launches"] for row in rows)
         warnings.append(
             f"{count(len(rows), 'row is a mean', 'rows are means')} over {total} launches, so how "
             "launches differ is not in it."
@@ -103,13 +91,12 @@ def read(source: Source, options: ReadOptions | None = None) -> Kernels:
             f"{len(found.memory)} memory copies and sets are no kernels and were left out. They "
             "count as work where gaps between kernels are given."
         )
-    rows.sort(key=lambda row: 0.0 if np.isnan(row.start) else row.start)
     frame = kernels_frame(_columns(rows, found), [()] * len(rows))
-    devices = list(dict.fromkeys(row.device for row in rows if row.device))
+    devices = frame["device"].dropna().unique()
     provenance = {
         **source.provenance(NAME, "Nsight Systems"),
         "tool_version": None,
-        "device": ", ".join(devices) or None,
+        "device": ", ".join(map(str, devices)) or None,
         "compute_capability": None,
         "summary": not found.trace,
     }
@@ -169,67 +156,50 @@ def _add_launch(
         raise InputError(msg, where=where, cure=_AGAIN)
     registers, stream = row.get("Reg/Trd", ""), row.get("Strm", "")
     found.trace.append(
-        _Launch(
-            kernel=name,
-            duration=duration,
-            start=start,
-            grid=_shape(sizes[:3]),
-            block=_shape(sizes[3:]),
-            threads=float(np.prod(np.array(sizes, dtype=float))),
-            registers=float(registers) if _WHOLE.fullmatch(registers) else float("nan"),
-            device=device,
-            stream=int(stream) if _WHOLE.fullmatch(stream) else 0,
-        )
+        {
+            "kernel": name,
+            **_sizes(sizes),
+            "device": device,
+            "time_us": duration / 1e3,
+            "launches": 1,
+            "registers_per_thread": float(registers) if _WHOLE.fullmatch(registers) else np.nan,
+            "stream": int(stream) if _WHOLE.fullmatch(stream) else 0,
+            "start": start,
+        }
     )
 
 
-def _sum(row: dict[str, str], total: str, scale: float, where: str) -> _Launch:
+def _sum(row: dict[str, str], total: str, scale: float, where: str) -> Row:
     launches = int(_number(row["Instances"], "Instances", where, whole=True))
     name = next((row[key].strip() for key in row if key.strip() == "Name"), "")
     if launches == 0 or not name:
         msg = "a row of the sums has no launches or no name"
         raise InputError(msg, where=where, found=f"{launches} launches", cure=_AGAIN)
-    duration = _number(row[total], total, where) * scale / launches
+    time = _number(row[total], total, where) * scale / launches / 1e3
     shapes = [_SHAPE.fullmatch(row.get(key, "")) for key in ("GridXYZ", "BlockXYZ")]
-    grid, block = ([int(size) for size in shape.groups()] if shape else None for shape in shapes)
-    threads = float(np.prod(np.array([*grid, *block], dtype=float))) if grid and block else np.nan
-    return _Launch(
-        kernel=name,
-        duration=duration,
-        launches=launches,
-        grid=_shape(grid) if grid else None,
-        block=_shape(block) if block else None,
-        threads=threads,
-    )
+    sizes = [int(size) for shape in shapes if shape for size in shape.groups()]
+    known = _sizes(sizes) if len(sizes) == 6 else dict.fromkeys(("grid", "block"))
+    return {"kernel": name, **known, "device": None, "time_us": time, "launches": launches}
 
 
-def _columns(rows: list[_Launch], found: _Found) -> pd.DataFrame:
-    columns: dict[str, Any] = {
-        "kernel": [row.kernel for row in rows],
-        "grid": [row.grid for row in rows],
-        "block": [row.block for row in rows],
-        "device": [row.device for row in rows],
-        "time_us": [row.duration / 1e3 for row in rows],
-        "time_source": ["nsys"] * len(rows),
-        "launches": np.array([row.launches for row in rows], dtype=np.int64),
-    }
-    if found.trace:
-        devices = {name: n for n, name in enumerate(dict.fromkeys(row.device for row in rows))}
-        device = np.array([devices[row.device] for row in rows], dtype=np.int64)
-        start = np.array([row.start for row in rows])
-        end = start + np.array([row.duration for row in rows])
-        memory = [(devices.get(name, -1), at, at + took) for name, at, took in found.memory]
-        others = np.array(memory, dtype=float).reshape(-1, 3).astype(np.int64)
-        stream = np.array([row.stream for row in rows], dtype=np.int64)
-        kernels = Spans(device, start.astype(np.int64), end.astype(np.int64))
-        columns |= timeline_columns(kernels, stream, Spans(*others.T))
-    for name, values in (
-        ("registers_per_thread", [row.registers for row in rows]),
-        ("threads", [row.threads for row in rows]),
-    ):
-        if not np.all(np.isnan(values)):
-            columns[name] = values
-    return pd.DataFrame(columns)
+def _columns(rows: list[Row], found: _Found) -> pd.DataFrame:
+    table = pd.DataFrame(rows).assign(time_source="nsys")
+    if not found.trace:
+        return table
+    table = table.sort_values("start", kind="stable", ignore_index=True)
+    device, devices = pd.factorize(table["device"].fillna(""))
+    start, stream = (table.pop(name).to_numpy() for name in ("start", "stream"))
+    spans = np.array([device, start, start + table["time_us"] * 1e3]).astype(np.int64)
+    numbers = {name or None: number for number, name in enumerate(devices)}
+    memory = [(numbers.get(name, -1), at, at + took) for name, at, took in found.memory]
+    others = np.array(memory, dtype=float).reshape(-1, 3).astype(np.int64)
+    return table.assign(**timeline_columns(Spans(*spans), stream, Spans(*others.T)))
+
+
+def _sizes(sizes: list[int]) -> Row:
+    """Return grid and block, three numbers each, and the threads of both."""
+    threads = float(np.prod(np.array(sizes, dtype=float)))
+    return {"grid": _shape(sizes[:3]), "block": _shape(sizes[3:]), "threads": threads}
 
 
 def _shape(sizes: list[int]) -> str:

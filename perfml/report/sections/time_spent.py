@@ -28,7 +28,7 @@ from perfml.report.document import (
 )
 from perfml.report.labels import capital, percent
 from perfml.report.tables import amount
-from perfml.util.devices import is_amd
+from perfml.util.devices import is_amd, is_mtia
 from perfml.util.words import count, micros
 
 if TYPE_CHECKING:
@@ -144,6 +144,8 @@ def profile_command(kernel: str, row: pd.Series) -> str:
     name = shlex.quote(name)
     if _GRAPH.fullmatch(kernel):
         return f"nsys profile --trace cuda,nvtx --cuda-graph-trace node {program}"
+    if is_mtia(_known(row, "device")):
+        return "# no public profiler counts within a kernel of an MTIA"
     if is_amd(_known(row, "device")):
         return f"rocprof-compute profile --name run --kernel {name} -- {program}"
     capability = _known(row, "compute_capability")
