@@ -40,6 +40,8 @@ _NAMING = 2
 many steps on as a layer has launches, and over equal requests up to half as many as a step has."""
 _SURER = 2.0
 """A cut at the sampling may be longer by this factor than the shortest: each step ends in one."""
+_NEAR = 1.5
+"""Of cuts at a sampling whose descriptions are that near the one with fewest pieces holds."""
 _LOOKED_AT = 100_000
 """Launches among which the cut is chosen."""
 _CANDIDATES, _ALIKE = 128, 8
@@ -92,10 +94,10 @@ def find_phases(launches: Launches) -> tuple[Phase, ...]:
     bounds = _bounds(launches, classes)
     if bounds is None:
         return ()
-    if not np.isin(classes[bounds[-1] :], list(_LAYERS)).any():
-        bounds = bounds[:-1]  # copies after the last step
-    ends = [*bounds[1:].tolist(), len(classes)]
-    spans = list(zip(bounds.tolist(), ends, strict=True))
+    works = np.add.reduceat(np.isin(classes, list(_LAYERS)), bounds)
+    # what prepares a step, or copies after the last one, is none itself
+    bounds = np.r_[0, bounds[1:][(works[1:] > 0) & (np.cumsum(works)[:-1] > 0)]]
+    spans = list(zip(bounds.tolist(), [*bounds[1:].tolist(), len(classes)], strict=True))
     kinds = _kinds(launches, classes, spans)
     return tuple(Phase(kind, *span) for kind, span in zip(kinds, spans, strict=True))
 
@@ -174,13 +176,15 @@ def _anchor(
 ) -> int | None:
     """Return the word before which to cut: the shortest description, at a sampling if it can be."""
     counts = np.bincount(codes)
+    begun = {code: place for place, code in reversed([*enumerate(codes.tolist())])}
+    ends = {code for code, place in begun.items() if kinds[place] == "sampling"}
     by_count: dict[int, list[int]] = {}
-    for code in dict.fromkeys(codes.tolist()):
+    for code in sorted(begun, key=lambda code: (code not in ends, begun[code])):
         if counts[code] >= _LEAST:
             by_count.setdefault(int(counts[code]), []).append(code)
-    tried = [code for same in by_count.values() for code in same[:_ALIKE]][:_CANDIDATES]
+    tried = [code for same in by_count.values() for code in same[:_ALIKE]]
     costs: dict[int, int] = {}
-    for code in tried:
+    for code in tried[:_CANDIDATES]:
         cuts = np.unique(np.r_[0, np.flatnonzero(codes == code)])
         pieces = _signatures(codes, cuts)
         _, first, often = np.unique(pieces, return_index=True, return_counts=True)
@@ -190,18 +194,16 @@ def _anchor(
     if not costs or min(costs.values()) >= sizes.sum():
         return None
     best = min(costs.values())
-    sampling = {
-        code: cost
-        for code, cost in costs.items()
-        if kinds[int(np.argmax(codes == code))] == "sampling" and cost <= _SURER * best
-    }
+    sampling = {code: costs[code] for code in ends & {*costs} if costs[code] <= _SURER * best}
     chosen = sampling or costs
-    least = min(chosen.values())
+    # routers choose experts by the kernels that choose tokens, but more often
+    near = (_NEAR if sampling else 1.1) * min(chosen.values())
 
-    def idle(code: int) -> float:
-        return float(np.median(np.nan_to_num(gaps[: len(codes)][codes == code])))
+    def order(code: int) -> tuple[int, float]:
+        idle = float(np.median(np.nan_to_num(gaps[: len(codes)][codes == code])))
+        return int(counts[code]) if sampling else 0, -idle
 
-    return max((code for code, cost in chosen.items() if cost <= 1.1 * least), key=idle)
+    return min((code for code, cost in chosen.items() if cost <= near), key=order)
 
 
 def _kinds(

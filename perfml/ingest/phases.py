@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
+from collections.abc import Collection, Sequence
 
 import numpy as np
 import pandas as pd
 
-from perfml.account.phases import DECODE, MIXED, Launches, class_layers, find_phases
+from perfml.account.phases import DECODE, MIXED, Launches, Phase, class_layers, find_phases
 from perfml.kernel_names import kernel_class
 from perfml.util.typing import Floats
 
@@ -17,7 +19,7 @@ NAMED_BY_CLASS = (
     "names of kernels tell: decode/attention is the attention of a decode step."
 )
 _FEW = 3.0
-"""Ranges that hold the time as evenly as fewer than this many would are no layers."""
+"""Ranges that hold a step's time as evenly as fewer than this many would are no layers."""
 _REPLAYED = 0.25
 """From this part of the time on replays of CUDA graphs make a program one of steps."""
 _CLASSED = 0.7
@@ -31,7 +33,7 @@ def with_phases(frame: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
 
     Returned with it is what a user has to know; nothing where the table stays as it is.
     """
-    if "process" in frame or _told(frame) >= _FEW:
+    if "process" in frame:
         return frame, []
     # rows are in launch order; iterations need not be, where they count the turns of a layer
     named = frame.reset_index(drop=True)
@@ -40,7 +42,8 @@ def with_phases(frame: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
         launches = _launches(named.loc[rows])
         phases = find_phases(launches) if _classed(launches) else ()
         replays = bool(phases) and launches.replayed >= _REPLAYED
-        if not (replays or any(phase.kind in (DECODE, MIXED) for phase in phases)):
+        generates = replays or any(phase.kind in (DECODE, MIXED) for phase in phases)
+        if not generates or _told(named.loc[rows], phases) >= _FEW:
             return frame, []
         named.loc[rows, "layer"] = class_layers(launches, phases)
         iterations = np.zeros(len(rows), dtype=np.int64)
@@ -51,18 +54,22 @@ def with_phases(frame: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     return named, [NAMED_BY_CLASS]
 
 
-def _told(frame: pd.DataFrame) -> float:
-    """Return as how many ranges of equal time the ranges of a program tell its time apart."""
-    classes = {kernel_class(name).layer for name in frame["kernel"].astype(str).unique()}
-    ranges: dict[str, str] = {}
-    for layer in frame["layer"].dropna().unique():
-        path = str(layer).partition("#")[0].split("/")
-        path = path[:-1] if path[-1] in classes else path
-        ranges[str(layer)] = "" if not path or _OPERATOR.match(path[0]) else "/".join(path)
-    names = [ranges.get(str(layer), "") for layer in frame["layer"]]
-    held = pd.Series(_times(frame)).groupby(names).sum()
-    shares = held[held > 0] / held.sum()
-    return float(np.exp(-(shares * np.log(shares)).sum()))
+def _told(rows: pd.DataFrame, phases: Sequence[Phase]) -> float:
+    """Return as how many ranges of equal time the ranges in a step tell its time apart."""
+    classes = {kernel_class(name).layer for name in rows["kernel"].astype(str).unique()}
+    known = {str(layer): _range(str(layer), classes) for layer in rows["layer"].dropna().unique()}
+    ranges = [known.get(str(layer), "") for layer in rows["layer"]]
+    steps = np.repeat(np.arange(len(phases)), [phase.end - phase.first for phase in phases])
+    held = pd.Series(_times(rows)).groupby([steps, ranges]).sum()
+    shares = held[held > 0] / held.groupby(level=0).transform("sum")
+    return float(np.exp(-(shares * np.log(shares)).groupby(level=0).sum()).mean())
+
+
+def _range(layer: str, classes: Collection[str]) -> str:
+    """Return the range of a layer, without operators and the class of a replayed kernel."""
+    path = layer.partition("#")[0].split("/")
+    path = path[:-1] if path[-1] in classes else path
+    return "/".join(itertools.takewhile(lambda name: not _OPERATOR.match(name), path))
 
 
 def _classed(launches: Launches) -> bool:

@@ -108,3 +108,11 @@ def test_a_training_loop_is_no_decode(known):
         nothing = np.full(len(launches.names), np.nan)
         launches = Launches(launches.names, nothing, nothing, launches.times, launches.replays)
     assert {phase.kind for phase in find_phases(launches)} <= {"step"}
+
+
+def test_what_prepares_a_step_belongs_to_it():
+    server = Server()
+    server.run(["at::native::FillFunctor<int>(int)", "arange_kernel(int)"], 1, graph=False)
+    for turn in range(20):
+        server.step(700 if turn % 10 == 0 else 8, graph=False)
+    assert kinds(server) == {"prefill": 2, "decode": 18}

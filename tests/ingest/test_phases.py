@@ -92,3 +92,22 @@ def test_a_program_with_layers_keeps_them(tmp_path):
 def test_a_program_without_replays_or_tokens_keeps_its_range(tmp_path):
     frame = ingest([traced(tmp_path, ["step"])]).frame
     assert {layer.partition("#")[0] for layer in frame["layer"].dropna()} == {"step"}
+
+
+def test_ranges_of_requests_are_no_layers_of_their_steps(tmp_path):
+    trace, clock = Trace(), 0.0
+    for request in range(5):
+        trace.event("user_annotation", f"request {request}", clock, 320)
+        for _ in range(6):
+            for kernel in (
+                "gemm_kernel(int)",
+                "paged_attention_v1_kernel(int)",
+                "argmax_kernel(int)",
+            ):
+                clock += 10
+                trace.launch(kernel, clock - 8, clock, 5.0)
+            clock += 23
+        clock += 20
+    path = tmp_path / "server.json"
+    path.write_bytes(trace.data())
+    assert steps(ingest([path]).frame) == {"decode": 30}
