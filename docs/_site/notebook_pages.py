@@ -22,7 +22,7 @@ SECONDS = 240
 """Of a cell, where the machine is busy; on an idle one a whole notebook takes less than 60."""
 
 
-_WIDTH = 96
+_WIDTH = 82
 """Characters of printed text that a page shows without scrolling."""
 
 
