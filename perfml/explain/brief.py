@@ -28,14 +28,11 @@ if TYPE_CHECKING:
     from perfml.explain.steps import StepComparison
     from perfml.explain.tree.causes import Term
 
-LARGEST = 5_800
-"""Bytes of an answer as indented JSON; the schema's name comes on top."""
+LARGEST = 5_800  # bytes of an answer as indented JSON; the schema's name comes on top
 
-_SMALL = 0.02
-"""Layers that make less of the difference are no part of a short answer."""
+_SMALL = 0.02  # layers that make less of the difference are no part of a short answer
 
-_ACTIONS = 2
-"""Actions over a whole network that stand before the layers."""
+_ACTIONS = 2  # actions over a whole network that stand before the layers
 
 _NAME = 80
 _TEXT = 400

@@ -17,8 +17,7 @@ from perfml.tables import metric_columns
 FACTOR = 3.0
 """A metric changed if the means differ by more than this many standard deviations of a repeat."""
 
-ROUNDING = 1e-4
-"""Profilers write percentages with two decimals; a fraction's noise is never less."""
+ROUNDING = 1e-4  # profilers write percentages with two decimals; a fraction's noise is never less
 
 
 class ChangedMetric(TypedDict):

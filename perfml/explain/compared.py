@@ -18,11 +18,9 @@ from perfml.merge.rule import launch_totals, merge, unattributed_time
 from perfml.modeling.layer_shapes import AMOUNTS
 from perfml.util.words import Readable, count
 
-WHOLE = "(whole run)"
-"""Name of the one layer of a Kernels table without ranges."""
+WHOLE = "(whole run)"  # name of the one layer of a Kernels table without ranges
 
-UNNAMED = "(unnamed kernel)"
-"""Name of a launch without one."""
+UNNAMED = "(unnamed kernel)"  # name of a launch without one
 
 _SHARED = ("workload", "precision", "batch", "device")
 """What should be the same on both sides, or the comparison is of more than it says."""

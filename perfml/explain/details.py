@@ -47,10 +47,8 @@ from perfml.util.words import micros
 if TYPE_CHECKING:
     from perfml.explain.model import Explainer
 
-_NAMED = 2
-"""Names of ranges in one sentence."""
-_LEAST = 1e-3
-"""A factor nearer to 1 is none."""
+_NAMED = 2  # names of ranges in one sentence
+_LEAST = 1e-3  # a factor nearer to 1 is none
 
 
 @dataclass(frozen=True)

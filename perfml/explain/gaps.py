@@ -109,10 +109,8 @@ def _bytes(size: float) -> str:
 GRAPH_GAP_US = 0.3
 """From one kernel's end to the next one's start in a CUDA graph: 0.26 to 0.29 us in the median on
 an H200 (``tests/data/torch_trace/gaps``)."""
-SHOWN = 0.1
-"""A smaller part of the time is not spoken of, saved or different."""
-_PART = 0.01
-"""A smaller part of what the sides differ by is left out of a sentence."""
+SHOWN = 0.1  # a smaller part of the time is not spoken of, saved or different
+_PART = 0.01  # a smaller part of what the sides differ by is left out of a sentence
 UNSEEN = (
     "the kernels alone show no difference; copies, memsets and waits for the host between them "
     "were not recorded. Record both sides with perfml collect or nsys profile --trace cuda,nvtx"

@@ -22,20 +22,17 @@ from perfml.kernel_names import kernel_purpose
 from perfml.metrics.expressions import Array
 from perfml.tables import metric_columns
 
-REGISTER_UNIT = 256
-"""Registers are allocated to a warp in units of this many."""
+REGISTER_UNIT = 256  # registers are allocated to a warp in units of this many
 WARP = 32
 
 SHAPE = ("registers_per_thread", "shared_memory_per_block", "block", "compute_capability")
 """Columns of launches that say how many blocks fit."""
 
-_PRINTED = 0.005
-"""Waves below which two digits are zeros."""
+_PRINTED = 0.005  # waves below which two digits are zeros
 
 LIMITS = ("registers", "shared_memory", "warps", "slots")
 _TRIPLE = re.compile(r"\((\d+), *(\d+), *(\d+)\)")
-COLUMN = "resident_blocks_limit_"
-"""Beginning of the counters by which Nsight Compute says the same."""
+COLUMN = "resident_blocks_limit_"  # beginning of the counters by which Nsight Compute says the same
 
 
 def product(texts: pd.Series) -> Array:
@@ -238,8 +235,7 @@ def median_over_repeats(values: Array) -> Array:
     return medians
 
 
-PAIRED = ("same", "variant")
-"""Changes whose launches answer to each other one by one."""
+PAIRED = ("same", "variant")  # changes whose launches answer to each other one by one
 
 
 @dataclass(frozen=True)

@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from perfml.explain.advice.hazards import Advice
 
 SIDES = ("baseline", "target")
-_LEAST = 0.1
-"""An instruction that carries less of its cause is not named."""
+_LEAST = 0.1  # an instruction that carries less of its cause is not named
 
 _MOST_SAMPLED = 400
 """Of so many instructions at which warps wait it is looked up what they wait for."""
@@ -43,8 +42,7 @@ _TOOLKIT = re.compile(r"/(targets/[^/]+|cuda[^/]*|v\d+\.\d+)/include/", re.IGNOR
 
 _SECTORS = "memory_l2_theoretical_sectors_global"
 _WAVEFRONTS = "memory_l1_wavefronts_shared"
-_ACCESS = r"^([\w.]+) [^\[]*\[(U?R\d+)"
-"""Operation and base register of a memory access."""
+_ACCESS = r"^([\w.]+) [^\[]*\[(U?R\d+)"  # operation and base register of a memory access
 
 
 @dataclass(frozen=True)

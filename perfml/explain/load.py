@@ -32,8 +32,7 @@ from perfml.explain.reports import Report, reports_behind
 from perfml.merge.by_kernel import KernelUnit, kernel_units, occurrences, with_layers
 from perfml.merge.numbering import launch_numbers
 
-_SHOWN = 4
-"""Pairs of kernels with different names that the sentence on pairing lists."""
+_SHOWN = 4  # pairs of kernels with different names that the sentence on pairing lists
 
 
 @dataclass(frozen=True)

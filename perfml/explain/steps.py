@@ -25,10 +25,8 @@ _ALONE = 1.5
 take up to 1.4 times the later ones where they are not warm-up."""
 _CLOSE = 0.05
 """Steps within 5 % of each other are no difference, as layers are (`perfml.explain.times`)."""
-_WHOLE = 1.1
-"""From here on a cause is no share of the difference, as others work against it."""
-_NAMED = 0.02
-"""What makes less of the difference is told in one row."""
+_WHOLE = 1.1  # from here on a cause is no share of the difference, as others work against it
+_NAMED = 0.02  # what makes less of the difference is told in one row
 
 
 @dataclass(frozen=True)

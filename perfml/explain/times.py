@@ -295,8 +295,7 @@ def processes_of(rows: pd.DataFrame) -> npt.NDArray[np.int64] | None:
     return np.asarray(numbers, dtype=np.int64)
 
 
-_WRONG = 0.05
-"""Chance that any layer is called slower or faster wrongly."""
+_WRONG = 0.05  # chance that any layer is called slower or faster wrongly
 
 
 def corrected_verdicts(ratios: Sequence[Ratio]) -> list[Ratio]:

@@ -30,8 +30,7 @@ Place = tuple[str, ...]
 _NEAR, _NEAR_US = 0.10, 0.5
 """Times are about as long within 10 %, or half a microsecond: launches of 2 us scatter by that."""
 
-_SAME_WORK = 0.02
-"""Instructions of one work differ by what branches on data do."""
+_SAME_WORK = 0.02  # instructions of one work differ by what branches on data do
 
 _LEAST_SURE = tuple(IN_WORDS)
 _NUMBER = re.compile(r"\d+")

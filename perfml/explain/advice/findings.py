@@ -23,15 +23,11 @@ from perfml.util.words import count, micros
 
 _MATTERS = 0.1
 """A part of a finding that a cause has to have to be named, and of a layer that is much."""
-_LEAST = 1e-3
-"""A smaller part of a layer is nowhere said."""
-_SMALL = 0.01
-"""What is likely to gain less of a layer gains no more at most."""
-_TOLD = 3
-"""Kernels with one remedy whose numbers are told."""
+_LEAST = 1e-3  # a smaller part of a layer is nowhere said
+_SMALL = 0.01  # what is likely to gain less of a layer gains no more at most
+_TOLD = 3  # kernels with one remedy whose numbers are told
 
-_FULL = 0.9
-"""How near its ceiling a limit stands that is what limits."""
+_FULL = 0.9  # how near its ceiling a limit stands that is what limits
 _MUCH, _LARGE = 0.3, 0.5
 """Likely gains of a layer's time from which a finding at a limit, or any known one, is sure."""
 

@@ -21,8 +21,7 @@ from perfml.explain.tree.limits import limit_of, limits_of
 from perfml.explain.tree.one_side import time_after
 from perfml.explain.tree.told import Causes, PairCauses
 
-_REPEATED = 4
-"""Launches of one kernel: from so many on they are a loop's."""
+_REPEATED = 4  # launches of one kernel: from so many on they are a loop's
 
 
 def only_there(causes: Causes, slow: int) -> list[PairCauses]:
@@ -157,8 +156,7 @@ def _limits(cause: str) -> frozenset[str]:
     return limits_of(cause) | frozenset(held)
 
 
-_MORE_WORK = 1.5
-"""Times the instructions from which on a call is said to ask for more."""
+_MORE_WORK = 1.5  # times the instructions from which on a call is said to ask for more
 _WORK_ASKED = ("instructions", "global_requests", "redundant_traffic", "integer_arithmetic")
 """Causes that grow with what a call asks for."""
 _ASKED = (

@@ -18,10 +18,8 @@ from perfml.explain.launches import Launch, known
 from perfml.explain.tree.ideal import START_US
 from perfml.explain.tree.library_kernels import is_full, is_product
 
-SHORT_US = 5.0
-"""A launch below it counts as short."""
-_SHORTEST_US = 0.96
-"""The shortest of the 27,240 launches of datasets/h200-yolov4-tiny."""
+SHORT_US = 5.0  # a launch below it counts as short
+_SHORTEST_US = 0.96  # the shortest of the 27,240 launches of datasets/h200-yolov4-tiny
 _MANY, _PART, _OFTEN = 2, 0.25, 4
 """Short launches, and their part of the layer's time; launches of one product that are a loop's."""
 _TENTH = 0.1
@@ -37,10 +35,8 @@ _TILE, _ROW = 32, 16
 cp.async), and that TMA asks of strides."""
 _ALIGNED = re.compile(r"tensorop_\w*gemm\w*_align(\d+)\b")
 """In the name of a library's product (CUTLASS: ``..._s1688gemm_bf16_128x128_tn_align1``)."""
-_ELEMENTS = {"f16": 2, "s8": 1, "u8": 1}
-"""Bytes of an element by what a name holds; TF32 has four."""
-_SMALL_GRID = 0.5
-"""Of a wave: too few blocks for the device are its limit, whatever the rows are."""
+_ELEMENTS = {"f16": 2, "s8": 1, "u8": 1}  # bytes of an element by what a name holds; TF32 has four
+_SMALL_GRID = 0.5  # of a wave: too few blocks for the device are its limit, whatever the rows are
 
 _LEVELS = (
     *("dram_utilization", "l2_utilization", "shared_utilization", "issue_slot_utilization"),

@@ -20,8 +20,7 @@ from perfml.util.rows import read_rows, record
 from perfml.util.words import Readable
 
 _FIELD = re.compile(r"\{([A-Za-z_][\w.]*)(?::([,.\d%a-z]*))?\}")
-_UNKNOWN = re.compile(r"[^,:;()]*\{-\}[^,:;()]*")
-"""A part of a sentence whose number is not known."""
+_UNKNOWN = re.compile(r"[^,:;()]*\{-\}[^,:;()]*")  # a part of a sentence whose number is not known
 
 
 @dataclass(frozen=True)

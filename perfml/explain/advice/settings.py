@@ -16,8 +16,7 @@ import pandas as pd
 from perfml import chips
 
 Kind = Literal["precision", "batch"]
-WORTH = 0.05
-"""What gives less of the time is not told."""
+WORTH = 0.05  # what gives less of the time is not told
 
 _NETWORK = ("workload", "device")
 _AMOUNTS = ["weight_bytes", "input_bytes", "output_bytes"]

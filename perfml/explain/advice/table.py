@@ -25,8 +25,7 @@ from perfml.tables import PRODUCT_COLUMNS, metric_columns
 CONDITIONS = ("workload", "backend", "precision", "batch", "device", "compute_capability")
 """What repeats of a layer have in common; rows that share all of it are pooled."""
 
-LABEL = 64
-"""Characters of a kernel's name in the label of a launch."""
+LABEL = 64  # characters of a kernel's name in the label of a launch
 
 
 def condition_keys(frame: pd.DataFrame) -> list[str]:

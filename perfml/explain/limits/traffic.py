@@ -14,8 +14,7 @@ from perfml.chips import REFERENCE
 from perfml.explain.launches import Launch, known
 from perfml.metrics.sets import STALLS
 
-SMALL = 0.1
-"""Kinds of traffic below this share of a unit's are not told apart."""
+SMALL = 0.1  # kinds of traffic below this share of a unit's are not told apart
 
 _MOST_L2_SECTORS = 3
 _MOST_DRAM_BYTES = 64

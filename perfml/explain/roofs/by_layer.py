@@ -28,14 +28,12 @@ _BYTES: dict[str, tuple[tuple[str, ...], float]] = {
 
 _FLOPS = ("flop_count_sp", "flop_count_dp", "flop_count_hp")
 _TENSOR = ("tensor_cycles_utilization", "tensor_utilization", "tensor_precision_fu_utilization")
-_IDLE = 0.01
-"""Busy fraction below which tensor cores did nothing that counts."""
+_IDLE = 0.01  # busy fraction below which tensor cores did nothing that counts
 
 PIPE = "tensor pipe"
 """The source where operations are not known, and the busy cycles of tensor cores are."""
 
-UNKNOWN = "unknown"
-"""The bound where operations, or the bytes of every level, are not known."""
+UNKNOWN = "unknown"  # the bound where operations, or the bytes of every level, are not known
 
 _CARRIED = ("backend", "precision", "batch", "iteration", "layer", "kernel")
 

@@ -136,8 +136,7 @@ def account(pair: Pair) -> list[Held]:
     return sorted(held, key=lambda each: -each.share)
 
 
-REST = "throughput"
-"""Id of what no limit holds."""
+REST = "throughput"  # id of what no limit holds
 
 
 @dataclass(frozen=True)

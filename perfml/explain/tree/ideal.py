@@ -29,27 +29,22 @@ Chosen on half of the exams' pairs (`studies.truth.confidence.half_of`): 0.25 an
 first finding of 148 at most.
 """
 
-_SECTOR, _WORDS = 32, 4
-"""Bytes of a sector, and sectors of a warp's neighbouring words of 4 bytes."""
+_SECTOR, _WORDS = 32, 4  # bytes of a sector, and sectors of a warp's neighbouring words of 4 bytes
 _NARROW, _WIDEST = 80.0, 512.0
 """Bytes of a request: of half a warp's words and a little more, and of 16 bytes a lane."""
 _USED = 0.9
 """Of the bytes that loads move: from there on narrow requests have neighbouring addresses."""
-_AGAIN = 8.0
-"""Times that a byte from DRAM is loaded, from which on it is loaded again and again."""
-_WIDE_LOAD = 1.5
-"""Wavefronts of a load of shared memory, below which most loads have no conflict."""
+_AGAIN = 8.0  # times that a byte from DRAM is loaded, from which on it is loaded again and again
+_WIDE_LOAD = 1.5  # wavefronts of a load of shared memory, below which most loads have no conflict
 _RESIDENT = 0.9
 """Of the warps that fit, what is resident at best: a block that ends is replaced with a delay."""
 _TENSOR_RATE = 1 / 8
 """Of the time of CUDA cores, what tensor cores take (TF32 beside FP32, compute capability 8.0)."""
-_DIGITS = 0.02
-"""Nsight Compute says waves to two digits."""
+_DIGITS = 0.02  # Nsight Compute says waves to two digits
 START_US = 1.9
 """Time of a launch in which its multiprocessors are idle although it has blocks for all of them:
 the 10th percentile of 813 recorded launches with at least one wave of blocks."""
-_LEAST, _MOST = 0.05, 0.95
-"""The ideal's time, as a part of the launch's."""
+_LEAST, _MOST = 0.05, 0.95  # the ideal's time, as a part of the launch's
 
 ALIKE = {
     "uncoalesced_loads": "sectors_per_request",
@@ -88,7 +83,8 @@ class Ideal:
 def load_ideals() -> tuple[Ideal, ...]:
     """Return the rows of ``ideals.toml``."""
     rows = read_rows("perfml.explain.tree", "ideals.toml")["ideal"]
-    return tuple(record(Ideal, row) for row in rows)
+    needed = {"unknown": "how much of that work is needed"}
+    return tuple(record(Ideal, {**(needed if row.get("limits") else {}), **row}) for row in rows)
 
 
 @cache

@@ -24,12 +24,9 @@ from perfml.explain.tree.ideal import (
 from perfml.explain.tree.limits import Limit, limit_of, load_limits, unit_ids
 from perfml.explain.tree.thresholds import OVERLAP
 
-SPLIT = "wave_quantization"
-"""The cause of a grid below one wave."""
-_LEAST_ACTIVE = 0.01
-"""The least part of the time in which a multiprocessor has a block."""
-_FEW = 0.5
-"""Waves up to which a grid may be split further."""
+SPLIT = "wave_quantization"  # the cause of a grid below one wave
+_LEAST_ACTIVE = 0.01  # the least part of the time in which a multiprocessor has a block
+_FEW = 0.5  # waves up to which a grid may be split further
 
 
 @dataclass(frozen=True)
@@ -98,8 +95,7 @@ def _loss(launch: Launch, cause: str, part: float, decomposed: Decomposed) -> Lo
     return Loss(cause, part, limit, held.get(limit, 0.0), needed)
 
 
-_FULL = 0.9
-"""Of its ceiling: so near, a unit is what all else waits for."""
+_FULL = 0.9  # of its ceiling: so near, a unit is what all else waits for
 _WORK = ("issue", "integer", "fp32", "fp64", "special", "tensor")
 _MEMORY = ("stall_memory_dependency", "stall_memory_throttle", "local_memory", "global_atomics")
 _RESIDENT = ("theoretical_occupancy", "block_slots", "achieved_of_theoretical", "block_imbalance")

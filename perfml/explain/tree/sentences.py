@@ -14,8 +14,7 @@ from perfml.explain.tree.causes import ONE_SIDED, Contribution, Kind
 from perfml.explain.tree.told import Causes, TermTotal
 from perfml.util.words import Readable, factor_text, micros
 
-SMALL = 0.1
-"""A cause below a tenth of the largest one is not told."""
+SMALL = 0.1  # a cause below a tenth of the largest one is not told
 
 
 def summary_sentences(time: Ratio, causes: Causes) -> tuple[str, ...]:

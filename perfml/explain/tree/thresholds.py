@@ -9,14 +9,11 @@ from __future__ import annotations
 
 import math
 
-GREW = math.log(1.2)
-"""A quantity that grew by less (its logarithm) says nothing of its own."""
+GREW = math.log(1.2)  # a quantity that grew by less (its logarithm) says nothing of its own
 
-NEGLIGIBLE = 0.1
-"""A part of a whole that is smaller is not told apart."""
+NEGLIGIBLE = 0.1  # a part of a whole that is smaller is not told apart
 
-MAJORITY = 0.5
-"""What is more than half of something is named for it."""
+MAJORITY = 0.5  # what is more than half of something is named for it
 
 QUEUED = 2.0
 """How much faster than the busy time of a unit the wait for it grows: queueing is not linear."""

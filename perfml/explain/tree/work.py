@@ -234,8 +234,7 @@ def _whose(pair: Pair, limit: Limit) -> str:
     return limit.cause
 
 
-_ALIKE = 0.05
-"""Waves and limits that differ by less are the same."""
+_ALIKE = 0.05  # waves and limits that differ by less are the same
 
 _SHAPE = ("waves_per_sm", "theoretical_occupancy")
 _LIMITS = ("registers", "shared_memory", "warps")
