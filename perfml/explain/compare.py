@@ -109,7 +109,7 @@ def _whole_iterations(side: Side, layers: pd.Series) -> pd.DataFrame:
     Layers that run side by side, as on two streams or devices, are no sum: there it is the time in
     which the device that worked longest was busy with any of them.
     """
-    names = set(layers)
+    names = list(dict.fromkeys(layers))
     rows = side.layers[side.layers["layer"].isin(names)]
     keys = [name for name in ("run_id", "process", "iteration") if name in rows.columns]
     groups = rows.groupby(keys, dropna=False, sort=False)["time_us"]

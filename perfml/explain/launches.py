@@ -19,6 +19,7 @@ from perfml.chips import UNKNOWN, Chip, of_rows
 from perfml.explain.compared import Side, rows_by
 from perfml.kernel_names import kernel_label as kernel_label
 from perfml.kernel_names import kernel_purpose
+from perfml.metrics import load_catalogue
 from perfml.metrics.expressions import Array
 from perfml.tables import metric_columns
 
@@ -98,6 +99,9 @@ def _fit(registers: float, shared: float, threads: float, chip: Chip) -> tuple[f
     return by_registers, by_shared, chip.warps // warps, chip.blocks
 
 
+LABEL = 64  # characters of a kernel's name in the label of a launch
+
+
 @dataclass(frozen=True)
 class Launch:
     """A kernel launch with its counters (or a merged layer, as if it were one launch)."""
@@ -117,6 +121,11 @@ class Launch:
     def total(self, names: Sequence[str]) -> float:
         """Return the sum of some counters; NaN where one was not collected."""
         return sum(self[name] for name in names)
+
+    @property
+    def label(self) -> str:
+        """What people read of its kernel."""
+        return kernel_label(self.kernel, LABEL)
 
     @property
     def profiled(self) -> bool:
@@ -205,6 +214,12 @@ def _texts(kernels: pd.DataFrame, column: str) -> npt.NDArray[np.object_]:
     """Return what a column says of each launch; empty where it says nothing."""
     texts = kernels[column] if column in kernels.columns else pd.Series("", kernels.index)
     return texts.astype("string").fillna("").to_numpy(dtype=object)
+
+
+def adds_up(name: str) -> bool:
+    """Return whether a counter of several launches is the sum of theirs."""
+    catalogue = load_catalogue()
+    return name == "ncu_time_us" or (name in catalogue and catalogue[name].merge == "sum")
 
 
 def known(value: float, otherwise: float = 0.0) -> float:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from perfml.explain.advice.table import LABEL
+from perfml.explain.launches import LABEL
 from perfml.explain.reports import Code, Report, code_of, opcode, without_predicate
 from perfml.explain.results import Explanation, LayerDiff, Line, file_name
 from perfml.explain.tree.sentences import sided_causes

@@ -14,7 +14,7 @@ from perfml.account.device_time import repeat_keys
 from perfml.explain.advice.equal_layers import group_name
 from perfml.explain.advice.persons import person_of, what_to_do
 from perfml.explain.advice.remedies import Remedy, load_remedies
-from perfml.explain.advice.table import LABEL
+from perfml.explain.launches import LABEL
 from perfml.explain.speed_of_light import fact_key, unit_keys
 from perfml.kernel_names import kernel_label
 from perfml.merge.by_kernel import kernel_units, launches_behind_rows

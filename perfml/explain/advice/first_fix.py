@@ -13,7 +13,7 @@ from perfml.explain.advice.fix import CannotSay, Estimate, Fix, estimate, estima
 from perfml.explain.advice.persons import Person, person_of
 from perfml.explain.advice.remedies import action_here
 from perfml.explain.confidence import MOST, Confidence, together
-from perfml.explain.launches import Launch, kernel_label
+from perfml.explain.launches import Launch
 from perfml.explain.times import Ratio
 from perfml.explain.tree.causes import ONE_SIDED, TERMS, Kind, Term
 from perfml.explain.tree.library_kernels import is_product, of_others
@@ -190,7 +190,7 @@ def first_fix(
             parts[pair.kernels] += pair.part_of(term.id)
     place = max(parts, key=lambda kernels: parts[kernels] if slow else -parts[kernels])
     label = _on_side(place, slow)
-    fixed = [one for one in launches[slow] if not one.kernel or _label(one) == label]
+    fixed = [one for one in launches[slow] if not one.kernel or one.label == label]
     now = (time.baseline_us, time.target_us)[slow]
     other = (names[1 - slow], max(time.ratio, 1 / time.ratio)) if names[0] != names[1] else None
     alike = sum(pair.has(term.id) for pair in causes.pairs if pair.kernels == place)
@@ -216,7 +216,7 @@ def launches_with(term: str, causes: Causes, launches: Sequence[Launch], slow: i
     sign = 1.0 if slow else -1.0
     pairs = (pair for pair in causes.pairs if sign * pair.part_of(term) > 0)
     labels = {_on_side(pair.kernels, slow) for pair in pairs}
-    return [one for one in launches if not one.kernel or _label(one) in labels]
+    return [one for one in launches if not one.kernel or one.label in labels]
 
 
 def _on_side(kernels: str, slow: int) -> str:
@@ -230,10 +230,6 @@ def _instructions(fixed: Sequence[Launch], others: Sequence[Launch]) -> float:
         return math.nan
     same = [one["inst_executed"] for one in others if one.kernel == fixed[0].kernel != ""]
     return fixed[0]["inst_executed"] / max(same) if same and max(same) > 0 else math.nan
-
-
-def _label(launch: Launch) -> str:
-    return kernel_label(launch.kernel, 64)
 
 
 def _after(term: Term, launches: Sequence[Launch], now_us: float) -> Estimate | None:

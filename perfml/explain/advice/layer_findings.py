@@ -19,7 +19,6 @@ from perfml.explain.tree.ideal import START_US
 from perfml.explain.tree.library_kernels import is_full, is_product
 
 SHORT_US = 5.0  # a launch below it counts as short
-_SHORTEST_US = 0.96  # the shortest of the 27,240 launches of datasets/h200-yolov4-tiny
 _MANY, _PART, _OFTEN = 2, 0.25, 4
 """Short launches, and their part of the layer's time; launches of one product that are a loop's."""
 _TENTH = 0.1

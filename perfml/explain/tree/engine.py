@@ -11,14 +11,13 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from perfml.explain.launches import Launch
+from perfml.explain.launches import Launch, adds_up
 from perfml.explain.limits.state import LaunchState
 from perfml.explain.tree.causes import TERMS, Contribution, Kind, is_proven
 from perfml.explain.tree.limits import Instead, Limit, limit_of, load_limits
 from perfml.explain.tree.opened import of_warps, open_limit
 from perfml.explain.tree.pair import Pair, Parts, add, spread
 from perfml.explain.tree.thresholds import OVERLAP, QUEUED, SMALL
-from perfml.metrics import load_catalogue
 
 IDLE = "idle"
 
@@ -249,11 +248,8 @@ def _stands(pair: Pair, row: Instead) -> bool:
 
 def _one_of(launch: Launch) -> Launch:
     """Return one launch of a merged row: counts are divided by how many launches it has."""
-    catalogue, count = load_catalogue(), launch["kernels"]
+    count = launch["kernels"]
     counters = {
-        name: value / count
-        if name == "ncu_time_us" or (name in catalogue and catalogue[name].merge == "sum")
-        else value
-        for name, value in launch.counters.items()
+        name: value / count if adds_up(name) else value for name, value in launch.counters.items()
     }
     return replace(launch, time_us=launch.time_us / count, counters=counters)

@@ -17,7 +17,7 @@ from perfml.explain.launches import Launch, known
 from perfml.explain.limits.state import LaunchState
 from perfml.explain.limits.traffic import placed_blocks
 from perfml.explain.tree.library_kernels import is_product
-from perfml.explain.tree.limits import limit_of, load_limits
+from perfml.explain.tree.limits import fullest, limit_of, nearness
 from perfml.explain.tree.work import DIVISION
 from perfml.metrics.expressions import parse
 from perfml.util.rows import read_rows, record
@@ -112,7 +112,7 @@ def ideal_launch(launch: Launch, *, more_blocks: bool = False) -> Launch:
     state = LaunchState(launch)
     counters = ideal_counters(state)
     counters |= _shape(state, more_blocks)
-    part = min(max(fullest(replace(launch, counters=counters)), _LEAST), _MOST)
+    part = min(max(fullest(LaunchState(replace(launch, counters=counters))), _LEAST), _MOST)
     for name in counters:
         if name.startswith("stall_") or "_utilization" in name:
             counters[name] /= part
@@ -137,18 +137,6 @@ def ideal_counters(
             counters |= {name: stays * counters[name] for name in row.scales if name in counters}
             counters |= {name: at for name, at in row.sets.items() if name in counters}
     return counters
-
-
-def fullest(launch: Launch) -> float:
-    """Return how near to its ceiling the fullest unit of a launch stands."""
-    state = LaunchState(launch)
-    return max(nearness(state, unit.id) for unit in load_limits()[0] if unit.id != "idle")
-
-
-def nearness(state: LaunchState, unit: str) -> float:
-    """Return how near to its ceiling a unit stands over the time of a launch; 0 if not known."""
-    limit = limit_of(unit)
-    return known(state.value(limit.time) / limit.ceiling)
 
 
 _formula = cache(parse)

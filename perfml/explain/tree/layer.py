@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from perfml.explain.launches import PAIRED, Change, Launch, Launches, kernel_label
+from perfml.explain.launches import PAIRED, Change, Launch, Launches
 from perfml.explain.tree.causes import TERMS, Contribution
 from perfml.explain.tree.confidence import Answered, find_ambiguity
 from perfml.explain.tree.engine import decompose_pair
@@ -107,14 +107,14 @@ def matches_of(change: Change, left: Sequence[Launch], right: Sequence[Launch]) 
     before = [left[index] for index in change.baseline]
     after = [right[index] for index in change.target]
     if change.kind in PAIRED:
-        return [Match(_label(one), one, two) for one, two in zip(before, after, strict=True)]
+        return [Match(one.label, one, two) for one, two in zip(before, after, strict=True)]
     before, after = as_calls(before), as_calls(after)
     runs = (tuple(before), tuple(after))
     matches = []
     for one in list(before):
         two = next((each for each in after if each.kernel == one.kernel), None)
         if two is not None:
-            matches.append(Match(_label(one), one, two))
+            matches.append(Match(one.label, one, two))
             before.remove(one)
             after.remove(two)
     if _is_loop(before, after):
@@ -124,12 +124,12 @@ def matches_of(change: Change, left: Sequence[Launch], right: Sequence[Launch]) 
             side.pop(max(range(len(side)), key=lambda index: _weight(side[index])))
             for side in (before, after)
         ]
-        label = " -> ".join(_label(launch) for launch in main)
+        label = " -> ".join(launch.label for launch in main)
         matches.append(
             Match(label, main[0], main[1], runs if of_others(*before, *after, *main) else None)
         )
-    matches += [Match(_label(launch), launch, None) for launch in before]
-    matches += [Match(_label(launch), None, launch) for launch in after]
+    matches += [Match(launch.label, launch, None) for launch in before]
+    matches += [Match(launch.label, None, launch) for launch in after]
     return matches
 
 
@@ -141,7 +141,7 @@ def _is_loop(before: Sequence[Launch], after: Sequence[Launch]) -> bool:
 
 def _replaced(before: Launch, after: Launch) -> Match:
     """Return the match of a launch and of the one that does its work on the other side."""
-    label = " -> ".join(map(_label, (before, after)))
+    label = " -> ".join((before.label, after.label))
     runs = ((before,), (after,)) if of_others(before, after) else None
     return Match(label, before, after, runs)
 
@@ -176,10 +176,6 @@ def _products_joined(matches: list[Match]) -> list[Match]:
     assert other.after is not None
     joined = _replaced(old.before, other.after)
     return [joined if each is other else each for each in matches if each is not old]
-
-
-def _label(launch: Launch) -> str:
-    return kernel_label(launch.kernel, 64)
 
 
 def _weight(launch: Launch) -> tuple[float, float, float]:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
+from perfml.explain.launches import known
+from perfml.explain.limits.state import LaunchState
 from perfml.metrics.expressions import Expression, parse
 from perfml.util.rows import read_rows, record
 
@@ -84,3 +86,14 @@ def limits_of(cause: str) -> frozenset[str]:
 def _limit(row: Mapping[str, Any]) -> Limit:
     formulas = {name: parse(row[name]) for name in ("time", "queued") if name in row}
     return record(Limit, {"group": row["id"], "whole": row["cause"], **row}, **formulas)
+
+
+def fullest(state: LaunchState) -> float:
+    """Return how near to its ceiling the fullest unit of a launch stands."""
+    return max(nearness(state, unit.id) for unit in load_limits()[0] if unit.id != "idle")
+
+
+def nearness(state: LaunchState, unit: str) -> float:
+    """Return how near to its ceiling a unit stands over the time of a launch; 0 if not known."""
+    limit = limit_of(unit)
+    return known(state.value(limit.time) / limit.ceiling)

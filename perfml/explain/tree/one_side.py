@@ -14,14 +14,12 @@ from perfml.explain.tree.ideal import (
     ALIKE,
     START_US,
     bounded_needs,
-    fullest,
     ideal_counters,
     ideal_launch,
     load_ideals,
-    nearness,
     unknown_needs,
 )
-from perfml.explain.tree.limits import Limit, limit_of, load_limits, unit_ids
+from perfml.explain.tree.limits import Limit, fullest, limit_of, load_limits, nearness, unit_ids
 from perfml.explain.tree.thresholds import OVERLAP
 
 SPLIT = "wave_quantization"  # the cause of a grid below one wave
@@ -154,7 +152,7 @@ def _bounded(before: LaunchState, changed: Launch, inside: float) -> float:
     """Return the time, no shorter than the fullest unit's and the start of the launch."""
     now = max(before.launch.duration_us, START_US)
     start = min(1 - before["active"], START_US / now) if before["active"] < 1 else 0.0
-    return min(1.0, start + (1 - start) * max(inside, fullest(changed)))
+    return min(1.0, start + (1 - start) * max(inside, fullest(LaunchState(changed))))
 
 
 def _waited(before: LaunchState, after: LaunchState, cause: str) -> float:

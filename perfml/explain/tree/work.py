@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from perfml.explain.launches import Launch
 from perfml.explain.limits.state import LaunchState
 from perfml.explain.limits.traffic import launches_blocks
-from perfml.explain.tree.limits import Limit, load_limits
+from perfml.explain.tree.limits import Limit, fullest
 from perfml.explain.tree.pair import Pair, Parts, add, spread
 from perfml.explain.tree.thresholds import GREW, MAJORITY, NEGLIGIBLE
 
@@ -265,7 +265,7 @@ def missing_warps(pair: Pair) -> Parts:
     if fewer > limited:
         cause = _ended_early(pair, fits)
         parts[cause] = parts.get(cause, 0.0) + fewer - limited
-    room = -math.log(max(nearest_unit(pair.slow), 0.01))
+    room = -math.log(max(min(1.0, fullest(pair.slow)), 0.01))
     return spread(parts, min(sum(parts.values()), room))
 
 
@@ -288,13 +288,6 @@ def _ended_early(pair: Pair, fits: float) -> str:
     known = all(state[name] > 0 for state in (pair.slow, pair.fast) for name in _SHAPE)
     alike = known and abs(pair.grew("waves_per_sm")) < _ALIKE and abs(fits) < _ALIKE
     return "block_imbalance" if alike else "achieved_of_theoretical"
-
-
-def nearest_unit(state: LaunchState) -> float:
-    """Return how near to its ceiling the fullest unit of a launch stands; 1 at most."""
-    units, _, _ = load_limits()
-    levels = (state.value(unit.time) / unit.ceiling for unit in units if unit.id != "idle")
-    return min(1.0, max((level for level in levels if level >= 0), default=0.0))
 
 
 def idle_causes(pair: Pair) -> Parts:
