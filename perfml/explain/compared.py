@@ -30,7 +30,7 @@ _SHARED = ("workload", "precision", "batch", "device")
 class Side:
     """One side."""
 
-    name: str  # for people
+    name: str
     layers: pd.DataFrame  # Layers table; every row of a layer is a repeat
     kernels: pd.DataFrame | None  # Kernels table of the same runs, or None
     warnings: tuple[str, ...] = ()  # what the user has to know of it
@@ -257,13 +257,11 @@ class Alignment:
     pairs: pd.DataFrame  # ``layer, target_layer, aligned_by`` in the baseline's order
     only_baseline: tuple[str, ...]  # names without a partner
     only_target: tuple[str, ...]
-    # what the baseline and the target launch of each pair, where the rows of a layer are single
-    # launches; None where a row is the layer of a repeat
+    # what both sides launch of each pair, where the rows of a layer are single launches
     launched: tuple[tuple[Launched, Launched], ...] | None = None
-    # then the time of all launches of a repeat, those without a partner among them
+    # then the time of all launches of a repeat, with those without a partner
     whole_us: tuple[float, float] | None = None
-    # how the pairs were found, in sentences, where names of ranges did not tell
-    said: tuple[str, ...] = ()
+    said: tuple[str, ...] = ()  # how the pairs were found, where names of ranges did not tell
 
     @property
     def names(self) -> list[tuple[str, str]]:

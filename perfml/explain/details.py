@@ -139,10 +139,8 @@ class LayerPair:
     names: tuple[str, str]  # on the baseline and on the target
     aligned_by: str  # how they were found
     time: Ratio  # the target's over the baseline's
-    # what both sides launch of a kernel; None where a row is a whole layer
-    launched: tuple[Launched, Launched] | None
-    # what passes between its kernels, where that is known and differs
-    on_the_clock: Waterfall | None
+    launched: tuple[Launched, Launched] | None  # None where a row is a whole layer
+    on_the_clock: Waterfall | None  # what passes between its kernels, where that differs
 
 
 @dataclass(frozen=True)

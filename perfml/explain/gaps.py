@@ -240,7 +240,7 @@ _WORDS = {
 class Waterfall:
     """Two sides on the clock: what makes one longer, in microseconds that add up."""
 
-    baseline: Timeline  # the sides
+    baseline: Timeline
     target: Timeline
 
     @property

@@ -146,8 +146,8 @@ class Launches:
     # the launches with their counters (medians over the repeats); their times add up to the
     # layer's. None where only a Layers table is known.
     launches: tuple[Launch, ...] | None
-    repeats: int  # repeats with this launch order, and with another
-    others: int
+    repeats: int  # with this launch order
+    others: int  # with another
 
 
 class LaunchReader:
@@ -257,10 +257,8 @@ PAIRED = ("same", "variant")  # changes whose launches answer to each other one 
 class Change:
     """A run of launches that stayed, or that one side does otherwise."""
 
-    # ``same``, ``variant`` (one function, other template arguments), ``replaced``, ``fused`` (into
-    # fewer), ``split`` (into more), ``vanished`` or ``appeared``
-    kind: str
-    baseline: range  # places in the launch order of either side
+    kind: str  # as `ChangeRow` has it; a variant has other template arguments
+    baseline: range  # places in the launch order
     target: range
 
 

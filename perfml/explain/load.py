@@ -41,11 +41,8 @@ class Sides:
 
     baseline: Side
     target: Side
-    # which of their layers answer to each other, where ranges do not tell
-    alignment: Alignment | None = None
-    # the table that both are of, which a model may learn from; None of two tables
-    training: pd.DataFrame | None = None
-    # the reports behind the baseline and behind the target
+    alignment: Alignment | None = None  # of their layers, where ranges do not tell
+    training: pd.DataFrame | None = None  # the one table of both, which a model may learn from
     reports: tuple[Sequence[Report], Sequence[Report]] = ((), ())
 
     @property

@@ -155,8 +155,8 @@ _COLLECTED = f"metrics{_ENDING}"
 class Report:
     """A report, and the launches of it that are meant."""
 
-    source: Source  # the report
-    run_id: str  # the run that was read from it
+    source: Source
+    run_id: str  # what was read from it
     launches: frozenset[int] | None = None  # their places in it, from 0; None for all
     has_instructions: bool = True  # whether it may have counters of single instructions
 

@@ -33,8 +33,8 @@ _NAMED = 0.02  # what makes less of the difference is told in one row
 class StepComparison:
     """Two sides on the clock."""
 
-    names: tuple[str, str]  # of the baseline and the target
-    baseline: Account  # their accounts
+    names: tuple[str, str]
+    baseline: Account
     target: Account
 
     @property

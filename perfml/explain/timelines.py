@@ -134,8 +134,8 @@ class _Launches:
     """Launches with start, gap and the number of their repeat."""
 
     rows: pd.DataFrame  # a Kernels table
-    moves: bool  # whether it is known what is copied and filled, and what is idle
-    clock: bool
+    moves: bool  # whether it is known what is copied and filled
+    clock: bool  # whether it is known what is idle
 
     def whole(self, name: str) -> Timeline | None:
         """Return the usual repeat; None where nothing passes between its launches."""

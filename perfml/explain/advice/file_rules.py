@@ -34,8 +34,7 @@ class FileRule:
     name: str  # its full name
     rule: str  # ncu's identifier
     message: str  # what the rule says, without links
-    # time of all launches of the kernel in one repeat of the program, in microseconds
-    time_us: float
+    time_us: float  # of all its launches in one repeat of the program
     saves: float  # estimated fraction of it; NaN without an estimate
     scope: str | None  # ``global`` if the estimate is of the whole kernel, ``local`` if of one unit
 

@@ -76,11 +76,9 @@ COLUMNS = tuple(Finding.__annotations__)
 class Layer:
     """A layer of one condition, with its product and the device's peak where they are known."""
 
-    # what it is called, with ``layer_us`` and ``of_all``
-    row: Mapping[str, Any]
-    # its usual launches, and what people read of each; of a merged row the layer as if it were one
-    launches: tuple[Launch, ...]
-    labels: tuple[str, ...] = ()
+    row: Mapping[str, Any]  # what it is called, with ``layer_us`` and ``of_all``
+    launches: tuple[Launch, ...]  # its usual ones; of a merged row the layer as if it were one
+    labels: tuple[str, ...] = ()  # what people read of each
     convolves: bool = False  # whether convolutions run in it
     # ``product_m``, ``product_n``, ``product_k``, ``product_bytes`` and ``product_flops`` of its
     # largest product; empty where nobody recorded them
@@ -97,12 +95,12 @@ class Layer:
 class _Part:
     """What one cause takes of one launch."""
 
-    launch: Launch  # the launch, what is known of it, its label, and its part of the layer's time
+    launch: Launch
     state: LaunchState
     label: str
-    share: float
-    loss: Loss  # the cause
-    remedy: Remedy  # what helps
+    share: float  # of the layer's time
+    loss: Loss
+    remedy: Remedy
 
     @property
     def gain(self) -> float:

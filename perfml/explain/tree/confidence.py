@@ -42,30 +42,26 @@ FEATURES = ("share", "margin", "nearness", "complete", "paired", "specific")
 class Answered:
     """A pair of launches, and what it was taken apart into."""
 
-    before: Launch  # the launches
+    before: Launch
     after: Launch
     found: Decomposed  # its parts by cause and limit
     contributions: tuple[Contribution, ...]  # the same as parts of the layer's log ratio
-    # whether they are other kernels of a library, compared by what all launches in their place did:
-    # which of them answers to which decides nothing then
-    by_work: bool = False
+    by_work: bool = False  # other kernels of a library, compared by what all in their place did
 
 
 @dataclass(frozen=True)
 class Evidence:
     """What speaks for the first cause of a layer."""
 
-    first: Term  # It
+    first: Term
     second: Term | None  # the next cause under another limit; None where there is none
-    # the features, from 0 to 1: the part of the difference, by how much it is ahead, how near its
-    # limit stands, whether all counters of other causes of that limit are there, whether the
-    # launches surely answer to each other, and whether it says why, not only where
-    share: float
-    margin: float
-    nearness: float
-    complete: float
-    paired: float
-    specific: float
+    # from 0 to 1:
+    share: float  # its part of the difference
+    margin: float  # by how much it is ahead
+    nearness: float  # how near its ceiling its limit stands
+    complete: float  # whether all counters of other causes of that limit are there
+    paired: float  # whether the launches surely answer to each other
+    specific: float  # whether it says why, not only where
     missing: tuple[Term, ...] = ()  # causes of its limit whose counters were not collected
 
     @property

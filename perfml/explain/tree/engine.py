@@ -26,7 +26,7 @@ IDLE = "idle"
 class Held:
     """What a limit holds of the additional time."""
 
-    limit: Limit  # the limit
+    limit: Limit
     share: float  # its part of the additional time; those of all limits add up to 1 at most
     # how near to its ceiling it stands on the slow side; of a wait, its part of the time
     nearness: float

@@ -50,8 +50,8 @@ _WANTED = (
 class Match:
     """Launches that answer to each other, or (one of the two missing) a launch of one side."""
 
-    label: str  # their kernels
-    before: Launch | None  # the launches
+    label: str
+    before: Launch | None
     after: Launch | None
     # where they are different kernels: what either side runs in this place
     runs: tuple[Sequence[Launch], Sequence[Launch]] | None = None

@@ -31,12 +31,12 @@ _FEW = 0.5  # waves up to which a grid may be split further
 class Loss:
     """What a cause takes of a launch's time."""
 
-    cause: str  # its id
+    cause: str
     part: float  # of the launch's time, that it likely takes; those of all causes add up
-    limit: str  # Id of the limit that it stands under; empty for one of the whole launch
+    limit: str  # id of the limit that it stands under; empty for one of the whole launch
     level: float  # how near that limit stands to its ceiling
-    # whether the counters tell what is needed: they do not of work that may all be needed, of waits
-    # that no idle unit explains, and of a grid that might be split
+    # whether counters tell what is needed: not of work that may all be, of waits that no idle unit
+    # explains, and of a grid that might be split
     known: bool
 
 

@@ -100,7 +100,7 @@ def latency_of_memory(pair: Pair, longer: float, wait: str = LOADS) -> Parts:
 class _Class:
     """A class of instructions."""
 
-    counters: tuple[str, ...]  # Instructions of threads, or of warps
+    counters: tuple[str, ...]  # instructions of threads, or of warps
     lanes: int  # how many of them a warp has
     rate: int  # lanes that a multiprocessor takes of them in a cycle
 
