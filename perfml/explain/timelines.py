@@ -185,14 +185,8 @@ def moved_by(rows: pd.DataFrame) -> Moved:
     """Return what some launches move together; nothing where that is not known of one of them."""
     if not are_known(rows):
         return NOTHING
-    sums = dict(
-        zip(
-            MOVED_COLUMNS,
-            rows[list(MOVED_COLUMNS)].to_numpy(float).sum(axis=0).tolist(),
-            strict=True,
-        )
-    )
-    if math.isnan(math.fsum(sums.values())):
+    sums = rows[list(MOVED_COLUMNS)].astype(float).sum(skipna=False).to_dict()
+    if any(map(math.isnan, sums.values())):
         return NOTHING
     ways = {way: Move(sums[f"{way}_us"], sums[f"{way}_bytes"]) for way in WAYS}
     order = sorted(ways, key=lambda way: -ways[way].us)
