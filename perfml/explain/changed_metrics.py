@@ -32,11 +32,9 @@ class ChangedMetric(TypedDict):
 
 
 def compare_metrics(baseline: pd.DataFrame, target: pd.DataFrame) -> pd.DataFrame:
-    """Compare the metrics of one layer.
-
-    Both sides are rows of a Layers table, one a repeat; returned is one `ChangedMetric` a metric,
-    the clearest first.
-    """
+    """Compare the metrics of one layer."""
+    # Both sides are rows of a Layers table, one a repeat; returned is one `ChangedMetric` a metric,
+    # the clearest first.
     catalogue = load_catalogue()
     rows = []
     names = list(dict.fromkeys([*metric_columns(baseline), *metric_columns(target)]))

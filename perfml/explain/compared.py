@@ -215,11 +215,9 @@ def _values(side: Side, name: str) -> list[str]:
 
 
 def launched_as_repeats(launches: pd.DataFrame) -> bool:
-    """Return whether launches are repeats of one another, as many as a profiler was asked for.
-
-    A profiler of counters measures all kernels equally often where it repeats a program. A trace
-    has the program as it ran: there a kernel that is launched more often does more.
-    """
+    """Return whether launches are repeats of one another, as many as a profiler was asked for."""
+    # A profiler of counters measures all kernels equally often where it repeats a program. A trace
+    # has the program as it ran: there a kernel that is launched more often does more.
     if "start_us" in launches.columns or bool((launch_numbers(launches) > 1).any()):
         return False
     counts = np.bincount(_kernel_codes(launches))

@@ -99,11 +99,9 @@ def _overlap(rows: pd.DataFrame) -> float:
 def pieces_apart(
     layer: str, time: Ratio, causes: Causes, sides: tuple[Side, Side]
 ) -> Untold | None:
-    """Return that a layer's causes cannot be told, where ranges within it hold most of it.
-
-    It is told where ranges within it that the other side lacks take at least half as long as what
-    differs between the sides; else None is returned. The layer has one name on both sides.
-    """
+    """Return that a layer's causes cannot be told, where ranges within it hold most of it."""
+    # It is told where ranges within it that the other side lacks take at least half as long as what
+    # differs between the sides; else None is returned. The layer has one name on both sides.
     known = [side.names for side in sides]
     apart = [
         (_time(side, name), name)

@@ -284,11 +284,9 @@ class Waterfall:
 
     @property
     def cause(self) -> Term:
-        """The cause to look at first, of gaps and copies.
-
-        A host that waits for its copies leaves the device idle after them, so that half as much in
-        copies as in gaps is enough.
-        """
+        """The cause to look at first, of gaps and copies."""
+        # A host that waits for its copies leaves the device idle after them, so that half as much
+        # in copies as in gaps is enough.
         copies = abs(self.parts["copies"])
         return _COPIES if copies > abs(self._proven_idle_us) / 2 else _TERM
 
@@ -304,10 +302,8 @@ class Waterfall:
 
     @property
     def dominate(self) -> bool:
-        """Whether gaps and copies make more of what happened than the kernels do.
-
-        Gaps that come with more launches are theirs: each has one before it.
-        """
+        """Whether gaps and copies make more of what happened than the kernels do."""
+        # Gaps that come with more launches are theirs: each has one before it.
         return abs(self.between_us) > abs(self.computing_us) and not self._of_launches
 
     @property

@@ -71,11 +71,9 @@ def with_limits(launches: pd.DataFrame) -> pd.DataFrame:
 
 
 def with_waves(launches: pd.DataFrame) -> pd.DataFrame:
-    """Return launches with the waves of grids so small that Nsight Compute prints 0.00 of them.
-
-    Fewer blocks than multiprocessors keep as many of these busy: the mean of their busy time, over
-    that of the busiest one, is blocks a multiprocessor, and a wave is as many as fit.
-    """
+    """Return launches with the waves of grids so small that Nsight Compute prints 0.00 of them."""
+    # Fewer blocks than multiprocessors keep as many of these busy: the mean of their busy time,
+    # over that of the busiest one, is blocks a multiprocessor, and a wave is as many as fit.
     wanted = ("waves_per_sm", "sm_active_cycles_mean", "sm_active_cycles_max")
     limits = [f"{COLUMN}{name}" for name in LIMITS]
     if not {*wanted, *limits} <= set(launches.columns):
@@ -172,11 +170,9 @@ class LaunchReader:
         self._counters = kernels[self._names].to_numpy(dtype=float, na_value=np.nan)
 
     def read(self, layer: str, layer_us: float) -> Launches:
-        """Return the launches of a layer.
-
-        A launch's time is its mean share of the layer in a repeat times `layer_us`, so that
-        launches add up to the layer's time whatever mean that is.
-        """
+        """Return the launches of a layer."""
+        # A launch's time is its mean share of the layer in a repeat times `layer_us`, so that
+        # launches add up to the layer's time whatever mean that is.
         rows = self.side.rows(layer)
         orders = Counter(rows["kernel_names"].astype("string").fillna(""))
         usual, repeats = orders.most_common(1)[0]

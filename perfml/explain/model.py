@@ -138,10 +138,8 @@ class Explainer:
         self._without: dict[bytes, Any] = {}
 
     def attribute(self, baseline: pd.DataFrame, target: pd.DataFrame) -> ModelAttribution:
-        """Attribute the predicted log time ratio of one layer to its metrics.
-
-        Rows are of that layer on either side; a metric's value is its mean over the repeats.
-        """
+        """Attribute the predicted log time ratio of one layer to its metrics."""
+        # Rows are of that layer on either side; a metric's value is its mean over the repeats.
         before, after = self._point(baseline), self._point(target)
         values = exact_shapley(self._predict, before, after)
         predicted = self._predict(np.vstack([before, after]))

@@ -49,11 +49,9 @@ class StepComparison:
 
     @cached_property
     def verdict(self) -> TimeVerdict:
-        """``slower``, ``faster``, ``no difference`` or ``undecided``.
-
-        Three steps are too few for an interval. A side is slower if each of its steps takes longer
-        than all of the other side's, by more than the steps of either side differ.
-        """
+        """``slower``, ``faster``, ``no difference`` or ``undecided``."""
+        # Three steps are too few for an interval. A side is slower if each of its steps takes
+        # longer than all of the other side's, by more than the steps of either side differ.
         return _verdict(self.baseline.kept_us, self.target.kept_us, self.log_ratio)
 
     @property

@@ -68,10 +68,8 @@ def layers_on_the_clock(
 
 
 def idle_layers(kernels: pd.DataFrame | None, asked: Collection[str] | None = None) -> str | None:
-    """Say in which layers, of those asked for, a device is idle longest.
-
-    None where it is said of the whole at best.
-    """
+    """Say in which layers, of those asked for, a device is idle longest."""
+    # None where it is said of the whole at best.
     found = [
         (each.idle_us, f"{layer} (idle {micros(each.idle_us)} of {micros(each.wall_us)})")
         for layer, each in _layers(kernels, asked).items()
@@ -111,11 +109,9 @@ def _layers(
 
 
 def _placed(kernels: pd.DataFrame | None) -> _Launches | None:
-    """Return launches with start and gap; None where nothing is known beside their times.
-
-    What runs a built-in workload waits between its layers, so that its gaps are not known: there
-    kernels follow one another.
-    """
+    """Return launches with start and gap; None where nothing is known beside their times."""
+    # What runs a built-in workload waits between its layers, so that its gaps are not known: there
+    # kernels follow one another.
     if kernels is None:
         return None
     moves, clock = are_known(kernels), "gap_us" in kernels

@@ -104,10 +104,8 @@ def file_rules(
 
 
 def listed_findings(findings: pd.DataFrame, said: Sequence[FileRule]) -> tuple[ListedFinding, ...]:
-    """Return our findings (`Advice.groups`) and those of the files, the largest saving first.
-
-    The ``ncu`` of our remedies says which of them mean the same.
-    """
+    """Return our findings (`Advice.groups`) and those of the files, the largest saving first."""
+    # The ``ncu`` of our remedies says which of them mean the same.
     book = load_remedies()[0]
     rows = findings.to_dict("records")
     theirs: dict[int, list[FileRule]] = {}
@@ -123,10 +121,8 @@ def listed_findings(findings: pd.DataFrame, said: Sequence[FileRule]) -> tuple[L
 
 
 def _rank(found: ListedFinding) -> tuple[int, float, float]:
-    """Sort estimates of time first, then those of one unit's use, then findings without any.
-
-    Of these a rule that perfml has too, and so a cure for, is first.
-    """
+    """Sort estimates of time first, then those of one unit's use, then findings without any."""
+    # Of these a rule that perfml has too, and so a cure for, is first.
     if math.isnan(found.saved_us):
         return (2 if found.evidence else 3), 0.0, -found.time_us
     return int(found.local and math.isnan(found.perfml_us)), -found.saved_us, -found.time_us

@@ -257,13 +257,11 @@ def _evidence(parts: Sequence[_Part], kernels: Sequence[str], layer: Layer, merg
 
 
 def in_order(found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the findings of a layer in the order in which they are told.
-
-    The largest likely gain is first. What idle machinery could do if the work allows it stands
-    behind what was counted, and idle multiprocessors behind what the whole layer can do about its
-    launches. Work that may all be needed, for a unit that is less than half busy, is only told
-    where nothing else is.
-    """
+    """Return the findings of a layer in the order in which they are told."""
+    # The largest likely gain is first. What idle machinery could do if the work allows it stands
+    # behind what was counted, and idle multiprocessors behind what the whole layer can do about its
+    # launches. Work that may all be needed, for a unit that is less than half busy, is only told
+    # where nothing else is.
     by_gain = sorted(found, key=lambda each: -float(each["gain"]))
     order = []
     for place, each in enumerate(by_gain):

@@ -30,12 +30,10 @@ def only_there(causes: Causes, slow: int) -> list[PairCauses]:
 
 
 def time_without_them(causes: Causes, launches: Sequence[Launch], slow: int) -> float:
-    """Return the slower side's time without the launches that it has alone, microseconds.
-
-    NaN unless all launches are a library's or PyTorch's: who writes kernels may share one's work
-    among several, and then none of it goes. NaN, too, where most of what goes is a library's
-    product, which other launches do then.
-    """
+    """Return the slower side's time without the launches that it has alone, microseconds."""
+    # NaN unless all launches are a library's or PyTorch's: who writes kernels may share one's work
+    # among several, and then none of it goes. NaN, too, where most of what goes is a library's
+    # product, which other launches do then.
     alone = only_there(causes, slow)
     products = [pair for pair in alone if is_product(pair.kernels)]
     if not of_others(*launches) or _time_us(products, slow) > MOST * _time_us(alone, slow):
@@ -44,12 +42,10 @@ def time_without_them(causes: Causes, launches: Sequence[Launch], slow: int) -> 
 
 
 def is_replaced(term: str, causes: Causes, slow: int) -> bool:
-    """Return whether a library would run other kernels without a cause.
-
-    What these take, no counter of the ones that run tells. Nor does one launch of a loop tell what
-    one call takes for all. Of PyTorch's own kernels, each of which passes over all values, the one
-    that stays shows what a pass takes.
-    """
+    """Return whether a library would run other kernels without a cause."""
+    # What these take, no counter of the ones that run tells. Nor does one launch of a loop tell
+    # what one call takes for all. Of PyTorch's own kernels, each of which passes over all values,
+    # the one that stays shows what a pass takes.
     if term == "launch_count":
         # the launches that stay do the work of those that go
         return True
@@ -100,10 +96,8 @@ def share_of(term: str, causes: Causes) -> float:
 
 
 def _another(slow: Sequence[Launch], fast: Sequence[Launch]) -> bool:
-    """Return whether most of the time is a library's kernel that the other side does without.
-
-    Who calls it cannot cure the kernel, only have another one in its place.
-    """
+    """Return whether most of the time is a library's kernel that the other side does without."""
+    # Who calls it cannot cure the kernel, only have another one in its place.
     longest = max(slow, key=lambda one: one.time_us, default=None)
     if longest is None or person_of(longest.kernel) is Person.AUTHOR:
         return False
@@ -118,11 +112,9 @@ def _of_library(launches: Sequence[Launch]) -> bool:
 def with_cause(
     findings: pd.DataFrame, side: str, cause: Confidence, first: Term | None = None
 ) -> pd.DataFrame:
-    """Return findings of two sides; those of the slower one, `side`, follow its `first` cause.
-
-    What is about that cause, or the limit that it stands under, is first, and no other finding is
-    of high confidence: what changed between the sides decides what to do about the slower one.
-    """
+    """Return findings of two sides; those of the slower one, `side`, follow its `first` cause."""
+    # What is about that cause, or the limit that it stands under, is first, and no other finding is
+    # of high confidence: what changed between the sides decides what to do about the slower one.
     if findings.empty:
         return findings
     own = findings["side"] == side
@@ -141,10 +133,8 @@ def with_cause(
 
 
 def is_about(rules: tuple[str, ...], first: Term) -> bool:
-    """Return whether a finding names a cause, or one that holds the time of the same limit.
-
-    What a layer's launches can do without is about any cause of launches.
-    """
+    """Return whether a finding names a cause, or one that holds the time of the same limit."""
+    # What a layer's launches can do without is about any cause of launches.
     causes = [name for name in rules if name in TERMS]
     if first.kind is Kind.LAUNCH or not causes:
         return first.kind is Kind.LAUNCH and not causes

@@ -320,10 +320,8 @@ def _findings(layer: Layer, merged: bool) -> list[dict[str, Any]]:
 
 
 def _told(found: Sequence[Mapping[str, Any]], of_layer: float, of_all: float) -> pd.DataFrame:
-    """Return the findings that promise enough of their layer and of all.
-
-    The largest likely saving is first; within a layer the order stays.
-    """
+    """Return the findings that promise enough of their layer and of all."""
+    # The largest likely saving is first; within a layer the order stays.
     large = [each for each in found if _matters(each, of_layer, of_all)]
     return pd.DataFrame(by_saving(large, map(place_of, large)), columns=list(COLUMNS))
 

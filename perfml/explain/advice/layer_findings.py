@@ -51,10 +51,8 @@ _Told = tuple[Mapping[str, float], float]
 
 
 def _beside(layer: Layer) -> list[Launch]:
-    """Return all launches but the longest, which others would be fused into.
-
-    That is none that only rearranges data for another one.
-    """
+    """Return all launches but the longest, which others would be fused into."""
+    # That is none that only rearranges data for another one.
     own = [one for one in layer.launches if not _TRANSFORMS.search(one.kernel)]
     longest = max(own or layer.launches, key=lambda one: one.time_us)
     return [one for one in layer.launches if one is not longest]
@@ -71,11 +69,9 @@ def short_launches(layer: Layer) -> _Told | None:
 
 
 def _repeated(layer: Layer) -> _Told | None:
-    """Return what a library's product of one size takes that is launched again and again.
-
-    Not that of one call that the largest grid cuts. What a larger call gains is the time in which
-    no unit is busy.
-    """
+    """Return what a library's product of one size takes that is launched again and again."""
+    # Not that of one call that the largest grid cuts. What a larger call gains is the time in which
+    # no unit is busy.
     products = [one for one in layer.launches if one.grid and is_product(one.kernel)]
     times = Counter((one.kernel, one.grid) for one in products)
     again = [
@@ -99,13 +95,11 @@ def _transforms(layer: Layer) -> _Told | None:
 
 
 def _padding(layer: Layer) -> _Told | None:
-    """Return what products take whose rows are no multiple of 16 bytes, by sizes or by names.
-
-    Products on CUDA cores have no tiles of 16 bytes, and one that is smaller than a tile in any
-    direction is padded whatever its size is. A library's kernel for rows that begin anywhere is
-    called ``..._align1``; it may be of an older design, whose tensor cores are busy for longer.
-    So what is left is told by the device's peak where sizes are known.
-    """
+    """Return what products take whose rows are no multiple of 16 bytes, by sizes or by names."""
+    # Products on CUDA cores have no tiles of 16 bytes, and one that is smaller than a tile in any
+    # direction is padded whatever its size is. A library's kernel for rows that begin anywhere is
+    # called ``..._align1``; it may be of an older design, whose tensor cores are busy for longer.
+    # So what is left is told by the device's peak where sizes are known.
     sizes = layer.product
     if sizes.get("product_n", math.nan) > 0:
         mine = [one for one in layer.launches if is_product(one.kernel)]

@@ -136,11 +136,9 @@ def tensor_level(table: pd.DataFrame) -> np.ndarray:
 
 
 def with_described_flops(layers: pd.DataFrame, provenance: Mapping[str, Any]) -> pd.DataFrame:
-    """Return layers with the operations that their runs say they take, where they are known.
-
-    Every run in a data set's provenance says what its layers are (``run.json``); layers that have
-    the column ``flops`` stay as they are.
-    """
+    """Return layers with the operations that their runs say they take, where they are known."""
+    # Every run in a data set's provenance says what its layers are (``run.json``); layers that have
+    # the column ``flops`` stay as they are.
     if "flops" in layers.columns or "run_id" not in layers.columns:
         return layers
     known = {
@@ -168,10 +166,8 @@ def _seconds(table: pd.DataFrame) -> np.ndarray:
 
 
 def _precisions(table: pd.DataFrame) -> pd.Series[str]:
-    """Return the precision whose peak holds; without a label, the one that CUDA cores counted.
-
-    That takes tensor cores known to be idle: what they do has no counter.
-    """
+    """Return the precision whose peak holds; without a label, the one that CUDA cores counted."""
+    # That takes tensor cores known to be idle: what they do has no counter.
     if "precision" not in table.columns:
         return pd.Series("fp32", index=table.index, dtype="string")
     precision = table["precision"].astype("string").fillna("fp32")

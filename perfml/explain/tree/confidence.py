@@ -121,10 +121,8 @@ def _is_paired(
     others: Sequence[Contribution],
     ratio: float,
 ) -> bool:
-    """Return whether the launches that the first cause is of surely answer to each other.
-
-    Launches that one side lacks are no cause by themselves where the other side has some instead.
-    """
+    """Return whether the launches that the first cause is of surely answer to each other."""
+    # Launches that one side lacks are no cause by themselves where the other side has some instead.
     if main is None:
         return all(one.log_ratio * ratio > 0 for one in others)
     alone = len(answered) + len(others) == 1
@@ -186,11 +184,9 @@ def probability(evidence: Evidence) -> float:
 def find_ambiguity(
     answered: Sequence[Answered], others: Sequence[Contribution], ratio: float
 ) -> tuple[Untold | None, float]:
-    """Return what stands against the first cause, and the probability that it is right.
-
-    None stands against it where the probability is that of an answer of high confidence
-    (``confidence.json``: precision of held-out sets 95 %).
-    """
+    """Return what stands against the first cause, and the probability that it is right."""
+    # None stands against it where the probability is that of an answer of high confidence
+    # (``confidence.json``: precision of held-out sets 95 %).
     evidence = evidence_of(answered, others, ratio)
     if evidence is None:
         return None, 0.0

@@ -67,15 +67,12 @@ def _most_queued(pair: Pair, wait: Limit, nearness: Mapping[str, float]) -> floa
 
 
 def exposed(faster: float, level: float, more: float) -> float:
-    """Return the part of the additional time for which a unit's own holds the launch.
-
-    Units overlap in part: a launch takes ``sum(t ** p) ** (1 / p)`` of the times `t` that they
-    take alone. With p = 1 they wait for each other, and with an infinite one the fullest alone
-    counts (a roofline). What a unit adds to the sum, over what all add, is its part.
-
-    All are over the slow side's time: `faster` the fast side's, `level` the unit's, and `more` what
-    is additional of it.
-    """
+    """Return the part of the additional time for which a unit's own holds the launch."""
+    # Units overlap in part: a launch takes ``sum(t ** p) ** (1 / p)`` of the times `t` that they
+    # take alone. With p = 1 they wait for each other, and with an infinite one the fullest alone
+    # counts (a roofline). What a unit adds to the sum, over what all add, is its part. All are over
+    # the slow side's time: `faster` the fast side's, `level` the unit's, and `more` what is
+    # additional of it.
     slow = min(level, 1.0)
     fast = max(0.0, slow - more * (1 - faster))
     return float((slow**OVERLAP - fast**OVERLAP) / (1 - faster**OVERLAP))
@@ -213,10 +210,8 @@ def _levels(pair: Pair, cause: str) -> tuple[float, float]:
 
 
 def _contradicts(pair: Pair, cause: str) -> bool:
-    """Return whether a cause's own level is better on the slow side: the rest has its part.
-
-    Stalls are exempt: their levels are shares of a time that changed too.
-    """
+    """Return whether a cause's own level is better on the slow side: the rest has its part."""
+    # Stalls are exempt: their levels are shares of a time that changed too.
     term = TERMS[cause]
     if term.level is None or term.kind is Kind.STALL:
         return False

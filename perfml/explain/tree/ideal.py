@@ -104,11 +104,9 @@ def bounded_needs() -> frozenset[str]:
 
 
 def ideal_launch(launch: Launch, *, more_blocks: bool = False) -> Launch:
-    """Return the ideal side of a launch: its time is that of its fullest unit.
-
-    Busy levels and waits are parts of that time. With `more_blocks` the grid can be split as far as
-    one wave has places, which no counter tells.
-    """
+    """Return the ideal side of a launch: its time is that of its fullest unit."""
+    # Busy levels and waits are parts of that time. With `more_blocks` the grid can be split as far
+    # as one wave has places, which no counter tells.
     state = LaunchState(launch)
     counters = ideal_counters(state)
     counters |= _shape(state, more_blocks)
@@ -183,11 +181,9 @@ def _coalesced_dram(state: LaunchState) -> float:
 
 
 def _once(state: LaunchState) -> float:
-    """Return the loads that are left where each byte from DRAM is loaded once.
-
-    What comes from DRAM may all be needed, and so may two loads a store; between both nothing is
-    known.
-    """
+    """Return the loads that are left where each byte from DRAM is loaded once."""
+    # What comes from DRAM may all be needed, and so may two loads a store; between both nothing is
+    # known.
     launch = state.launch
     least = min(1.0, known(state["stores_per_load"] * 2))
     needed = min(1.0, known(state["dram_of_loads"]))
@@ -255,11 +251,9 @@ _WHERE: Mapping[str, Callable[[LaunchState], bool]] = {
 
 
 def _shape(state: LaunchState, more_blocks: bool) -> dict[str, float]:
-    """Return the counters of a launch whose multiprocessors and warps have work all the time.
-
-    A grid below one wave has no more warps and no more busy multiprocessors than its blocks give,
-    if it is split evenly, unless it can be split further.
-    """
+    """Return the counters of a launch whose multiprocessors and warps have work all the time."""
+    # A grid below one wave has no more warps and no more busy multiprocessors than its blocks give,
+    # if it is split evenly, unless it can be split further.
     launch, waves = state.launch, state["waves_per_sm"]
     fits, resident = 1.0, _RESIDENT
     balance = 1 / max(known(state["imbalance"], 1.0), 1.0)
@@ -288,11 +282,9 @@ def _active(state: LaunchState, busy: float, balance: float) -> float:
 
 
 def _even(blocks: float) -> float:
-    """Return how busy even blocks keep multiprocessors, over the busiest one.
-
-    132 blocks are one for each of 132 multiprocessors, however many would fit; 140 are two for
-    some of them, and two waves of time.
-    """
+    """Return how busy even blocks keep multiprocessors, over the busiest one."""
+    # 132 blocks are one for each of 132 multiprocessors, however many would fit; 140 are two for
+    # some of them, and two waves of time.
     if not blocks > 0:
         return math.nan
     whole = round(blocks)

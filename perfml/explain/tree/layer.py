@@ -98,12 +98,10 @@ def layer_causes(before: Launch, after: Launch, *, same_device: bool) -> Causes:
 
 
 def matches_of(change: Change, left: Sequence[Launch], right: Sequence[Launch]) -> list[Match]:
-    """Return the launches of a change as they answer to each other.
-
-    A kernel answers to the one of its name. Of kernels that others replace, those answer to each
-    other that do the arithmetic; a loop that launches another kernel as often answers to the loop
-    launch by launch.
-    """
+    """Return the launches of a change as they answer to each other."""
+    # A kernel answers to the one of its name. Of kernels that others replace, those answer to each
+    # other that do the arithmetic; a loop that launches another kernel as often answers to the loop
+    # launch by launch.
     before = [left[index] for index in change.baseline]
     after = [right[index] for index in change.target]
     if change.kind in PAIRED:
@@ -147,11 +145,9 @@ def _replaced(before: Launch, after: Launch) -> Match:
 
 
 def _rejoined(matches: Sequence[Match]) -> list[Match]:
-    """Return the matches; what answers to each other in different places of the order is joined.
-
-    These are kernels of one name, and a library's kernels for arithmetic: a product that is done
-    before a copy on one side and after it on the other is no kernel that appeared.
-    """
+    """Return the matches; what answers to each other in different places of the order is joined."""
+    # These are kernels of one name, and a library's kernels for arithmetic: a product that is done
+    # before a copy on one side and after it on the other is no kernel that appeared.
     joined = list(matches)
     for gone in matches:
         if gone.before is None or gone.after is not None:
@@ -179,11 +175,9 @@ def _products_joined(matches: list[Match]) -> list[Match]:
 
 
 def _weight(launch: Launch) -> tuple[float, float, float]:
-    """Order the kernels of a replaced run: first the one that does the arithmetic.
-
-    By name, since a warpgroup instruction keeps the tensor pipe busy for longer than its level
-    says; then by how busy the arithmetic pipes were, then by time.
-    """
+    """Order the kernels of a replaced run: first the one that does the arithmetic."""
+    # By name, since a warpgroup instruction keeps the tensor pipe busy for longer than its level
+    # says; then by how busy the arithmetic pipes were, then by time.
     tensor = launch["tensor_utilization"]
     if math.isnan(tensor):
         tensor = launch["tensor_cycles_utilization"]
@@ -238,10 +232,8 @@ def answers_of(
 
 
 def _counts(matches: Sequence[Match]) -> tuple[Counter[str], Counter[str]]:
-    """Return how often either side launches each kernel, or the one that stands in its place.
-
-    A loop of one kernel that does the work of one launch of another launches it more often.
-    """
+    """Return how often either side launches each kernel, or the one that stands in its place."""
+    # A loop of one kernel that does the work of one launch of another launches it more often.
     before = Counter(match.before.kernel for match in matches if match.before)
     after = Counter(match.after.kernel for match in matches if match.after)
     for match in matches:
@@ -253,10 +245,8 @@ def _counts(matches: Sequence[Match]) -> tuple[Counter[str], Counter[str]]:
 
 
 def _one_sided(match: Match, counts: Sequence[Counter[str]], whole: float) -> Contribution:
-    """Return what a launch without a counterpart contributes.
-
-    It is one more of a kernel that both sides launch, or a kernel that one side lacks.
-    """
+    """Return what a launch without a counterpart contributes."""
+    # It is one more of a kernel that both sides launch, or a kernel that one side lacks.
     launch, sign = (match.after, 1.0) if match.before is None else (match.before, -1.0)
     assert launch is not None
     value = sign * launch.time_us / whole

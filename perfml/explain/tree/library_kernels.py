@@ -69,10 +69,8 @@ def of_library(launch: Launch) -> bool:
 
 
 def does_arithmetic(kernel: str) -> bool:
-    """Return whether a kernel's name says that it does a layer's arithmetic.
-
-    What is added around it (layouts turned, parts added up, types converted) is not called so.
-    """
+    """Return whether a kernel's name says that it does a layer's arithmetic."""
+    # What is added around it (layouts turned, parts added up, types converted) is not called so.
     return _ARITHMETIC.search(kernel) is not None and not _AROUND.search(kernel)
 
 
@@ -131,11 +129,9 @@ def judge_by_work(
 
 
 def _counted_in_all(contributions: Sequence[Contribution], sign: float) -> tuple[Contribution, ...]:
-    """Return terms; the mix of additional instructions goes to these: how a kernel is built.
-
-    Addresses and exchanges between lanes grow along where another program executes a hundred times
-    as many instructions of every kind, and are no cause that its caller could remove.
-    """
+    """Return terms; the mix of additional instructions goes to these: how a kernel is built."""
+    # Addresses and exchanges between lanes grow along where another program executes a hundred
+    # times as many instructions of every kind, and are no cause that its caller could remove.
     whole = next((one for one in contributions if one.term.id == "instructions"), None)
     if whole is None or not sign * whole.log_ratio > 0:
         return tuple(contributions)

@@ -66,12 +66,10 @@ def _beside(launch: Launch, ideal: Launch, *, single: bool) -> list[Loss]:
 
 
 def _most(state: LaunchState, left: float, limits: Collection[str]) -> float:
-    """Return what of a launch's time goes at most where a part of the work of some limits stays.
-
-    The launch takes the power sum of the times of its units (`account.exposed`); what warps wait
-    for is a part of its time. Units of a multiprocessor work, and warps wait, while that has a
-    block.
-    """
+    """Return what of a launch's time goes at most where a part of the work of some limits stays."""
+    # The launch takes the power sum of the times of its units (`account.exposed`); what warps wait
+    # for is a part of its time. Units of a multiprocessor work, and warps wait, while that has a
+    # block.
     gone = 0.0
     for limit in map(limit_of, limits):
         span = 1.0 if limit.device else max(state["active"], _LEAST_ACTIVE)

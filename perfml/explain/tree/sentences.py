@@ -30,10 +30,8 @@ def summary_sentences(time: Ratio, causes: Causes) -> tuple[str, ...]:
 
 
 def sided_causes(time: Ratio, causes: Causes) -> tuple[Sequence[TermTotal], Sequence[TermTotal]]:
-    """Return the causes that speak for the measured difference, and those against it.
-
-    Those that are small beside the largest are left out, and all where nothing differs.
-    """
+    """Return the causes that speak for the measured difference, and those against it."""
+    # Those that are small beside the largest are left out, and all where nothing differs.
     if time.slower is None or not causes.totals:
         return (), ()
     sign = 1.0 if time.log_ratio > 0 else -1.0

@@ -163,10 +163,8 @@ def added_kinds(pair: Pair) -> Parts:
 
 
 def arithmetic_kinds(pair: Pair) -> Parts:
-    """Return the kind that most of the instructions are of that the fast side has not.
-
-    Empty where these are few, or of several kinds. One in the place of another may take longer.
-    """
+    """Return the kind that most of the instructions are of that the fast side has not."""
+    # Empty where these are few, or of several kinds. One in the place of another may take longer.
     kinds = added_kinds(pair)
     whole = sum(kinds.values())
     if not whole >= math.expm1(GREW) * pair.fast["inst_executed"]:
@@ -183,10 +181,8 @@ def _lost(pair: Pair, limit: Limit) -> Parts:
 
 
 def issued(pair: Pair, limit: Limit) -> Parts:
-    """Return whose the additional instructions are that fill the issue slots.
-
-    A kind is named that is most of what was added, for as much time as its unit takes of it.
-    """
+    """Return whose the additional instructions are that fill the issue slots."""
+    # A kind is named that is most of what was added, for as much time as its unit takes of it.
     parts = _lost(pair, limit)
     kinds = added_kinds(pair)
     whole = sum(kinds.values())
@@ -241,12 +237,10 @@ _LIMITS = ("registers", "shared_memory", "warps")
 
 
 def missing_warps(pair: Pair) -> Parts:
-    """Return by what fewer warps are resident on the slow side: logarithms by cause.
-
-    First those that do not fit, then those that a grid below one wave does not have, then those
-    whose blocks ended before others. More warps can make no unit busier than it sustains, so all
-    together are no more than what the busiest one is short of that.
-    """
+    """Return by what fewer warps are resident on the slow side: logarithms by cause."""
+    # First those that do not fit, then those that a grid below one wave does not have, then those
+    # whose blocks ended before others. More warps can make no unit busier than it sustains, so all
+    # together are no more than what the busiest one is short of that.
     fewer = -pair.grew("achieved_occupancy")
     if not fewer > 0:
         return {}
