@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -288,7 +288,7 @@ def _place(rows: pd.DataFrame) -> pd.Series[str]:
 
 
 def with_lines(
-    explanation: Explanation, baseline: list[Report], target: list[Report]
+    explanation: Explanation, baseline: Sequence[Report], target: Sequence[Report]
 ) -> Explanation:
     """Return an explanation whose layers name the instructions that carry their causes.
 
@@ -327,7 +327,7 @@ def _kernels(detail: LayerDiff, side: str) -> Counter[str]:
 
 
 def advice_with_lines(
-    advice: Advice, launches: pd.DataFrame | None, reports: list[Report]
+    advice: Advice, launches: pd.DataFrame | None, reports: Sequence[Report]
 ) -> Advice:
     """Return advice whose findings name the instruction that carries them, in their evidence.
 

@@ -274,7 +274,8 @@ def load_sides(inputs: Inputs) -> Sides:
     unranged = [name for name, each in named if not each.ranged]
     if not unranged or any(each.kernels is None for _, each in named):
         layered = ((name, each.in_layers) for name, each in named)
-        sides = Sides(*(make_side(name, each.layers, each.kernels) for name, each in layered))
+        before, after = (make_side(name, each.layers, each.kernels) for name, each in layered)
+        sides = Sides(before, after)
     else:
         one = len(unranged) == 1
         note = f"{unranged[0]} has no ranges, so kernels are compared." if one else ""

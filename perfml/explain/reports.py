@@ -194,7 +194,7 @@ def _reports_of(known: Mapping[str, Any], path: Path) -> Iterator[Source]:
                     yield source
 
 
-def code_of(*sides: tuple[list[Report], set[str]]) -> list[dict[str, pd.DataFrame]]:
+def code_of(*sides: tuple[Sequence[Report], set[str]]) -> list[dict[str, pd.DataFrame]]:
     """Return the instructions of the kernels of each side, each of the first launch meant."""
     # A report that is behind both sides is opened once: it may take a gigabyte of memory.
     found: list[dict[str, pd.DataFrame]] = [{} for _ in sides]
