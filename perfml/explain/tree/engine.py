@@ -3,6 +3,12 @@
 Level one (`account`) says which limits of the slow side hold the additional time; level two
 (`opened`) which causes grew there. A cause counts only under a limit that holds time. The parts of
 all causes add up to the logarithm of the ratio of times; what no limit holds is the rest.
+
+A limit holds its time on the slow side less that on the fast side, over the additional time. What
+warps wait for longer belongs to the units whose own time grew, in proportion; where none did, it is
+a wait of its own (for a latency). Units work at the same time, so the time that one of them adds
+holds the launch only in part: `exposed` says which. A wait counts by its part of the time.
+Multiprocessors without a block are no amount of time but a part of it (`Pair.idle`).
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ def _beside(launch: Launch, ideal: Launch, *, single: bool) -> list[Loss]:
 
 def _most(state: LaunchState, left: float, limits: Collection[str]) -> float:
     """Return what of a launch's time goes at most where a part of the work of some limits stays."""
-    # The launch takes the power sum of the times of its units (`account.exposed`); what warps wait
+    # The launch takes the power sum of the times of its units (`engine.exposed`); what warps wait
     # for is a part of its time. Units of a multiprocessor work, and warps wait, while that has a
     # block.
     gone = 0.0

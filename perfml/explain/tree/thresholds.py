@@ -19,7 +19,7 @@ QUEUED = 2.0
 """How much faster than the busy time of a unit the wait for it grows: queueing is not linear."""
 
 OVERLAP = 2.5
-"""How far units of a launch work at the same time (`account.exposed`): 1 not at all, infinite
+"""How far units of a launch work at the same time (`engine.exposed`): 1 not at all, infinite
 wholly. First causes that are right of 489 planted, 148 read exam pairs and 1,114 of kernels with
 several causes: 479, 137 and 980 with 1.25; 482, 138 and 996 with 2.5; 478, 138 and 1,002 with 5."""
 
