@@ -7,9 +7,9 @@ left out first, and how much that was is said.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from perfml.errors import plain
 from perfml.explain.advice.equal_layers import group_name
@@ -28,14 +28,11 @@ if TYPE_CHECKING:
     from perfml.explain.steps import StepComparison
     from perfml.explain.tree.causes import Term
 
-LARGEST = 5_800
-"""Bytes of an answer as indented JSON; the schema's name comes on top."""
+LARGEST = 5_800  # bytes of an answer as indented JSON; the schema's name comes on top
 
-_SMALL = 0.02
-"""Layers that make less of the difference are no part of a short answer."""
+_SMALL = 0.02  # layers that make less of the difference are no part of a short answer
 
-_ACTIONS = 2
-"""Actions over a whole network that stand before the layers."""
+_ACTIONS = 2  # actions over a whole network that stand before the layers
 
 _NAME = 80
 _TEXT = 400
@@ -96,7 +93,6 @@ class Brief:
 
 def brief_explanation(explanation: Explanation, of: tuple[str, ...]) -> Brief:
     """Return why one side is slower, in short."""
-    title = f"{explanation.target} against {explanation.baseline}"
     untold = (each.causes.untold for each in explanation.details)
     missing = dict.fromkeys(
         [
@@ -106,20 +102,13 @@ def brief_explanation(explanation: Explanation, of: tuple[str, ...]) -> Brief:
     )
     shares = explanation.layers.set_index("layer")["share"]
     matter = set(shares.index[shares >= _SMALL])
-    notes = (*explanation.pairing, *explanation.warnings, *explanation.further_notes)
+    details = (each for each in explanation.details if each.layer in matter)
     return _fitting(
-        Brief(
-            tuple(map(_cut, of)),
-            _cut(f"{title}: {explanation.headline}"),
-            _of_step(explanation.step)
-            + tuple(
-                _layer(each, explanation.baseline)
-                for each in explanation.details
-                if each.layer in matter
-            ),
-            tuple(map(_cut, missing)),
-            tuple(map(_cut, notes)),
-        )
+        of,
+        f"{explanation.target} against {explanation.baseline}: {explanation.headline}",
+        [*_of_step(explanation.step), *(_layer(each, explanation.baseline) for each in details)],
+        missing,
+        (*explanation.pairing, *explanation.warnings, *explanation.further_notes),
     )
 
 
@@ -129,44 +118,31 @@ def _of_step(step: StepComparison | None) -> tuple[BriefLayer, ...]:
     if step is None or cause is None or step.first is None:
         return ()
     do = step.action() or "perfml explain --more shows which kernels changed."
-    found = BriefCause(step.first.id, _cut(cause), _cut(marked(do, step.confidence)))
+    found = _cause(step.first.id, cause, marked(do, step.confidence))
     return (BriefLayer("a step on the clock", _cut(step.sentence()), (found,)),)
 
 
 def brief_advice(advice: Advice, of: tuple[str, ...], levels: Sequence[KernelLevels] = ()) -> Brief:
     """Return what slow layers suffer from, in short; `levels` say how busy the kernels are."""
-    layers = [
-        BriefLayer(
-            "the whole run" if each.clock else f"{count(len(each.layers), 'layer')} at once",
-            f"saves at most {micros(each.saved_us)} of {micros(each.time_us)}",
-            (
-                BriefCause(
-                    _cut(f"{each.hazard} ({', '.join(each.rules[:3])})"),
-                    _cut(each.evidence),
-                    _cut(marked(each.mitigation, each.confidence, each.tells)),
-                ),
-            ),
-        )
-        for each in advice.network[:_ACTIONS]
-    ]
+    layers = []
+    for each in advice.network[:_ACTIONS]:
+        where = "the whole run" if each.clock else f"{count(len(each.layers), 'layer')} at once"
+        do = marked(each.mitigation, each.confidence, each.tells)
+        layers.append(_saving(where, {**vars(each), "rules": each.rules[:3]}, do))
     for row in advice.groups.to_dict("records"):
-        gain = f"saves at most {micros(row['saved_us'])} of {micros(row['time_us'])}"
-        cause = BriefCause(
-            _cut(f"{row['hazard']} ({', '.join(row['rules'])})"),
-            _cut(str(row["evidence"])),
-            _cut(what_to_do(row)),
-        )
-        layers.append(BriefLayer(_name(group_name(row["layers"])), gain, (cause,)))
-    unchecked = advice.not_checked
-    missing = (
-        f"{row['rule']}: {row['missing']} {row['why']}"
-        for row in unchecked.drop_duplicates(["rule", "missing"]).to_dict("records")
-    )
+        layers.append(_saving(_name(group_name(row["layers"])), row, what_to_do(row)))
+    unchecked = advice.not_checked.drop_duplicates(["rule", "missing"]).to_dict("records")
+    missing = (f"{row['rule']}: {row['missing']} {row['why']}" for row in unchecked)
     verdict = f"{count(len(advice.table), 'finding')} in {count(advice.layers, 'layer')}"
-    notes = tuple(map(_cut, (*advice.warnings, *advice.time_notes)))
-    named = tuple(map(_cut, of))
-    whole = Brief(named, verdict, tuple(layers), tuple(map(_cut, missing)), notes)
-    return _fitting(replace(whole, headroom=headroom(levels, advice.largest_saving_us)))
+    left = headroom(levels, advice.largest_saving_us)
+    return _fitting(of, verdict, layers, missing, (*advice.warnings, *advice.time_notes), left)
+
+
+def _saving(where: str, row: Mapping[Any, Any], do: str) -> BriefLayer:
+    """Return a finding of advice, by its row."""
+    gain = f"saves at most {micros(row['saved_us'])} of {micros(row['time_us'])}"
+    hazard = f"{row['hazard']} ({', '.join(row['rules'])})"
+    return BriefLayer(where, gain, (_cause(hazard, str(row["evidence"]), do),))
 
 
 def _layer(detail: LayerDiff, baseline: str) -> BriefLayer:
@@ -179,32 +155,37 @@ def _layer(detail: LayerDiff, baseline: str) -> BriefLayer:
         verdict = f"{clock.of_layer()}; {clock.action()} Its kernels alone: {verdict}"
     if detail.unseen:
         verdict = f"{verdict}; {detail.unseen}"
-    return BriefLayer(
-        name,
-        _cut(verdict),
-        tuple(
-            BriefCause(
-                f"{each.term.label} {factor_text(each.factor)}",
-                _cut("; ".join([cause_in_words(each, detail.causes), *detail.where(each.term)])),
-                _cut(_do(each.term, detail, baseline)),
-            )
-            for each in causes
-        ),
+    said = tuple(
+        _cause(
+            f"{each.term.label} {factor_text(each.factor)}",
+            "; ".join([cause_in_words(each, detail.causes), *detail.where(each.term)]),
+            _do(each.term, detail, baseline),
+        )
+        for each in causes
     )
+    return BriefLayer(name, _cut(verdict), said)
 
 
 def _do(term: Term, detail: LayerDiff, baseline: str) -> str:
     """Return what to do about a cause on the slower side; about the first, with what it saves."""
-    fix = detail.fix
-    known = fix is not None and fix.term == term
-    text = term.action
-    if fix is not None and known:
+    fix, text = detail.fix, term.action
+    if fix is not None and fix.term == term:
         text = marked(f"{fix.action} {fix.saving()}", fix.confidence, fix.tells)
     return f"in {baseline}: {text}" if detail.time.verdict == "faster" else text
 
 
-def _fitting(whole: Brief) -> Brief:
+def _fitting(
+    of: Iterable[str],
+    verdict: str,
+    layers: Iterable[BriefLayer],
+    missing: Iterable[str],
+    notes: Iterable[str],
+    left: Headroom | None = None,
+) -> Brief:
     """Return as much of an answer as fits."""
+    texts = (tuple(map(_cut, each)) for each in (of, missing, notes))
+    named, *others = texts
+    whole = Brief(named, _cut(verdict), tuple(layers), *others, headroom=left)
     for level in _LEVELS:
         brief = _cut_to(whole, *level)
         if len(json.dumps(brief.to_dict(), indent=2).encode()) <= LARGEST:
@@ -228,6 +209,10 @@ def _cut_to(whole: Brief, layers: int, causes: int, sentences: int) -> Brief:
     return replace(
         whole, layers=shown, missing=missing, notes=notes, left_out=left_out, headroom=left
     )
+
+
+def _cause(cause: str, evidence: str, do: str) -> BriefCause:
+    return BriefCause(_cut(cause), _cut(evidence), _cut(do))
 
 
 def _name(name: str) -> str:

@@ -17,8 +17,7 @@ from perfml.tables import metric_columns
 FACTOR = 3.0
 """A metric changed if the means differ by more than this many standard deviations of a repeat."""
 
-ROUNDING = 1e-4
-"""Profilers write percentages with two decimals; a fraction's noise is never less."""
+ROUNDING = 1e-4  # profilers write percentages with two decimals; a fraction's noise is never less
 
 
 class ChangedMetric(TypedDict):
@@ -33,11 +32,9 @@ class ChangedMetric(TypedDict):
 
 
 def compare_metrics(baseline: pd.DataFrame, target: pd.DataFrame) -> pd.DataFrame:
-    """Compare the metrics of one layer.
-
-    Both sides are rows of a Layers table, one a repeat; returned is one `ChangedMetric` a metric,
-    the clearest first.
-    """
+    """Compare the metrics of one layer."""
+    # Both sides are rows of a Layers table, one a repeat; returned is one `ChangedMetric` a metric,
+    # the clearest first.
     catalogue = load_catalogue()
     rows = []
     names = list(dict.fromkeys([*metric_columns(baseline), *metric_columns(target)]))

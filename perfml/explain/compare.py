@@ -58,11 +58,9 @@ def layer_ratios(
 def total_ratio(
     baseline: Side, target: Side, alignment: Alignment, ratios: Sequence[Ratio], tolerance: float
 ) -> Ratio:
-    """Compare the sums over all aligned layers, of the iterations that have every one of them.
-
-    Where a repeat is one launch, the sums of all launches are compared; kernels that are launched
-    as often as each other give an interval.
-    """
+    """Compare the sums over all aligned layers, of the iterations that have every one of them."""
+    # Where a repeat is one launch, the sums of all launches are compared; kernels that are launched
+    # as often as each other give an interval.
     pairs, whole = alignment.pairs, alignment.whole_us
     often = {each.launches for both in alignment.launched or () for each in both}
     if whole is not None and len(often) > 1:
@@ -104,12 +102,10 @@ def _layers_may_overlap(side: Side) -> bool:
 
 
 def _whole_iterations(side: Side, layers: pd.Series) -> pd.DataFrame:
-    """Return the time of each iteration that has all of some layers.
-
-    Layers that run side by side, as on two streams or devices, are no sum: there it is the time in
-    which the device that worked longest was busy with any of them.
-    """
-    names = set(layers)
+    """Return the time of each iteration that has all of some layers."""
+    # Layers that run side by side, as on two streams or devices, are no sum: there it is the time
+    # in which the device that worked longest was busy with any of them.
+    names = list(dict.fromkeys(layers))
     rows = side.layers[side.layers["layer"].isin(names)]
     keys = [name for name in ("run_id", "process", "iteration") if name in rows.columns]
     groups = rows.groupby(keys, dropna=False, sort=False)["time_us"]

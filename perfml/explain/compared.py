@@ -18,11 +18,9 @@ from perfml.ingest.merge.rule import launch_totals, merge, unattributed_time
 from perfml.modeling.layer_shapes import AMOUNTS
 from perfml.util.words import Readable, count
 
-WHOLE = "(whole run)"
-"""Name of the one layer of a Kernels table without ranges."""
+WHOLE = "(whole run)"  # name of the one layer of a Kernels table without ranges
 
-UNNAMED = "(unnamed kernel)"
-"""Name of a launch without one."""
+UNNAMED = "(unnamed kernel)"  # name of a launch without one
 
 _SHARED = ("workload", "precision", "batch", "device")
 """What should be the same on both sides, or the comparison is of more than it says."""
@@ -32,7 +30,7 @@ _SHARED = ("workload", "precision", "batch", "device")
 class Side:
     """One side."""
 
-    name: str  # for people
+    name: str
     layers: pd.DataFrame  # Layers table; every row of a layer is a repeat
     kernels: pd.DataFrame | None  # Kernels table of the same runs, or None
     warnings: tuple[str, ...] = ()  # what the user has to know of it
@@ -217,11 +215,9 @@ def _values(side: Side, name: str) -> list[str]:
 
 
 def launched_as_repeats(launches: pd.DataFrame) -> bool:
-    """Return whether launches are repeats of one another, as many as a profiler was asked for.
-
-    A profiler of counters measures all kernels equally often where it repeats a program. A trace
-    has the program as it ran: there a kernel that is launched more often does more.
-    """
+    """Return whether launches are repeats of one another, as many as a profiler was asked for."""
+    # A profiler of counters measures all kernels equally often where it repeats a program. A trace
+    # has the program as it ran: there a kernel that is launched more often does more.
     if "start_us" in launches.columns or bool((launch_numbers(launches) > 1).any()):
         return False
     counts = np.bincount(_kernel_codes(launches))
@@ -259,13 +255,11 @@ class Alignment:
     pairs: pd.DataFrame  # ``layer, target_layer, aligned_by`` in the baseline's order
     only_baseline: tuple[str, ...]  # names without a partner
     only_target: tuple[str, ...]
-    # what the baseline and the target launch of each pair, where the rows of a layer are single
-    # launches; None where a row is the layer of a repeat
+    # what both sides launch of each pair, where the rows of a layer are single launches
     launched: tuple[tuple[Launched, Launched], ...] | None = None
-    # then the time of all launches of a repeat, those without a partner among them
+    # then the time of all launches of a repeat, with those without a partner
     whole_us: tuple[float, float] | None = None
-    # how the pairs were found, in sentences, where names of ranges did not tell
-    said: tuple[str, ...] = ()
+    said: tuple[str, ...] = ()  # how the pairs were found, where names of ranges did not tell
 
     @property
     def names(self) -> list[tuple[str, str]]:

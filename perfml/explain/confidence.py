@@ -16,8 +16,7 @@ MOST = 0.5
 """What makes less than this part of the difference between two sides does not decide the answer:
 a cause, ranges, the kernels of one side, work that grew (by logarithms of factors)."""
 
-NAMED = 3
-"""Causes, kernels or counters that one sentence names; of more, their number."""
+NAMED = 3  # causes, kernels or counters that one sentence names; of more, their number
 
 TimeVerdict = Literal["slower", "faster", "no difference", "undecided"]
 """What is said of the target's time beside the baseline's."""

@@ -47,10 +47,8 @@ from perfml.util.words import micros
 if TYPE_CHECKING:
     from perfml.explain.model import Explainer
 
-_NAMED = 2
-"""Names of ranges in one sentence."""
-_LEAST = 1e-3
-"""A factor nearer to 1 is none."""
+_NAMED = 2  # names of ranges in one sentence
+_LEAST = 1e-3  # a factor nearer to 1 is none
 
 
 @dataclass(frozen=True)
@@ -101,11 +99,9 @@ def _overlap(rows: pd.DataFrame) -> float:
 def pieces_apart(
     layer: str, time: Ratio, causes: Causes, sides: tuple[Side, Side]
 ) -> Untold | None:
-    """Return that a layer's causes cannot be told, where ranges within it hold most of it.
-
-    It is told where ranges within it that the other side lacks take at least half as long as what
-    differs between the sides; else None is returned. The layer has one name on both sides.
-    """
+    """Return that a layer's causes cannot be told, where ranges within it hold most of it."""
+    # It is told where ranges within it that the other side lacks take at least half as long as what
+    # differs between the sides; else None is returned. The layer has one name on both sides.
     known = [side.names for side in sides]
     apart = [
         (_time(side, name), name)
@@ -141,10 +137,8 @@ class LayerPair:
     names: tuple[str, str]  # on the baseline and on the target
     aligned_by: str  # how they were found
     time: Ratio  # the target's over the baseline's
-    # what both sides launch of a kernel; None where a row is a whole layer
-    launched: tuple[Launched, Launched] | None
-    # what passes between its kernels, where that is known and differs
-    on_the_clock: Waterfall | None
+    launched: tuple[Launched, Launched] | None  # None where a row is a whole layer
+    on_the_clock: Waterfall | None  # what passes between its kernels, where that differs
 
 
 @dataclass(frozen=True)

@@ -25,12 +25,10 @@ Answer = TypeVar("Answer", Advice, Explanation)
 
 
 def with_experiments(answer: Answer, *tables: str | None) -> Answer:
-    """Return an answer with the verdicts of experiments beside its tables, where there are any.
-
-    The answer is of ``perfml explain`` or ``perfml advise``; a table is a run, or a file in its
-    folder. Two sides in one table have no verdicts: nothing tells of which side its experiments
-    are.
-    """
+    """Return an answer with the verdicts of experiments beside its tables, where there are any."""
+    # The answer is of ``perfml explain`` or ``perfml advise``; a table is a run, or a file in its
+    # folder. Two sides in one table have no verdicts: nothing tells of which side its experiments
+    # are.
     sides = [_launches(name) for name in tables if name is not None]
     if isinstance(answer, Advice):
         return replace(answer, table=_advised(answer.table, sides[0])) if sides[0] else answer

@@ -109,10 +109,8 @@ def _bytes(size: float) -> str:
 GRAPH_GAP_US = 0.3
 """From one kernel's end to the next one's start in a CUDA graph: 0.26 to 0.29 us in the median on
 an H200 (``tests/data/torch_trace/gaps``)."""
-SHOWN = 0.1
-"""A smaller part of the time is not spoken of, saved or different."""
-_PART = 0.01
-"""A smaller part of what the sides differ by is left out of a sentence."""
+SHOWN = 0.1  # a smaller part of the time is not spoken of, saved or different
+_PART = 0.01  # a smaller part of what the sides differ by is left out of a sentence
 UNSEEN = (
     "the kernels alone show no difference; copies, memsets and waits for the host between them "
     "were not recorded. Record both sides with perfml collect or nsys profile --trace cuda,nvtx"
@@ -242,7 +240,7 @@ _WORDS = {
 class Waterfall:
     """Two sides on the clock: what makes one longer, in microseconds that add up."""
 
-    baseline: Timeline  # the sides
+    baseline: Timeline
     target: Timeline
 
     @property
@@ -286,11 +284,9 @@ class Waterfall:
 
     @property
     def cause(self) -> Term:
-        """The cause to look at first, of gaps and copies.
-
-        A host that waits for its copies leaves the device idle after them, so that half as much in
-        copies as in gaps is enough.
-        """
+        """The cause to look at first, of gaps and copies."""
+        # A host that waits for its copies leaves the device idle after them, so that half as much
+        # in copies as in gaps is enough.
         copies = abs(self.parts["copies"])
         return _COPIES if copies > abs(self._proven_idle_us) / 2 else _TERM
 
@@ -306,10 +302,8 @@ class Waterfall:
 
     @property
     def dominate(self) -> bool:
-        """Whether gaps and copies make more of what happened than the kernels do.
-
-        Gaps that come with more launches are theirs: each has one before it.
-        """
+        """Whether gaps and copies make more of what happened than the kernels do."""
+        # Gaps that come with more launches are theirs: each has one before it.
         return abs(self.between_us) > abs(self.computing_us) and not self._of_launches
 
     @property

@@ -19,23 +19,21 @@ from perfml.chips import UNKNOWN, Chip, of_rows
 from perfml.explain.compared import Side, rows_by
 from perfml.kernel_names import kernel_label as kernel_label
 from perfml.kernel_names import kernel_purpose
+from perfml.metrics import load_catalogue
 from perfml.metrics.expressions import Array
 from perfml.tables import metric_columns
 
-REGISTER_UNIT = 256
-"""Registers are allocated to a warp in units of this many."""
+REGISTER_UNIT = 256  # registers are allocated to a warp in units of this many
 WARP = 32
 
 SHAPE = ("registers_per_thread", "shared_memory_per_block", "block", "compute_capability")
 """Columns of launches that say how many blocks fit."""
 
-_PRINTED = 0.005
-"""Waves below which two digits are zeros."""
+_PRINTED = 0.005  # waves below which two digits are zeros
 
 LIMITS = ("registers", "shared_memory", "warps", "slots")
 _TRIPLE = re.compile(r"\((\d+), *(\d+), *(\d+)\)")
-COLUMN = "resident_blocks_limit_"
-"""Beginning of the counters by which Nsight Compute says the same."""
+COLUMN = "resident_blocks_limit_"  # beginning of the counters by which Nsight Compute says the same
 
 
 def product(texts: pd.Series) -> Array:
@@ -73,11 +71,9 @@ def with_limits(launches: pd.DataFrame) -> pd.DataFrame:
 
 
 def with_waves(launches: pd.DataFrame) -> pd.DataFrame:
-    """Return launches with the waves of grids so small that Nsight Compute prints 0.00 of them.
-
-    Fewer blocks than multiprocessors keep as many of these busy: the mean of their busy time, over
-    that of the busiest one, is blocks a multiprocessor, and a wave is as many as fit.
-    """
+    """Return launches with the waves of grids so small that Nsight Compute prints 0.00 of them."""
+    # Fewer blocks than multiprocessors keep as many of these busy: the mean of their busy time,
+    # over that of the busiest one, is blocks a multiprocessor, and a wave is as many as fit.
     wanted = ("waves_per_sm", "sm_active_cycles_mean", "sm_active_cycles_max")
     limits = [f"{COLUMN}{name}" for name in LIMITS]
     if not {*wanted, *limits} <= set(launches.columns):
@@ -101,6 +97,9 @@ def _fit(registers: float, shared: float, threads: float, chip: Chip) -> tuple[f
     return by_registers, by_shared, chip.warps // warps, chip.blocks
 
 
+LABEL = 64  # characters of a kernel's name in the label of a launch
+
+
 @dataclass(frozen=True)
 class Launch:
     """A kernel launch with its counters (or a merged layer, as if it were one launch)."""
@@ -122,6 +121,11 @@ class Launch:
         return sum(self[name] for name in names)
 
     @property
+    def label(self) -> str:
+        """What people read of its kernel."""
+        return kernel_label(self.kernel, LABEL)
+
+    @property
     def profiled(self) -> bool:
         """Whether the profiler's own duration is known."""
         return self["ncu_time_us"] > 0
@@ -140,8 +144,8 @@ class Launches:
     # the launches with their counters (medians over the repeats); their times add up to the
     # layer's. None where only a Layers table is known.
     launches: tuple[Launch, ...] | None
-    repeats: int  # repeats with this launch order, and with another
-    others: int
+    repeats: int  # with this launch order
+    others: int  # with another
 
 
 class LaunchReader:
@@ -166,11 +170,9 @@ class LaunchReader:
         self._counters = kernels[self._names].to_numpy(dtype=float, na_value=np.nan)
 
     def read(self, layer: str, layer_us: float) -> Launches:
-        """Return the launches of a layer.
-
-        A launch's time is its mean share of the layer in a repeat times `layer_us`, so that
-        launches add up to the layer's time whatever mean that is.
-        """
+        """Return the launches of a layer."""
+        # A launch's time is its mean share of the layer in a repeat times `layer_us`, so that
+        # launches add up to the layer's time whatever mean that is.
         rows = self.side.rows(layer)
         orders = Counter(rows["kernel_names"].astype("string").fillna(""))
         usual, repeats = orders.most_common(1)[0]
@@ -210,6 +212,12 @@ def _texts(kernels: pd.DataFrame, column: str) -> npt.NDArray[np.object_]:
     return texts.astype("string").fillna("").to_numpy(dtype=object)
 
 
+def adds_up(name: str) -> bool:
+    """Return whether a counter of several launches is the sum of theirs."""
+    catalogue = load_catalogue()
+    return name == "ncu_time_us" or (name in catalogue and catalogue[name].merge == "sum")
+
+
 def known(value: float, otherwise: float = 0.0) -> float:
     """Return a value, or another one where it is NaN: a counter that was not collected."""
     return otherwise if math.isnan(value) else value
@@ -238,18 +246,15 @@ def median_over_repeats(values: Array) -> Array:
     return medians
 
 
-PAIRED = ("same", "variant")
-"""Changes whose launches answer to each other one by one."""
+PAIRED = ("same", "variant")  # changes whose launches answer to each other one by one
 
 
 @dataclass(frozen=True)
 class Change:
     """A run of launches that stayed, or that one side does otherwise."""
 
-    # ``same``, ``variant`` (one function, other template arguments), ``replaced``, ``fused`` (into
-    # fewer), ``split`` (into more), ``vanished`` or ``appeared``
-    kind: str
-    baseline: range  # places in the launch order of either side
+    kind: str  # as `ChangeRow` has it; a variant has other template arguments
+    baseline: range  # places in the launch order
     target: range
 
 

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
-from perfml.explain.advice.table import LABEL
+from perfml.explain.launches import LABEL
 from perfml.explain.reports import Code, Report, code_of, opcode, without_predicate
 from perfml.explain.results import Explanation, LayerDiff, Line, file_name
 from perfml.explain.tree.sentences import sided_causes
@@ -32,16 +32,14 @@ if TYPE_CHECKING:
     from perfml.explain.advice.hazards import Advice
 
 SIDES = ("baseline", "target")
-_LEAST = 0.1
-"""An instruction that carries less of its cause is not named."""
+_LEAST = 0.1  # an instruction that carries less of its cause is not named
 
 _MOST_SAMPLED = 400
 """Of so many instructions at which warps wait it is looked up what they wait for."""
 
 _SECTORS = "memory_l2_theoretical_sectors_global"
 _WAVEFRONTS = "memory_l1_wavefronts_shared"
-_ACCESS = r"^([\w.]+) [^\[]*\[(U?R\d+)"
-"""Operation and base register of a memory access."""
+_ACCESS = r"^([\w.]+) [^\[]*\[(U?R\d+)"  # operation and base register of a memory access
 
 
 @dataclass(frozen=True)
@@ -291,7 +289,7 @@ def _place(rows: pd.DataFrame) -> pd.Series[str]:
 
 
 def with_lines(
-    explanation: Explanation, baseline: list[Report], target: list[Report]
+    explanation: Explanation, baseline: Sequence[Report], target: Sequence[Report]
 ) -> Explanation:
     """Return an explanation whose layers name the instructions that carry their causes.
 
@@ -330,7 +328,7 @@ def _kernels(detail: LayerDiff, side: str) -> Counter[str]:
 
 
 def advice_with_lines(
-    advice: Advice, launches: pd.DataFrame | None, reports: list[Report]
+    advice: Advice, launches: pd.DataFrame | None, reports: Sequence[Report]
 ) -> Advice:
     """Return advice whose findings name the instruction that carries them, in their evidence.
 

@@ -32,8 +32,7 @@ from perfml.explain.reports import Report, reports_behind
 from perfml.ingest.merge.by_kernel import KernelUnit, kernel_units, occurrences, with_layers
 from perfml.ingest.merge.numbering import launch_numbers
 
-_SHOWN = 4
-"""Pairs of kernels with different names that the sentence on pairing lists."""
+_SHOWN = 4  # pairs of kernels with different names that the sentence on pairing lists
 
 
 @dataclass(frozen=True)
@@ -42,11 +41,8 @@ class Sides:
 
     baseline: Side
     target: Side
-    # which of their layers answer to each other, where ranges do not tell
-    alignment: Alignment | None = None
-    # the table that both are of, which a model may learn from; None of two tables
-    training: pd.DataFrame | None = None
-    # the reports behind the baseline and behind the target
+    alignment: Alignment | None = None  # of their layers, where ranges do not tell
+    training: pd.DataFrame | None = None  # the one table of both, which a model may learn from
     reports: tuple[Sequence[Report], Sequence[Report]] = ((), ())
 
     @property
@@ -278,7 +274,8 @@ def load_sides(inputs: Inputs) -> Sides:
     unranged = [name for name, each in named if not each.ranged]
     if not unranged or any(each.kernels is None for _, each in named):
         layered = ((name, each.in_layers) for name, each in named)
-        sides = Sides(*(make_side(name, each.layers, each.kernels) for name, each in layered))
+        before, after = (make_side(name, each.layers, each.kernels) for name, each in layered)
+        sides = Sides(before, after)
     else:
         one = len(unranged) == 1
         note = f"{unranged[0]} has no ranges, so kernels are compared." if one else ""

@@ -19,8 +19,7 @@ from perfml.modeling.models.registry import make_estimator
 from perfml.tables import RUN_COLUMNS
 from perfml.util.typing import Floats
 
-MAX_PLAYERS = 19
-"""More than the published metrics; 2**19 predictions take seconds."""
+MAX_PLAYERS = 19  # more than the published metrics; 2**19 predictions take seconds
 
 _CHUNK = 1 << 16
 
@@ -102,12 +101,10 @@ def _worth(
     return worth
 
 
-MIN_LAYERS = 4
-"""Fewer layers than this teach a model the layers, not what makes them slow."""
+MIN_LAYERS = 4  # fewer layers than this teach a model the layers, not what makes them slow
 
 
-MOST_ROWS = 4096
-"""Rows that a model learns from as they are; of more, `_THINNED` are taken."""
+MOST_ROWS = 4096  # rows that a model learns from as they are; of more, `_THINNED` are taken
 
 _THINNED = 512
 
@@ -141,10 +138,8 @@ class Explainer:
         self._without: dict[bytes, Any] = {}
 
     def attribute(self, baseline: pd.DataFrame, target: pd.DataFrame) -> ModelAttribution:
-        """Attribute the predicted log time ratio of one layer to its metrics.
-
-        Rows are of that layer on either side; a metric's value is its mean over the repeats.
-        """
+        """Attribute the predicted log time ratio of one layer to its metrics."""
+        # Rows are of that layer on either side; a metric's value is its mean over the repeats.
         before, after = self._point(baseline), self._point(target)
         values = exact_shapley(self._predict, before, after)
         predicted = self._predict(np.vstack([before, after]))

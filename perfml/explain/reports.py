@@ -113,12 +113,10 @@ class Code:
         return [written(each) for each in self.sass]
 
     def awaited(self, place: int, reason: str) -> int | None:
-        """Return the place of the instruction that another one waits for.
-
-        A warp that has come to a barrier is sampled at what follows. Else, for each register that
-        it reads, the nearest one before it that writes it counts; behind it, in a loop, if none
-        lies before. None where none of them is slow in the way that the stall is named for.
-        """
+        """Return the place of the instruction that another one waits for."""
+        # A warp that has come to a barrier is sampled at what follows. Else, for each register that
+        # it reads, the nearest one before it that writes it counts; behind it, in a loop, if none
+        # lies before. None where none of them is slow in the way that the stall is named for.
         if reason == "barrier":
             return self._barrier_before(place)
         slow = SLOW.get(reason, ())
@@ -155,8 +153,8 @@ _COLLECTED = f"metrics{_ENDING}"
 class Report:
     """A report, and the launches of it that are meant."""
 
-    source: Source  # the report
-    run_id: str  # the run that was read from it
+    source: Source
+    run_id: str  # what was read from it
     launches: frozenset[int] | None = None  # their places in it, from 0; None for all
     has_instructions: bool = True  # whether it may have counters of single instructions
 
@@ -196,11 +194,9 @@ def _reports_of(known: Mapping[str, Any], path: Path) -> Iterator[Source]:
                     yield source
 
 
-def code_of(*sides: tuple[list[Report], set[str]]) -> list[dict[str, pd.DataFrame]]:
-    """Return the instructions of the kernels of each side, each of the first launch meant.
-
-    A report that is behind both sides is opened once: it may take a gigabyte of memory.
-    """
+def code_of(*sides: tuple[Sequence[Report], set[str]]) -> list[dict[str, pd.DataFrame]]:
+    """Return the instructions of the kernels of each side, each of the first launch meant."""
+    # A report that is behind both sides is opened once: it may take a gigabyte of memory.
     found: list[dict[str, pd.DataFrame]] = [{} for _ in sides]
     sources = {each.source.path: each.source for reports, _ in sides for each in reports}
     for path, source in sources.items():

@@ -57,10 +57,8 @@ class Line:
 
 
 def file_name(path: str) -> str:
-    """Return the last part of a path: reports come from both kinds of systems.
-
-    A folder tells a person's name, so it is not shown.
-    """
+    """Return the last part of a path: reports come from both kinds of systems."""
+    # A folder tells a person's name, so it is not shown.
     return (PureWindowsPath if "\\" in path else PurePosixPath)(path).name
 
 

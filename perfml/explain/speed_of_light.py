@@ -50,8 +50,7 @@ AT_ROOF = 0.8
 ALL_AT_ROOF = 0.8
 """Part of the kernels' time that has to be at a roofline before perfml says stop (our choice)."""
 
-SMALL_GAIN = 0.05
-"""Of the kernels' time: what saves less is not worth another round (our choice)."""
+SMALL_GAIN = 0.05  # of the kernels' time: what saves less is not worth another round (our choice)
 
 
 @dataclass(frozen=True)

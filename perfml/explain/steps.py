@@ -25,18 +25,16 @@ _ALONE = 1.5
 take up to 1.4 times the later ones where they are not warm-up."""
 _CLOSE = 0.05
 """Steps within 5 % of each other are no difference, as layers are (`perfml.explain.times`)."""
-_WHOLE = 1.1
-"""From here on a cause is no share of the difference, as others work against it."""
-_NAMED = 0.02
-"""What makes less of the difference is told in one row."""
+_WHOLE = 1.1  # from here on a cause is no share of the difference, as others work against it
+_NAMED = 0.02  # what makes less of the difference is told in one row
 
 
 @dataclass(frozen=True)
 class StepComparison:
     """Two sides on the clock."""
 
-    names: tuple[str, str]  # of the baseline and the target
-    baseline: Account  # their accounts
+    names: tuple[str, str]
+    baseline: Account
     target: Account
 
     @property
@@ -51,11 +49,9 @@ class StepComparison:
 
     @cached_property
     def verdict(self) -> TimeVerdict:
-        """``slower``, ``faster``, ``no difference`` or ``undecided``.
-
-        Three steps are too few for an interval. A side is slower if each of its steps takes longer
-        than all of the other side's, by more than the steps of either side differ.
-        """
+        """``slower``, ``faster``, ``no difference`` or ``undecided``."""
+        # Three steps are too few for an interval. A side is slower if each of its steps takes
+        # longer than all of the other side's, by more than the steps of either side differ.
         return _verdict(self.baseline.kept_us, self.target.kept_us, self.log_ratio)
 
     @property

@@ -21,8 +21,7 @@ from perfml.util.words import micros
 _TOLD = 0.2
 """Layers are named where what passes between their kernels differs by this part of their time."""
 _NUMBER = "repeat"
-MOST_LAYERS = 3
-"""So many layers are named of a whole run."""
+MOST_LAYERS = 3  # so many layers are named of a whole run
 
 
 def timeline(kernels: pd.DataFrame | None, name: str = "") -> Timeline | None:
@@ -69,10 +68,8 @@ def layers_on_the_clock(
 
 
 def idle_layers(kernels: pd.DataFrame | None, asked: Collection[str] | None = None) -> str | None:
-    """Say in which layers, of those asked for, a device is idle longest.
-
-    None where it is said of the whole at best.
-    """
+    """Say in which layers, of those asked for, a device is idle longest."""
+    # None where it is said of the whole at best.
     found = [
         (each.idle_us, f"{layer} (idle {micros(each.idle_us)} of {micros(each.wall_us)})")
         for layer, each in _layers(kernels, asked).items()
@@ -112,11 +109,9 @@ def _layers(
 
 
 def _placed(kernels: pd.DataFrame | None) -> _Launches | None:
-    """Return launches with start and gap; None where nothing is known beside their times.
-
-    What runs a built-in workload waits between its layers, so that its gaps are not known: there
-    kernels follow one another.
-    """
+    """Return launches with start and gap; None where nothing is known beside their times."""
+    # What runs a built-in workload waits between its layers, so that its gaps are not known: there
+    # kernels follow one another.
     if kernels is None:
         return None
     moves, clock = are_known(kernels), "gap_us" in kernels
@@ -135,8 +130,8 @@ class _Launches:
     """Launches with start, gap and the number of their repeat."""
 
     rows: pd.DataFrame  # a Kernels table
-    moves: bool  # whether it is known what is copied and filled, and what is idle
-    clock: bool
+    moves: bool  # whether it is known what is copied and filled
+    clock: bool  # whether it is known what is idle
 
     def whole(self, name: str) -> Timeline | None:
         """Return the usual repeat; None where nothing passes between its launches."""
@@ -186,14 +181,8 @@ def moved_by(rows: pd.DataFrame) -> Moved:
     """Return what some launches move together; nothing where that is not known of one of them."""
     if not are_known(rows):
         return NOTHING
-    sums = dict(
-        zip(
-            MOVED_COLUMNS,
-            rows[list(MOVED_COLUMNS)].to_numpy(float).sum(axis=0).tolist(),
-            strict=True,
-        )
-    )
-    if math.isnan(math.fsum(sums.values())):
+    sums = rows[list(MOVED_COLUMNS)].astype(float).sum(skipna=False).to_dict()
+    if any(map(math.isnan, sums.values())):
         return NOTHING
     ways = {way: Move(sums[f"{way}_us"], sums[f"{way}_bytes"]) for way in WAYS}
     order = sorted(ways, key=lambda way: -ways[way].us)

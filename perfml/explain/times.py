@@ -211,11 +211,9 @@ def compare_times(
 
 
 def _welch(before: Floats, after: Floats, confidence: float, beyond: float) -> tuple[float, float]:
-    """Return half the interval of a difference of means, and its p-value (Welch 1947).
-
-    The p-value is how often a ratio no further from 1 than the tolerance would look as far, by
-    `beyond` its logarithm lies outside; in both directions, as the interval has two ends.
-    """
+    """Return half the interval of a difference of means, and its p-value (Welch 1947)."""
+    # The p-value is how often a ratio no further from 1 than the tolerance would look as far, by
+    # `beyond` its logarithm lies outside; in both directions, as the interval has two ends.
     from scipy.stats import t
 
     parts = [(float(side.var(ddof=1)) / len(side), len(side)) for side in (before, after)]
@@ -228,10 +226,8 @@ def _welch(before: Floats, after: Floats, confidence: float, beyond: float) -> t
 
 
 def may_overlap(rows: pd.DataFrame) -> bool:
-    """Return whether times of a layer are sums over launches that may have run side by side.
-
-    They are on several streams, and starts are not known.
-    """
+    """Return whether times of a layer are sums over launches that may have run side by side."""
+    # They are on several streams, and starts are not known.
     if "streams" not in rows.columns or not bool((rows["streams"] > 1).any()):
         return False
     return "wall_us" not in rows.columns or bool(rows["wall_us"].isna().any())
@@ -279,11 +275,9 @@ def of_totals(ratio: Ratio, totals: tuple[float, float], *, unequal: bool) -> Ra
 
 
 def processes_of(rows: pd.DataFrame) -> npt.NDArray[np.int64] | None:
-    """Return the process that each row was timed in; None where the table does not say.
-
-    A run is one process (`perfml.tables.RUN_COLUMNS`), unless the column ``process`` numbers
-    several within a run, as ``perfml collect --processes`` writes it.
-    """
+    """Return the process that each row was timed in; None where the table does not say."""
+    # A run is one process (`perfml.tables.RUN_COLUMNS`), unless the column ``process`` numbers
+    # several within a run, as ``perfml collect --processes`` writes it.
     names = [name for name in ("run_id", "process") if name in rows.columns]
     if not names:
         return None
@@ -295,21 +289,17 @@ def processes_of(rows: pd.DataFrame) -> npt.NDArray[np.int64] | None:
     return np.asarray(numbers, dtype=np.int64)
 
 
-_WRONG = 0.05
-"""Chance that any layer is called slower or faster wrongly."""
+_WRONG = 0.05  # chance that any layer is called slower or faster wrongly
 
 
 def corrected_verdicts(ratios: Sequence[Ratio]) -> list[Ratio]:
-    """Return ratios whose verdicts hold together, not only one at a time.
-
-    Of 20 layers without any difference one is called slower or faster at 95 %. Holm's correction
-    (Holm 1979, A simple sequentially rejective multiple test procedure, Scandinavian Journal of
-    Statistics 6, 65-70) keeps the chance of even one wrong call below 5 %. It was chosen over
-    Benjamini and Hochberg's because a reader acts on single layers, not on their share, and
-    because it holds for layers whose times move together. What it takes back becomes undecided.
-
-    `Ratio.compared` says how many were judged together.
-    """
+    """Return ratios whose verdicts hold together, not only one at a time."""
+    # Of 20 layers without any difference one is called slower or faster at 95 %. Holm's correction
+    # (Holm 1979, A simple sequentially rejective multiple test procedure, Scandinavian Journal of
+    # Statistics 6, 65-70) keeps the chance of even one wrong call below 5 %. It was chosen over
+    # Benjamini and Hochberg's because a reader acts on single layers, not on their share, and
+    # because it holds for layers whose times move together. What it takes back becomes undecided.
+    # `Ratio.compared` says how many were judged together.
     tested = [index for index, ratio in enumerate(ratios) if ratio.p_value is not None]
     tested.sort(key=lambda index: ratios[index].p_value or 0.0)
     results = [
@@ -331,10 +321,8 @@ _MOST = dict.fromkeys(REPEATABLE, _EXACT) | dict.fromkeys(CACHED, _NEARLY)
 
 
 def did_the_same(before: pd.DataFrame, after: pd.DataFrame) -> bool:
-    """Return whether rows of two sides are of one program: the same kernels and counts.
-
-    Without instructions counted, nobody knows.
-    """
+    """Return whether rows of two sides are of one program: the same kernels and counts."""
+    # Without instructions counted, nobody knows.
     sides = (before, after)
     if not all({"kernel_names", INSTRUCTIONS} <= set(side.columns) for side in sides):
         return False

@@ -181,7 +181,7 @@ def test_a_planted_cause_takes_most(cause):
 
 @pytest.mark.parametrize("level", [0.5, 0.7, 0.9])
 def test_work_that_may_be_needed_claims_no_more_than_its_unit_holds(level):
-    # the power sum of `account.exposed`: half of the accesses stay
+    # the power sum of `engine.exposed`: half of the accesses stay
     row = by_rule(advise(launch(shared_utilization=level), min_gain=0.0).table)
     names = {"shared_loads", "shared_memory_busy_time"} & set(row.index)
     active = HEALTHY["sm_efficiency"]

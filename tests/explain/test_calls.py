@@ -3,7 +3,7 @@
 import pytest
 
 from perfml.explain import explain, sides_of
-from perfml.explain.advice.calls import by_caller, usual_call
+from perfml.explain.advice.first_fix import by_caller, usual_call
 from perfml.explain.advice.persons import Person
 from perfml.explain.load import load_tables
 from perfml.explain.tree.causes import TERMS

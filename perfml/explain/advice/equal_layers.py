@@ -30,8 +30,7 @@ Place = tuple[str, ...]
 _NEAR, _NEAR_US = 0.10, 0.5
 """Times are about as long within 10 %, or half a microsecond: launches of 2 us scatter by that."""
 
-_SAME_WORK = 0.02
-"""Instructions of one work differ by what branches on data do."""
+_SAME_WORK = 0.02  # instructions of one work differ by what branches on data do
 
 _LEAST_SURE = tuple(IN_WORDS)
 _NUMBER = re.compile(r"\d+")
@@ -106,12 +105,10 @@ def _instructions(rows: pd.DataFrame) -> pd.Series[float]:
 
 
 def group_findings(table: pd.DataFrame, equal: Mapping[Place, int]) -> pd.DataFrame:
-    """Return findings with those of equal layers as one, what saves most in all first.
-
-    The column ``layers`` has their names. ``layer`` is the one of them that may save most, and the
-    evidence is its; ``time_us`` and ``saved_us`` are sums over all, the gains fractions of the
-    first, and ``confidence`` that of the least sure one.
-    """
+    """Return findings with those of equal layers as one, what saves most in all first."""
+    # The column ``layers`` has their names. ``layer`` is the one of them that may save most, and
+    # the evidence is its; ``time_us`` and ``saved_us`` are sums over all, the gains fractions of
+    # the first, and ``confidence`` that of the least sure one.
     rows = [{str(name): value for name, value in row.items()} for row in table.to_dict("records")]
     sets = [equal.get(place_of(row), -1 - place) for place, row in enumerate(rows)]
     if len(set(sets)) == len(sets):

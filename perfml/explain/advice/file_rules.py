@@ -14,8 +14,8 @@ from perfml.account.device_time import repeat_keys
 from perfml.explain.advice.equal_layers import group_name
 from perfml.explain.advice.persons import mitigation, person_of
 from perfml.explain.advice.remedies import Remedy, load_remedies
-from perfml.explain.advice.table import LABEL
 from perfml.explain.confidence import Confidence
+from perfml.explain.launches import LABEL
 from perfml.explain.speed_of_light import fact_key, unit_keys
 from perfml.ingest.merge.by_kernel import kernel_units, launches_behind_rows
 from perfml.kernel_names import kernel_label
@@ -35,8 +35,7 @@ class FileRule:
     name: str  # its full name
     rule: str  # ncu's identifier
     message: str  # what the rule says, without links
-    # time of all launches of the kernel in one repeat of the program, in microseconds
-    time_us: float
+    time_us: float  # of all its launches in one repeat of the program
     saves: float  # estimated fraction of it; NaN without an estimate
     scope: str | None  # ``global`` if the estimate is of the whole kernel, ``local`` if of one unit
 
@@ -108,10 +107,8 @@ def file_rules(
 
 
 def listed_findings(findings: pd.DataFrame, said: Sequence[FileRule]) -> tuple[ListedFinding, ...]:
-    """Return our findings (`Advice.groups`) and those of the files, the largest saving first.
-
-    The ``ncu`` of our remedies says which of them mean the same.
-    """
+    """Return our findings (`Advice.groups`) and those of the files, the largest saving first."""
+    # The ``ncu`` of our remedies says which of them mean the same.
     book = load_remedies()[0]
     rows = findings.to_dict("records")
     theirs: dict[int, list[FileRule]] = {}
@@ -127,10 +124,8 @@ def listed_findings(findings: pd.DataFrame, said: Sequence[FileRule]) -> tuple[L
 
 
 def _rank(found: ListedFinding) -> tuple[int, float, float]:
-    """Sort estimates of time first, then those of one unit's use, then findings without any.
-
-    Of these a rule that perfml has too, and so a cure for, is first.
-    """
+    """Sort estimates of time first, then those of one unit's use, then findings without any."""
+    # Of these a rule that perfml has too, and so a cure for, is first.
     if math.isnan(found.saved_us):
         return (2 if found.evidence else 3), 0.0, -found.time_us
     return int(found.local and math.isnan(found.perfml_us)), -found.saved_us, -found.time_us

@@ -14,8 +14,8 @@ from perfml.explain.confidence import Confidence
 from perfml.explain.launches import Launch
 from perfml.explain.limits.state import LaunchState
 from perfml.explain.tree.causes import TERMS, Kind
-from perfml.explain.tree.ideal import nearness, unknown_needs
-from perfml.explain.tree.limits import unit_ids
+from perfml.explain.tree.ideal import unknown_needs
+from perfml.explain.tree.limits import nearness, unit_ids
 from perfml.explain.tree.one_side import SPLIT, Loss, losses, time_after
 from perfml.explain.tree.thresholds import MAJORITY
 from perfml.explain.tree.told import resolved_by
@@ -23,15 +23,11 @@ from perfml.util.words import count, micros
 
 _MATTERS = 0.1
 """A part of a finding that a cause has to have to be named, and of a layer that is much."""
-_LEAST = 1e-3
-"""A smaller part of a layer is nowhere said."""
-_SMALL = 0.01
-"""What is likely to gain less of a layer gains no more at most."""
-_TOLD = 3
-"""Kernels with one remedy whose numbers are told."""
+_LEAST = 1e-3  # a smaller part of a layer is nowhere said
+_SMALL = 0.01  # what is likely to gain less of a layer gains no more at most
+_TOLD = 3  # kernels with one remedy whose numbers are told
 
-_FULL = 0.9
-"""How near its ceiling a limit stands that is what limits."""
+_FULL = 0.9  # how near its ceiling a limit stands that is what limits
 _MUCH, _LARGE = 0.3, 0.5
 """Likely gains of a layer's time from which a finding at a limit, or any known one, is sure."""
 
@@ -80,11 +76,9 @@ COLUMNS = tuple(Finding.__annotations__)
 class Layer:
     """A layer of one condition, with its product and the device's peak where they are known."""
 
-    # what it is called, with ``layer_us`` and ``of_all``
-    row: Mapping[str, Any]
-    # its usual launches, and what people read of each; of a merged row the layer as if it were one
-    launches: tuple[Launch, ...]
-    labels: tuple[str, ...] = ()
+    row: Mapping[str, Any]  # what it is called, with ``layer_us`` and ``of_all``
+    launches: tuple[Launch, ...]  # its usual ones; of a merged row the layer as if it were one
+    labels: tuple[str, ...] = ()  # what people read of each
     convolves: bool = False  # whether convolutions run in it
     # ``product_m``, ``product_n``, ``product_k``, ``product_bytes`` and ``product_flops`` of its
     # largest product; empty where nobody recorded them
@@ -101,12 +95,12 @@ class Layer:
 class _Part:
     """What one cause takes of one launch."""
 
-    launch: Launch  # the launch, what is known of it, its label, and its part of the layer's time
+    launch: Launch
     state: LaunchState
     label: str
-    share: float
-    loss: Loss  # the cause
-    remedy: Remedy  # what helps
+    share: float  # of the layer's time
+    loss: Loss
+    remedy: Remedy
 
     @property
     def gain(self) -> float:
@@ -263,13 +257,11 @@ def _evidence(parts: Sequence[_Part], kernels: Sequence[str], layer: Layer, merg
 
 
 def in_order(found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the findings of a layer in the order in which they are told.
-
-    The largest likely gain is first. What idle machinery could do if the work allows it stands
-    behind what was counted, and idle multiprocessors behind what the whole layer can do about its
-    launches. Work that may all be needed, for a unit that is less than half busy, is only told
-    where nothing else is.
-    """
+    """Return the findings of a layer in the order in which they are told."""
+    # The largest likely gain is first. What idle machinery could do if the work allows it stands
+    # behind what was counted, and idle multiprocessors behind what the whole layer can do about its
+    # launches. Work that may all be needed, for a unit that is less than half busy, is only told
+    # where nothing else is.
     by_gain = sorted(found, key=lambda each: -float(each["gain"]))
     order = []
     for place, each in enumerate(by_gain):

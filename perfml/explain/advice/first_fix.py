@@ -1,28 +1,72 @@
-"""What to do first about a slower side: the action of its largest cause, and what that may save."""
+"""What to do first about a slower side: the action of its largest cause, and what that may save.
+
+Here to change: a call that PyTorch or a library has a better one for is a row of ``calls.toml``.
+"""
 
 from __future__ import annotations
 
 import math
+import re
 from collections import defaultdict
 from collections.abc import Sequence
+from functools import cache
+from typing import Any
 
 import pandas as pd
 
-from perfml.explain.advice.calls import by_caller, usual_call
 from perfml.explain.advice.fix import CannotSay, Estimate, Fix, estimate, estimate_of
 from perfml.explain.advice.persons import Person, person_of
 from perfml.explain.advice.remedies import action_here
 from perfml.explain.confidence import MOST, Confidence, together
-from perfml.explain.launches import Launch, kernel_label
+from perfml.explain.launches import Launch
 from perfml.explain.times import Ratio
 from perfml.explain.tree.causes import ONE_SIDED, TERMS, Kind, Term
 from perfml.explain.tree.library_kernels import is_product, of_others
 from perfml.explain.tree.limits import limit_of, limits_of
 from perfml.explain.tree.one_side import time_after
 from perfml.explain.tree.told import Causes, PairCauses
+from perfml.util.rows import read_rows
 
-_REPEATED = 4
-"""Launches of one kernel: from so many on they are a loop's."""
+_USERS = {Person.LIBRARY: "library", Person.PYTORCH: "pytorch"}
+
+
+def by_caller(person: Person, term: Term, kernel: str) -> str | None:
+    """Return what who calls a kernel can do about a cause; None where only its author can.
+
+    Examples
+    --------
+    >>> from perfml.explain.tree.causes import TERMS
+    >>> by_caller(Person.LIBRARY, TERMS["instructions"], "cutlass_75_tensorop_bf16_nn_align1")[:8]
+    'pad rows'
+    """
+    usual = usual_call(person, term)
+    if usual is None:
+        return None
+    rows = _calls()[_USERS[person]]
+    mine = (row for row in rows if re.search(row.get("kernel", ""), kernel))
+    return next((str(row["say"]) for row in mine if _applies(row["cause"], term)), usual)
+
+
+def usual_call(person: Person, term: Term) -> str | None:
+    """Return the same where the name of the kernel says nothing."""
+    said: str | None = _calls()["usual"].get(_USERS.get(person), {}).get(term.kind)
+    return said
+
+
+@cache
+def _calls() -> dict[str, Any]:
+    return read_rows("perfml.explain.advice", "calls.toml")
+
+
+def _applies(cause: str | list[str], term: Term) -> bool:
+    if cause == "launches":
+        return term.id in ONE_SIDED
+    if cause == "others":
+        return term.id not in ONE_SIDED
+    return term.kind in (Kind.WAVES, Kind.OCCUPANCY) if cause == "size" else term.id in cause
+
+
+_REPEATED = 4  # launches of one kernel: from so many on they are a loop's
 
 
 def only_there(causes: Causes, slow: int) -> list[PairCauses]:
@@ -31,12 +75,10 @@ def only_there(causes: Causes, slow: int) -> list[PairCauses]:
 
 
 def time_without_them(causes: Causes, launches: Sequence[Launch], slow: int) -> float:
-    """Return the slower side's time without the launches that it has alone, microseconds.
-
-    NaN unless all launches are a library's or PyTorch's: who writes kernels may share one's work
-    among several, and then none of it goes. NaN, too, where most of what goes is a library's
-    product, which other launches do then.
-    """
+    """Return the slower side's time without the launches that it has alone, microseconds."""
+    # NaN unless all launches are a library's or PyTorch's: who writes kernels may share one's work
+    # among several, and then none of it goes. NaN, too, where most of what goes is a library's
+    # product, which other launches do then.
     alone = only_there(causes, slow)
     products = [pair for pair in alone if is_product(pair.kernels)]
     if not of_others(*launches) or _time_us(products, slow) > MOST * _time_us(alone, slow):
@@ -45,12 +87,10 @@ def time_without_them(causes: Causes, launches: Sequence[Launch], slow: int) -> 
 
 
 def is_replaced(term: str, causes: Causes, slow: int) -> bool:
-    """Return whether a library would run other kernels without a cause.
-
-    What these take, no counter of the ones that run tells. Nor does one launch of a loop tell what
-    one call takes for all. Of PyTorch's own kernels, each of which passes over all values, the one
-    that stays shows what a pass takes.
-    """
+    """Return whether a library would run other kernels without a cause."""
+    # What these take, no counter of the ones that run tells. Nor does one launch of a loop tell
+    # what one call takes for all. Of PyTorch's own kernels, each of which passes over all values,
+    # the one that stays shows what a pass takes.
     if term == "launch_count":
         # the launches that stay do the work of those that go
         return True
@@ -101,10 +141,8 @@ def share_of(term: str, causes: Causes) -> float:
 
 
 def _another(slow: Sequence[Launch], fast: Sequence[Launch]) -> bool:
-    """Return whether most of the time is a library's kernel that the other side does without.
-
-    Who calls it cannot cure the kernel, only have another one in its place.
-    """
+    """Return whether most of the time is a library's kernel that the other side does without."""
+    # Who calls it cannot cure the kernel, only have another one in its place.
     longest = max(slow, key=lambda one: one.time_us, default=None)
     if longest is None or person_of(longest.kernel) is Person.AUTHOR:
         return False
@@ -119,11 +157,9 @@ def _of_library(launches: Sequence[Launch]) -> bool:
 def with_cause(
     findings: pd.DataFrame, side: str, cause: Confidence, first: Term | None = None
 ) -> pd.DataFrame:
-    """Return findings of two sides; those of the slower one, `side`, follow its `first` cause.
-
-    What is about that cause, or the limit that it stands under, is first, and no other finding is
-    of high confidence: what changed between the sides decides what to do about the slower one.
-    """
+    """Return findings of two sides; those of the slower one, `side`, follow its `first` cause."""
+    # What is about that cause, or the limit that it stands under, is first, and no other finding is
+    # of high confidence: what changed between the sides decides what to do about the slower one.
     if findings.empty:
         return findings
     own = findings["side"] == side
@@ -142,10 +178,8 @@ def with_cause(
 
 
 def is_about(rules: tuple[str, ...], first: Term) -> bool:
-    """Return whether a finding names a cause, or one that holds the time of the same limit.
-
-    What a layer's launches can do without is about any cause of launches.
-    """
+    """Return whether a finding names a cause, or one that holds the time of the same limit."""
+    # What a layer's launches can do without is about any cause of launches.
     causes = [name for name in rules if name in TERMS]
     if first.kind is Kind.LAUNCH or not causes:
         return first.kind is Kind.LAUNCH and not causes
@@ -157,8 +191,7 @@ def _limits(cause: str) -> frozenset[str]:
     return limits_of(cause) | frozenset(held)
 
 
-_MORE_WORK = 1.5
-"""Times the instructions from which on a call is said to ask for more."""
+_MORE_WORK = 1.5  # times the instructions from which on a call is said to ask for more
 _WORK_ASKED = ("instructions", "global_requests", "redundant_traffic", "integer_arithmetic")
 """Causes that grow with what a call asks for."""
 _ASKED = (
@@ -192,7 +225,7 @@ def first_fix(
             parts[pair.kernels] += pair.part_of(term.id)
     place = max(parts, key=lambda kernels: parts[kernels] if slow else -parts[kernels])
     label = _on_side(place, slow)
-    fixed = [one for one in launches[slow] if not one.kernel or _label(one) == label]
+    fixed = [one for one in launches[slow] if not one.kernel or one.label == label]
     now = (time.baseline_us, time.target_us)[slow]
     other = (names[1 - slow], max(time.ratio, 1 / time.ratio)) if names[0] != names[1] else None
     alike = sum(pair.has(term.id) for pair in causes.pairs if pair.kernels == place)
@@ -218,7 +251,7 @@ def launches_with(term: str, causes: Causes, launches: Sequence[Launch], slow: i
     sign = 1.0 if slow else -1.0
     pairs = (pair for pair in causes.pairs if sign * pair.part_of(term) > 0)
     labels = {_on_side(pair.kernels, slow) for pair in pairs}
-    return [one for one in launches if not one.kernel or _label(one) in labels]
+    return [one for one in launches if not one.kernel or one.label in labels]
 
 
 def _on_side(kernels: str, slow: int) -> str:
@@ -232,10 +265,6 @@ def _instructions(fixed: Sequence[Launch], others: Sequence[Launch]) -> float:
         return math.nan
     same = [one["inst_executed"] for one in others if one.kernel == fixed[0].kernel != ""]
     return fixed[0]["inst_executed"] / max(same) if same and max(same) > 0 else math.nan
-
-
-def _label(launch: Launch) -> str:
-    return kernel_label(launch.kernel, 64)
 
 
 def _after(term: Term, launches: Sequence[Launch], now_us: float) -> Estimate | None:

@@ -29,7 +29,7 @@ SAID = 0.5
 class Width:
     """How wide an interval is: how far its ends are from the estimate."""
 
-    # of the logarithm of the time after the fix, over the estimate, where a number is said
+    # of the logarithm of the time after the fix over the estimate, where a number is said
     low: float
     high: float
     # the same where no counter tells what the fix leaves, and only the interval is said
@@ -61,7 +61,7 @@ WIDTH = Width(-1.03, 0.19, -1.01, 0.49, 0.5)
 class Estimate:
     """A time after a fix, microseconds."""
 
-    time_us: float  # the best guess. Not to be said where `unknown` is not empty.
+    time_us: float  # the best guess; not said where `unknown` is not empty
     low_us: float  # an interval that holds it in 80 %
     high_us: float
     unknown: str = ""  # what no counter tells of what the fix leaves; empty where they tell it

@@ -63,8 +63,7 @@ from perfml.util.json_values import json_object
 from perfml.util.text import screen
 from perfml.util.words import percentage
 
-MIN_GAIN = 0.02
-"""Findings that promise less than 2 % of the layer's time are counted, not listed."""
+MIN_GAIN = 0.02  # findings that promise less than 2 % of the layer's time are counted, not listed
 MIN_WHOLE = 0.001
 """The same of the time of all layers: from one iteration to the next a network's time differs by
 more (standard deviation, median of 221 recorded in the atlas: 0.13 %; of 18 of YOLOv4-Tiny on an
@@ -321,10 +320,8 @@ def _findings(layer: Layer, merged: bool) -> list[dict[str, Any]]:
 
 
 def _told(found: Sequence[Mapping[str, Any]], of_layer: float, of_all: float) -> pd.DataFrame:
-    """Return the findings that promise enough of their layer and of all.
-
-    The largest likely saving is first; within a layer the order stays.
-    """
+    """Return the findings that promise enough of their layer and of all."""
+    # The largest likely saving is first; within a layer the order stays.
     large = [each for each in found if _matters(each, of_layer, of_all)]
     return pd.DataFrame(by_saving(large, map(place_of, large)), columns=list(COLUMNS))
 

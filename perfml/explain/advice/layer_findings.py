@@ -19,10 +19,7 @@ from perfml.explain.launches import Launch, known
 from perfml.explain.tree.ideal import START_US
 from perfml.explain.tree.library_kernels import is_full, is_product
 
-SHORT_US = 5.0
-"""A launch below it counts as short."""
-_SHORTEST_US = 0.96
-"""The shortest of the 27,240 launches of datasets/h200-yolov4-tiny."""
+SHORT_US = 5.0  # a launch below it counts as short
 _MANY, _PART, _OFTEN = 2, 0.25, 4
 """Short launches, and their part of the layer's time; launches of one product that are a loop's."""
 _TENTH = 0.1
@@ -38,10 +35,8 @@ _TILE, _ROW = 32, 16
 cp.async), and that TMA asks of strides."""
 _ALIGNED = re.compile(r"tensorop_\w*gemm\w*_align(\d+)\b")
 """In the name of a library's product (CUTLASS: ``..._s1688gemm_bf16_128x128_tn_align1``)."""
-_ELEMENTS = {"f16": 2, "s8": 1, "u8": 1}
-"""Bytes of an element by what a name holds; TF32 has four."""
-_SMALL_GRID = 0.5
-"""Of a wave: too few blocks for the device are its limit, whatever the rows are."""
+_ELEMENTS = {"f16": 2, "s8": 1, "u8": 1}  # bytes of an element by what a name holds; TF32 has four
+_SMALL_GRID = 0.5  # of a wave: too few blocks for the device are its limit, whatever the rows are
 
 _LEVELS = (
     *("dram_utilization", "l2_utilization", "shared_utilization", "issue_slot_utilization"),
@@ -57,10 +52,8 @@ _Told = tuple[Mapping[str, float], float]
 
 
 def _beside(layer: Layer) -> list[Launch]:
-    """Return all launches but the longest, which others would be fused into.
-
-    That is none that only rearranges data for another one.
-    """
+    """Return all launches but the longest, which others would be fused into."""
+    # That is none that only rearranges data for another one.
     own = [one for one in layer.launches if not _TRANSFORMS.search(one.kernel)]
     longest = max(own or layer.launches, key=lambda one: one.time_us)
     return [one for one in layer.launches if one is not longest]
@@ -77,11 +70,9 @@ def short_launches(layer: Layer) -> _Told | None:
 
 
 def _repeated(layer: Layer) -> _Told | None:
-    """Return what a library's product of one size takes that is launched again and again.
-
-    Not that of one call that the largest grid cuts. What a larger call gains is the time in which
-    no unit is busy.
-    """
+    """Return what a library's product of one size takes that is launched again and again."""
+    # Not that of one call that the largest grid cuts. What a larger call gains is the time in which
+    # no unit is busy.
     products = [one for one in layer.launches if one.grid and is_product(one.kernel)]
     times = Counter((one.kernel, one.grid) for one in products)
     again = [
@@ -105,13 +96,11 @@ def _transforms(layer: Layer) -> _Told | None:
 
 
 def _padding(layer: Layer) -> _Told | None:
-    """Return what products take whose rows are no multiple of 16 bytes, by sizes or by names.
-
-    Products on CUDA cores have no tiles of 16 bytes, and one that is smaller than a tile in any
-    direction is padded whatever its size is. A library's kernel for rows that begin anywhere is
-    called ``..._align1``; it may be of an older design, whose tensor cores are busy for longer.
-    So what is left is told by the device's peak where sizes are known.
-    """
+    """Return what products take whose rows are no multiple of 16 bytes, by sizes or by names."""
+    # Products on CUDA cores have no tiles of 16 bytes, and one that is smaller than a tile in any
+    # direction is padded whatever its size is. A library's kernel for rows that begin anywhere is
+    # called ``..._align1``; it may be of an older design, whose tensor cores are busy for longer.
+    # So what is left is told by the device's peak where sizes are known.
     sizes = layer.product
     if sizes.get("product_n", math.nan) > 0:
         mine = [one for one in layer.launches if is_product(one.kernel)]

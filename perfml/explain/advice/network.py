@@ -33,17 +33,14 @@ from perfml.kernel_names import kernel_label, kernel_traits
 from perfml.tables import metric_columns
 from perfml.util.words import count, micros
 
-LEAST_LAYERS = 8
-"""Layers from which on a table is taken for a network."""
+LEAST_LAYERS = 8  # layers from which on a table is taken for a network
 
 _OVER_ALL = "launch_bound"
 """The hazard that is judged over all launches: a layer of one short launch has none."""
 
-_GAPS = "launch_gaps"
-"""The cause of no launch."""
+_GAPS = "launch_gaps"  # the cause of no launch
 
-_MATTERS = 0.02
-"""What gains less of a network's time, or of a step, is not told."""
+_MATTERS = 0.02  # what gains less of a network's time, or of a step, is not told
 
 _HAZARDS, _PLACES = 2, 3
 _CONDITION = ("backend", "precision", "batch")

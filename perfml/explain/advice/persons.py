@@ -30,8 +30,7 @@ _LIBRARY = re.compile(
     r"^(void )?[cdhsz]gemm_(largek_|sm_heavy_|sm\d\d_|\d+x\d+x\d+_[ntc]{2}(_|\b))",
     re.IGNORECASE,
 )
-_FASTER = 1.1
-"""Another backend is told of from this factor on."""
+_FASTER = 1.1  # another backend is told of from this factor on
 
 
 class Person(Enum):

@@ -20,8 +20,7 @@ from perfml.util.rows import read_rows, record
 from perfml.util.words import Readable
 
 _FIELD = re.compile(r"\{([A-Za-z_][\w.]*)(?::([,.\d%a-z]*))?\}")
-_UNKNOWN = re.compile(r"[^,:;()]*\{-\}[^,:;()]*")
-"""A part of a sentence whose number is not known."""
+_UNKNOWN = re.compile(r"[^,:;()]*\{-\}[^,:;()]*")  # a part of a sentence whose number is not known
 
 
 @dataclass(frozen=True)
@@ -41,11 +40,10 @@ class ForUsers:
     """What a user of a library's kernel, or of PyTorch's, can do."""
 
     id: str  # remedies of one table are one thing to do
-    library: str  # the texts
+    library: str
     pytorch: str
     convolutions: str = ""  # what is said besides where convolutions run
-    # whether PyTorch's users fuse the kernel with its neighbours: one thing to do for all of them
-    fuses: bool = False
+    fuses: bool = False  # whether PyTorch's users fuse it with its neighbours: one thing to do
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,7 @@ import pandas as pd
 from perfml import chips
 
 Kind = Literal["precision", "batch"]
-WORTH = 0.05
-"""What gives less of the time is not told."""
+WORTH = 0.05  # what gives less of the time is not told
 
 _NETWORK = ("workload", "device")
 _AMOUNTS = ["weight_bytes", "input_bytes", "output_bytes"]
@@ -71,15 +70,15 @@ BENCHMARK = "torch.backends.cudnn.benchmark = True  # where shapes repeat"
 class Gain:
     """What a setting gives."""
 
-    kind: Kind  # what is changed
+    kind: Kind
     value: str  # the precision, or the batch size
     backend: str  # under which it was measured; empty of a bound
     # what the network takes then (of a bound, at least) and now; of a batch for each item
     time_us: float
     now_us: float
     line: str  # what to type
-    measured: bool  # whether it was
-    cost: str  # what it costs besides
+    measured: bool
+    cost: str
 
     @property
     def share(self) -> float:

@@ -15,7 +15,7 @@ from perfml.datasets.loading import DEVICE_FACTS
 from perfml.errors import PerfmlError
 from perfml.explain.advice.findings import Layer
 from perfml.explain.advice.remedies import load_remedies
-from perfml.explain.launches import Launch, kernel_label, with_limits, with_waves
+from perfml.explain.launches import LABEL, Launch, kernel_label, with_limits, with_waves
 from perfml.explain.roofs.peaks import Peaks, peaks_of
 from perfml.explain.tree.causes import TERMS
 from perfml.kernel_names import kernel_traits
@@ -24,9 +24,6 @@ from perfml.tables import PRODUCT_COLUMNS, metric_columns
 
 CONDITIONS = ("workload", "backend", "precision", "batch", "device", "compute_capability")
 """What repeats of a layer have in common; rows that share all of it are pooled."""
-
-LABEL = 64
-"""Characters of a kernel's name in the label of a launch."""
 
 
 def condition_keys(frame: pd.DataFrame) -> list[str]:

@@ -31,10 +31,8 @@ from perfml.util.rows import read_rows
 
 
 def resident_warps(launch: Launch) -> float:
-    """Return how many warps a multiprocessor of a launch's device can hold.
-
-    A launch that does not name its device is taken for one of the reference chip.
-    """
+    """Return how many warps a multiprocessor of a launch's device can hold."""
+    # A launch that does not name its device is taken for one of the reference chip.
     warps = launch.chip.warps
     return REFERENCE.warps if math.isnan(warps) else warps
 
@@ -107,10 +105,8 @@ class LaunchState:
 
 
 def _active(state: LaunchState) -> float:
-    """Part of the time in which a multiprocessor has a block, in the mean; 1 if not known.
-
-    Where it was not counted: a grid of fewer blocks than multiprocessors leaves the others idle.
-    """
+    """Part of the time in which a multiprocessor has a block, in the mean; 1 if not known."""
+    # Where it was not counted: a grid of fewer blocks than multiprocessors leaves the others idle.
     active, blocks = state.launch["sm_efficiency"], placed_blocks(state.launch)
     if not math.isnan(active):
         return active
@@ -118,10 +114,8 @@ def _active(state: LaunchState) -> float:
 
 
 def wave_fill(waves: float) -> float:
-    """Return how full the waves of blocks are on average: 0.13 waves fill 13 % of one.
-
-    1.28 waves take the time of 2 and fill 64 % of them: the tail effect of the last wave.
-    """
+    """Return how full the waves of blocks are on average: 0.13 waves fill 13 % of one."""
+    # 1.28 waves take the time of 2 and fill 64 % of them: the tail effect of the last wave.
     return waves / math.ceil(waves) if waves > 0 else math.nan
 
 
@@ -175,10 +169,8 @@ def _tensor_level(state: LaunchState) -> float:
 
 
 def _queued_loads(state: LaunchState) -> float:
-    """Part of what loads are waited for that they stand in a queue; 1 if not known.
-
-    A load that waits for no longer than it takes from where its data lies stands in none.
-    """
+    """Part of what loads are waited for that they stand in a queue; 1 if not known."""
+    # A load that waits for no longer than it takes from where its data lies stands in none.
     longest = state["load_latency"] / state["load_wait"] if state["load_wait"] > 0 else math.nan
     return 1.0 if math.isnan(longest) else 1 - min(1.0, longest)
 

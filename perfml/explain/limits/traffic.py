@@ -14,8 +14,7 @@ from perfml.chips import REFERENCE
 from perfml.explain.launches import Launch, known
 from perfml.metrics.sets import STALLS
 
-SMALL = 0.1
-"""Kinds of traffic below this share of a unit's are not told apart."""
+SMALL = 0.1  # kinds of traffic below this share of a unit's are not told apart
 
 _MOST_L2_SECTORS = 3
 _MOST_DRAM_BYTES = 64
@@ -54,17 +53,14 @@ def global_traffic(launch: Launch) -> dict[str, float]:
 
 
 def l1_level(launch: Launch) -> float:
-    """Return how busy L1's data stage is, of a multiprocessor's cycles; 0 if not known.
-
-    It gives a wavefront a cycle: a request takes one at least (two where 16 load/store units are
-    and not 32: of 456 launches in public reports of such chips the busiest asked 0.49 times
-    a cycle, L1 98 % busy with it; on 9.0 0.99 times, 2026-11-23), and one for each four sectors of
-    wide loads, and of strides of up to a sector. Lanes
-    at random places take 1.3 to 2 times as many (four lines are looked up a cycle), odd strides
-    fewer (32 sectors in 3 cycles), and 32 lanes of one bank 32: what takes longer than a cycle
-    fills the queue that `stall_lg_throttle` waits for (``studies/truth/wavefronts.cu``,
-    ``benchmarks/results/wavefronts-h200.csv``).
-    """
+    """Return how busy L1's data stage is, of a multiprocessor's cycles; 0 if not known."""
+    # It gives a wavefront a cycle: a request takes one at least (two where 16 load/store units are
+    # and not 32: of 456 launches in public reports of such chips the busiest asked 0.49 times a
+    # cycle, L1 98 % busy with it; on 9.0 0.99 times, 2026-11-23), and one for each four sectors of
+    # wide loads, and of strides of up to a sector. Lanes at random places take 1.3 to 2 times as
+    # many (four lines are looked up a cycle), odd strides fewer (32 sectors in 3 cycles), and 32
+    # lanes of one bank 32: what takes longer than a cycle fills the queue that `stall_lg_throttle`
+    # waits for (``studies/truth/wavefronts.cu``, ``benchmarks/results/wavefronts-h200.csv``).
     if not launch["inst_executed"] > 0:
         return 0.0
     enters = 1 / launch.chip.known("l1_requests", 1.0)
@@ -75,18 +71,14 @@ def l1_level(launch: Launch) -> float:
 
 
 def _wavefronts(launch: Launch, sectors: str, requests: str, enters: float) -> float:
-    """Return the cycles of a kind of access, by what was counted of it; 0 if nothing was.
-
-    A request takes `enters` cycles at least.
-    """
+    """Return the cycles of a kind of access, by what was counted of it; 0 if nothing was."""
+    # A request takes `enters` cycles at least.
     return max(enters * known(launch[requests], 0.0), known(launch[sectors], 0.0) / L1_SECTORS)
 
 
 def bytes_asked(launch: Launch) -> float:
-    """Return how many bytes the lanes of global loads and stores ask for; NaN if not known.
-
-    Asynchronous copies share the sectors of loads, and have an efficiency of their own.
-    """
+    """Return how many bytes the lanes of global loads and stores ask for; NaN if not known."""
+    # Asynchronous copies share the sectors of loads, and have an efficiency of their own.
     if launch["inst_executed_async_copies"] > 0:
         return math.nan
     asked = 0.0
@@ -155,11 +147,9 @@ def shared_traffic(launch: Launch) -> dict[str, float]:
 
 
 def waits(launch: Launch) -> dict[str, float]:
-    """Return what warps wait for: shares of their cycles by the id of a term.
-
-    Published reasons are split where the profiler tells their parts apart, and by kind of traffic
-    where a queue is shared. Reasons that were not collected are left out.
-    """
+    """Return what warps wait for: shares of their cycles by the id of a term."""
+    # Published reasons are split where the profiler tells their parts apart, and by kind of traffic
+    # where a queue is shared. Reasons that were not collected are left out.
     shares: dict[str, float] = {}
     for name, share in launch.counters.items():
         if name in _WHOLE:
@@ -185,10 +175,8 @@ _WHOLE = frozenset(STALLS) - {"stall_other", "stall_selected"}
 
 
 def _queue_shares(launch: Launch) -> dict[str, float]:
-    """Return who waits for memory input and output, by their share of the requests.
-
-    No kind can be waited for more than its unit is busy.
-    """
+    """Return who waits for memory input and output, by their share of the requests."""
+    # No kind can be waited for more than its unit is busy.
     queue = {**shared_traffic(launch), "constant_serialization": launch["constant_cache_requests"]}
     units = {
         "shared_atomics": "shared_utilization",
@@ -200,10 +188,8 @@ def _queue_shares(launch: Launch) -> dict[str, float]:
 
 
 def _local(launch: Launch, kind: str) -> float:
-    """Return requests of local memory; of sectors, where only those were counted.
-
-    Words of the threads of a warp lie side by side there, so a request takes four sectors.
-    """
+    """Return requests of local memory; of sectors, where only those were counted."""
+    # Words of the threads of a warp lie side by side there, so a request takes four sectors.
     counted = launch[f"local_{kind}_requests"]
     sectors = _sum(launch, f"local_{kind}_transactions")
     return sectors / _SECTORS_OF_WORDS if math.isnan(counted) else counted

@@ -17,11 +17,9 @@ _KEYS = ("backend", "precision", "batch", "layer", "kernel")
 
 
 def usual_roofline(table: pd.DataFrame, peaks: Peaks) -> pd.DataFrame:
-    """Return one row a layer (or kernel of a layer) and condition: means over its repeats.
-
-    There are ``layer``, conditions, and the columns of `perfml.explain.roofline`; ``bound`` is the
-    one that most repeats have. Sorted by condition, in the table's order of layers.
-    """
+    """Return one row a layer (or kernel of a layer) and condition: means over its repeats."""
+    # There are ``layer``, conditions, and the columns of `perfml.explain.roofline`; ``bound`` is
+    # the one that most repeats have. Sorted by condition, in the table's order of layers.
     found = by_layer.roofline(table, peaks)
     keys = [name for name in _KEYS if name in found.columns]
     numbers = [

@@ -28,14 +28,12 @@ _BYTES: dict[str, tuple[tuple[str, ...], float]] = {
 
 _FLOPS = ("flop_count_sp", "flop_count_dp", "flop_count_hp")
 _TENSOR = ("tensor_cycles_utilization", "tensor_utilization", "tensor_precision_fu_utilization")
-_IDLE = 0.01
-"""Busy fraction below which tensor cores did nothing that counts."""
+_IDLE = 0.01  # busy fraction below which tensor cores did nothing that counts
 
 PIPE = "tensor pipe"
 """The source where operations are not known, and the busy cycles of tensor cores are."""
 
-UNKNOWN = "unknown"
-"""The bound where operations, or the bytes of every level, are not known."""
+UNKNOWN = "unknown"  # the bound where operations, or the bytes of every level, are not known
 
 _CARRIED = ("backend", "precision", "batch", "iteration", "layer", "kernel")
 
@@ -138,11 +136,9 @@ def tensor_level(table: pd.DataFrame) -> np.ndarray:
 
 
 def with_described_flops(layers: pd.DataFrame, provenance: Mapping[str, Any]) -> pd.DataFrame:
-    """Return layers with the operations that their runs say they take, where they are known.
-
-    Every run in a data set's provenance says what its layers are (``run.json``); layers that have
-    the column ``flops`` stay as they are.
-    """
+    """Return layers with the operations that their runs say they take, where they are known."""
+    # Every run in a data set's provenance says what its layers are (``run.json``); layers that have
+    # the column ``flops`` stay as they are.
     if "flops" in layers.columns or "run_id" not in layers.columns:
         return layers
     known = {
@@ -170,10 +166,8 @@ def _seconds(table: pd.DataFrame) -> np.ndarray:
 
 
 def _precisions(table: pd.DataFrame) -> pd.Series[str]:
-    """Return the precision whose peak holds; without a label, the one that CUDA cores counted.
-
-    That takes tensor cores known to be idle: what they do has no counter.
-    """
+    """Return the precision whose peak holds; without a label, the one that CUDA cores counted."""
+    # That takes tensor cores known to be idle: what they do has no counter.
     if "precision" not in table.columns:
         return pd.Series("fp32", index=table.index, dtype="string")
     precision = table["precision"].astype("string").fillna("fp32")

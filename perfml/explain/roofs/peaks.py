@@ -16,12 +16,9 @@ from perfml.util.json_values import json_object
 
 MEASURED, DATA_SHEET, REPORTED = "measured", "data sheet", "of the report's device attributes"
 COUNTER = "counter peak"
-_SAME = 0.01
-"""A number of the report that differs by less from the vendor's is the vendor's."""
-_EXAMPLES = 3
-"""Devices that an error names of those that are known."""
-_LARGEST = 1 << 20
-"""Bytes of a peaks file; it holds a dozen numbers."""
+_SAME = 0.01  # a number of the report that differs by less from the vendor's is the vendor's
+_EXAMPLES = 3  # devices that an error names of those that are known
+_LARGEST = 1 << 20  # bytes of a peaks file; it holds a dozen numbers
 
 
 @dataclass(frozen=True)
@@ -62,8 +59,7 @@ class Peaks:
     to_dict = json_object
 
 
-LEVELS = ("dram", "l2", "l1")
-"""Peaks in byte/s; all others are in FLOP/s."""
+LEVELS = ("dram", "l2", "l1")  # peaks in byte/s; all others are in FLOP/s
 
 
 PRECISIONS = ("fp64", "fp32", "tf32", "fp16", "bf16")

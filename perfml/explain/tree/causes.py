@@ -138,12 +138,13 @@ _RESOLVED_BY = {
 
 
 def _term(name: str, row: Mapping[str, Any]) -> Term:
-    kind, level = Kind(row["kind"]), row.get("level")
+    kind = Kind(row["kind"])
     usual: dict[str, Any] = {"id": name, "evidence": (), "resolved_by": _RESOLVED_BY.get(kind)}
-    if level is not None and level.startswith("wait."):
-        usual["words"] = SHARE_OF_TIME
-    formula = None if level is None else parse(level)
-    return record(Term, usual | dict(row), kind=kind, level=formula)
+    if kind is Kind.STALL:
+        usual |= {"evidence": (name,), "level": f"wait.{name}", "words": SHARE_OF_TIME}
+    said = usual | dict(row)
+    level = parse(said["level"]) if "level" in said else None
+    return record(Term, said, kind=kind, level=level)
 
 
 _ROWS = read_rows("perfml.explain.tree", "causes.toml")

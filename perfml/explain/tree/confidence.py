@@ -42,30 +42,26 @@ FEATURES = ("share", "margin", "nearness", "complete", "paired", "specific")
 class Answered:
     """A pair of launches, and what it was taken apart into."""
 
-    before: Launch  # the launches
+    before: Launch
     after: Launch
     found: Decomposed  # its parts by cause and limit
     contributions: tuple[Contribution, ...]  # the same as parts of the layer's log ratio
-    # whether they are other kernels of a library, compared by what all launches in their place did:
-    # which of them answers to which decides nothing then
-    by_work: bool = False
+    by_work: bool = False  # other kernels of a library, compared by what all in their place did
 
 
 @dataclass(frozen=True)
 class Evidence:
     """What speaks for the first cause of a layer."""
 
-    first: Term  # It
+    first: Term
     second: Term | None  # the next cause under another limit; None where there is none
-    # the features, from 0 to 1: the part of the difference, by how much it is ahead, how near its
-    # limit stands, whether all counters of other causes of that limit are there, whether the
-    # launches surely answer to each other, and whether it says why, not only where
-    share: float
-    margin: float
-    nearness: float
-    complete: float
-    paired: float
-    specific: float
+    # from 0 to 1:
+    share: float  # its part of the difference
+    margin: float  # by how much it is ahead
+    nearness: float  # how near its ceiling its limit stands
+    complete: float  # whether all counters of other causes of that limit are there
+    paired: float  # whether the launches surely answer to each other
+    specific: float  # whether it says why, not only where
     missing: tuple[Term, ...] = ()  # causes of its limit whose counters were not collected
 
     @property
@@ -125,10 +121,8 @@ def _is_paired(
     others: Sequence[Contribution],
     ratio: float,
 ) -> bool:
-    """Return whether the launches that the first cause is of surely answer to each other.
-
-    Launches that one side lacks are no cause by themselves where the other side has some instead.
-    """
+    """Return whether the launches that the first cause is of surely answer to each other."""
+    # Launches that one side lacks are no cause by themselves where the other side has some instead.
     if main is None:
         return all(one.log_ratio * ratio > 0 for one in others)
     alone = len(answered) + len(others) == 1
@@ -190,11 +184,9 @@ def probability(evidence: Evidence) -> float:
 def find_ambiguity(
     answered: Sequence[Answered], others: Sequence[Contribution], ratio: float
 ) -> tuple[Untold | None, float]:
-    """Return what stands against the first cause, and the probability that it is right.
-
-    None stands against it where the probability is that of an answer of high confidence
-    (``confidence.json``: precision of held-out sets 95 %).
-    """
+    """Return what stands against the first cause, and the probability that it is right."""
+    # None stands against it where the probability is that of an answer of high confidence
+    # (``confidence.json``: precision of held-out sets 95 %).
     evidence = evidence_of(answered, others, ratio)
     if evidence is None:
         return None, 0.0

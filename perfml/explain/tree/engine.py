@@ -3,6 +3,12 @@
 Level one (`account`) says which limits of the slow side hold the additional time; level two
 (`opened`) which causes grew there. A cause counts only under a limit that holds time. The parts of
 all causes add up to the logarithm of the ratio of times; what no limit holds is the rest.
+
+A limit holds its time on the slow side less that on the fast side, over the additional time. What
+warps wait for longer belongs to the units whose own time grew, in proportion; where none did, it is
+a wait of its own (for a latency). Units work at the same time, so the time that one of them adds
+holds the launch only in part: `exposed` says which. A wait counts by its part of the time.
+Multiprocessors without a block are no amount of time but a part of it (`Pair.idle`).
 """
 
 from __future__ import annotations
@@ -11,14 +17,13 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from perfml.explain.launches import Launch
+from perfml.explain.launches import Launch, adds_up
 from perfml.explain.limits.state import LaunchState
 from perfml.explain.tree.causes import TERMS, Contribution, Kind, is_proven
 from perfml.explain.tree.limits import Instead, Limit, limit_of, load_limits
 from perfml.explain.tree.opened import of_warps, open_limit
 from perfml.explain.tree.pair import Pair, Parts, add, spread
 from perfml.explain.tree.thresholds import OVERLAP, QUEUED, SMALL
-from perfml.metrics import load_catalogue
 
 IDLE = "idle"
 
@@ -27,7 +32,7 @@ IDLE = "idle"
 class Held:
     """What a limit holds of the additional time."""
 
-    limit: Limit  # the limit
+    limit: Limit
     share: float  # its part of the additional time; those of all limits add up to 1 at most
     # how near to its ceiling it stands on the slow side; of a wait, its part of the time
     nearness: float
@@ -68,15 +73,12 @@ def _most_queued(pair: Pair, wait: Limit, nearness: Mapping[str, float]) -> floa
 
 
 def exposed(faster: float, level: float, more: float) -> float:
-    """Return the part of the additional time for which a unit's own holds the launch.
-
-    Units overlap in part: a launch takes ``sum(t ** p) ** (1 / p)`` of the times `t` that they
-    take alone. With p = 1 they wait for each other, and with an infinite one the fullest alone
-    counts (a roofline). What a unit adds to the sum, over what all add, is its part.
-
-    All are over the slow side's time: `faster` the fast side's, `level` the unit's, and `more` what
-    is additional of it.
-    """
+    """Return the part of the additional time for which a unit's own holds the launch."""
+    # Units overlap in part: a launch takes ``sum(t ** p) ** (1 / p)`` of the times `t` that they
+    # take alone. With p = 1 they wait for each other, and with an infinite one the fullest alone
+    # counts (a roofline). What a unit adds to the sum, over what all add, is its part. All are over
+    # the slow side's time: `faster` the fast side's, `level` the unit's, and `more` what is
+    # additional of it.
     slow = min(level, 1.0)
     fast = max(0.0, slow - more * (1 - faster))
     return float((slow**OVERLAP - fast**OVERLAP) / (1 - faster**OVERLAP))
@@ -136,8 +138,7 @@ def account(pair: Pair) -> list[Held]:
     return sorted(held, key=lambda each: -each.share)
 
 
-REST = "throughput"
-"""Id of what no limit holds."""
+REST = "throughput"  # id of what no limit holds
 
 
 @dataclass(frozen=True)
@@ -215,10 +216,8 @@ def _levels(pair: Pair, cause: str) -> tuple[float, float]:
 
 
 def _contradicts(pair: Pair, cause: str) -> bool:
-    """Return whether a cause's own level is better on the slow side: the rest has its part.
-
-    Stalls are exempt: their levels are shares of a time that changed too.
-    """
+    """Return whether a cause's own level is better on the slow side: the rest has its part."""
+    # Stalls are exempt: their levels are shares of a time that changed too.
     term = TERMS[cause]
     if term.level is None or term.kind is Kind.STALL:
         return False
@@ -250,11 +249,8 @@ def _stands(pair: Pair, row: Instead) -> bool:
 
 def _one_of(launch: Launch) -> Launch:
     """Return one launch of a merged row: counts are divided by how many launches it has."""
-    catalogue, count = load_catalogue(), launch["kernels"]
+    count = launch["kernels"]
     counters = {
-        name: value / count
-        if name == "ncu_time_us" or (name in catalogue and catalogue[name].merge == "sum")
-        else value
-        for name, value in launch.counters.items()
+        name: value / count if adds_up(name) else value for name, value in launch.counters.items()
     }
     return replace(launch, time_us=launch.time_us / count, counters=counters)

@@ -17,7 +17,7 @@ from perfml.explain.launches import Launch, known
 from perfml.explain.limits.state import LaunchState
 from perfml.explain.limits.traffic import placed_blocks
 from perfml.explain.tree.library_kernels import is_product
-from perfml.explain.tree.limits import limit_of, load_limits
+from perfml.explain.tree.limits import fullest, limit_of, nearness
 from perfml.explain.tree.work import DIVISION
 from perfml.metrics.expressions import parse
 from perfml.util.rows import read_rows, record
@@ -29,27 +29,22 @@ Chosen on half of the exams' pairs (`studies.truth.confidence.half_of`): 0.25 an
 first finding of 148 at most.
 """
 
-_SECTOR, _WORDS = 32, 4
-"""Bytes of a sector, and sectors of a warp's neighbouring words of 4 bytes."""
+_SECTOR, _WORDS = 32, 4  # bytes of a sector, and sectors of a warp's neighbouring words of 4 bytes
 _NARROW, _WIDEST = 80.0, 512.0
 """Bytes of a request: of half a warp's words and a little more, and of 16 bytes a lane."""
 _USED = 0.9
 """Of the bytes that loads move: from there on narrow requests have neighbouring addresses."""
-_AGAIN = 8.0
-"""Times that a byte from DRAM is loaded, from which on it is loaded again and again."""
-_WIDE_LOAD = 1.5
-"""Wavefronts of a load of shared memory, below which most loads have no conflict."""
+_AGAIN = 8.0  # times that a byte from DRAM is loaded, from which on it is loaded again and again
+_WIDE_LOAD = 1.5  # wavefronts of a load of shared memory, below which most loads have no conflict
 _RESIDENT = 0.9
 """Of the warps that fit, what is resident at best: a block that ends is replaced with a delay."""
 _TENSOR_RATE = 1 / 8
 """Of the time of CUDA cores, what tensor cores take (TF32 beside FP32, compute capability 8.0)."""
-_DIGITS = 0.02
-"""Nsight Compute says waves to two digits."""
+_DIGITS = 0.02  # Nsight Compute says waves to two digits
 START_US = 1.9
 """Time of a launch in which its multiprocessors are idle although it has blocks for all of them:
 the 10th percentile of 813 recorded launches with at least one wave of blocks."""
-_LEAST, _MOST = 0.05, 0.95
-"""The ideal's time, as a part of the launch's."""
+_LEAST, _MOST = 0.05, 0.95  # the ideal's time, as a part of the launch's
 
 ALIKE = {
     "uncoalesced_loads": "sectors_per_request",
@@ -88,7 +83,8 @@ class Ideal:
 def load_ideals() -> tuple[Ideal, ...]:
     """Return the rows of ``ideals.toml``."""
     rows = read_rows("perfml.explain.tree", "ideals.toml")["ideal"]
-    return tuple(record(Ideal, row) for row in rows)
+    needed = {"unknown": "how much of that work is needed"}
+    return tuple(record(Ideal, {**(needed if row.get("limits") else {}), **row}) for row in rows)
 
 
 @cache
@@ -108,15 +104,13 @@ def bounded_needs() -> frozenset[str]:
 
 
 def ideal_launch(launch: Launch, *, more_blocks: bool = False) -> Launch:
-    """Return the ideal side of a launch: its time is that of its fullest unit.
-
-    Busy levels and waits are parts of that time. With `more_blocks` the grid can be split as far as
-    one wave has places, which no counter tells.
-    """
+    """Return the ideal side of a launch: its time is that of its fullest unit."""
+    # Busy levels and waits are parts of that time. With `more_blocks` the grid can be split as far
+    # as one wave has places, which no counter tells.
     state = LaunchState(launch)
     counters = ideal_counters(state)
     counters |= _shape(state, more_blocks)
-    part = min(max(fullest(replace(launch, counters=counters)), _LEAST), _MOST)
+    part = min(max(fullest(LaunchState(replace(launch, counters=counters))), _LEAST), _MOST)
     for name in counters:
         if name.startswith("stall_") or "_utilization" in name:
             counters[name] /= part
@@ -141,18 +135,6 @@ def ideal_counters(
             counters |= {name: stays * counters[name] for name in row.scales if name in counters}
             counters |= {name: at for name, at in row.sets.items() if name in counters}
     return counters
-
-
-def fullest(launch: Launch) -> float:
-    """Return how near to its ceiling the fullest unit of a launch stands."""
-    state = LaunchState(launch)
-    return max(nearness(state, unit.id) for unit in load_limits()[0] if unit.id != "idle")
-
-
-def nearness(state: LaunchState, unit: str) -> float:
-    """Return how near to its ceiling a unit stands over the time of a launch; 0 if not known."""
-    limit = limit_of(unit)
-    return known(state.value(limit.time) / limit.ceiling)
 
 
 _formula = cache(parse)
@@ -199,11 +181,9 @@ def _coalesced_dram(state: LaunchState) -> float:
 
 
 def _once(state: LaunchState) -> float:
-    """Return the loads that are left where each byte from DRAM is loaded once.
-
-    What comes from DRAM may all be needed, and so may two loads a store; between both nothing is
-    known.
-    """
+    """Return the loads that are left where each byte from DRAM is loaded once."""
+    # What comes from DRAM may all be needed, and so may two loads a store; between both nothing is
+    # known.
     launch = state.launch
     least = min(1.0, known(state["stores_per_load"] * 2))
     needed = min(1.0, known(state["dram_of_loads"]))
@@ -271,11 +251,9 @@ _WHERE: Mapping[str, Callable[[LaunchState], bool]] = {
 
 
 def _shape(state: LaunchState, more_blocks: bool) -> dict[str, float]:
-    """Return the counters of a launch whose multiprocessors and warps have work all the time.
-
-    A grid below one wave has no more warps and no more busy multiprocessors than its blocks give,
-    if it is split evenly, unless it can be split further.
-    """
+    """Return the counters of a launch whose multiprocessors and warps have work all the time."""
+    # A grid below one wave has no more warps and no more busy multiprocessors than its blocks give,
+    # if it is split evenly, unless it can be split further.
     launch, waves = state.launch, state["waves_per_sm"]
     fits, resident = 1.0, _RESIDENT
     balance = 1 / max(known(state["imbalance"], 1.0), 1.0)
@@ -304,11 +282,9 @@ def _active(state: LaunchState, busy: float, balance: float) -> float:
 
 
 def _even(blocks: float) -> float:
-    """Return how busy even blocks keep multiprocessors, over the busiest one.
-
-    132 blocks are one for each of 132 multiprocessors, however many would fit; 140 are two for
-    some of them, and two waves of time.
-    """
+    """Return how busy even blocks keep multiprocessors, over the busiest one."""
+    # 132 blocks are one for each of 132 multiprocessors, however many would fit; 140 are two for
+    # some of them, and two waves of time.
     if not blocks > 0:
         return math.nan
     whole = round(blocks)

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from perfml.explain.launches import PAIRED, Change, Launch, Launches, kernel_label
+from perfml.explain.launches import PAIRED, Change, Launch, Launches
 from perfml.explain.tree.causes import TERMS, Contribution
 from perfml.explain.tree.confidence import Answered, find_ambiguity
 from perfml.explain.tree.engine import decompose_pair
@@ -50,8 +50,8 @@ _WANTED = (
 class Match:
     """Launches that answer to each other, or (one of the two missing) a launch of one side."""
 
-    label: str  # their kernels
-    before: Launch | None  # the launches
+    label: str
+    before: Launch | None
     after: Launch | None
     # where they are different kernels: what either side runs in this place
     runs: tuple[Sequence[Launch], Sequence[Launch]] | None = None
@@ -98,23 +98,21 @@ def layer_causes(before: Launch, after: Launch, *, same_device: bool) -> Causes:
 
 
 def matches_of(change: Change, left: Sequence[Launch], right: Sequence[Launch]) -> list[Match]:
-    """Return the launches of a change as they answer to each other.
-
-    A kernel answers to the one of its name. Of kernels that others replace, those answer to each
-    other that do the arithmetic; a loop that launches another kernel as often answers to the loop
-    launch by launch.
-    """
+    """Return the launches of a change as they answer to each other."""
+    # A kernel answers to the one of its name. Of kernels that others replace, those answer to each
+    # other that do the arithmetic; a loop that launches another kernel as often answers to the loop
+    # launch by launch.
     before = [left[index] for index in change.baseline]
     after = [right[index] for index in change.target]
     if change.kind in PAIRED:
-        return [Match(_label(one), one, two) for one, two in zip(before, after, strict=True)]
+        return [Match(one.label, one, two) for one, two in zip(before, after, strict=True)]
     before, after = as_calls(before), as_calls(after)
     runs = (tuple(before), tuple(after))
     matches = []
     for one in list(before):
         two = next((each for each in after if each.kernel == one.kernel), None)
         if two is not None:
-            matches.append(Match(_label(one), one, two))
+            matches.append(Match(one.label, one, two))
             before.remove(one)
             after.remove(two)
     if _is_loop(before, after):
@@ -124,12 +122,12 @@ def matches_of(change: Change, left: Sequence[Launch], right: Sequence[Launch]) 
             side.pop(max(range(len(side)), key=lambda index: _weight(side[index])))
             for side in (before, after)
         ]
-        label = " -> ".join(_label(launch) for launch in main)
+        label = " -> ".join(launch.label for launch in main)
         matches.append(
             Match(label, main[0], main[1], runs if of_others(*before, *after, *main) else None)
         )
-    matches += [Match(_label(launch), launch, None) for launch in before]
-    matches += [Match(_label(launch), None, launch) for launch in after]
+    matches += [Match(launch.label, launch, None) for launch in before]
+    matches += [Match(launch.label, None, launch) for launch in after]
     return matches
 
 
@@ -141,17 +139,15 @@ def _is_loop(before: Sequence[Launch], after: Sequence[Launch]) -> bool:
 
 def _replaced(before: Launch, after: Launch) -> Match:
     """Return the match of a launch and of the one that does its work on the other side."""
-    label = " -> ".join(map(_label, (before, after)))
+    label = " -> ".join((before.label, after.label))
     runs = ((before,), (after,)) if of_others(before, after) else None
     return Match(label, before, after, runs)
 
 
 def _rejoined(matches: Sequence[Match]) -> list[Match]:
-    """Return the matches; what answers to each other in different places of the order is joined.
-
-    These are kernels of one name, and a library's kernels for arithmetic: a product that is done
-    before a copy on one side and after it on the other is no kernel that appeared.
-    """
+    """Return the matches; what answers to each other in different places of the order is joined."""
+    # These are kernels of one name, and a library's kernels for arithmetic: a product that is done
+    # before a copy on one side and after it on the other is no kernel that appeared.
     joined = list(matches)
     for gone in matches:
         if gone.before is None or gone.after is not None:
@@ -178,16 +174,10 @@ def _products_joined(matches: list[Match]) -> list[Match]:
     return [joined if each is other else each for each in matches if each is not old]
 
 
-def _label(launch: Launch) -> str:
-    return kernel_label(launch.kernel, 64)
-
-
 def _weight(launch: Launch) -> tuple[float, float, float]:
-    """Order the kernels of a replaced run: first the one that does the arithmetic.
-
-    By name, since a warpgroup instruction keeps the tensor pipe busy for longer than its level
-    says; then by how busy the arithmetic pipes were, then by time.
-    """
+    """Order the kernels of a replaced run: first the one that does the arithmetic."""
+    # By name, since a warpgroup instruction keeps the tensor pipe busy for longer than its level
+    # says; then by how busy the arithmetic pipes were, then by time.
     tensor = launch["tensor_utilization"]
     if math.isnan(tensor):
         tensor = launch["tensor_cycles_utilization"]
@@ -242,10 +232,8 @@ def answers_of(
 
 
 def _counts(matches: Sequence[Match]) -> tuple[Counter[str], Counter[str]]:
-    """Return how often either side launches each kernel, or the one that stands in its place.
-
-    A loop of one kernel that does the work of one launch of another launches it more often.
-    """
+    """Return how often either side launches each kernel, or the one that stands in its place."""
+    # A loop of one kernel that does the work of one launch of another launches it more often.
     before = Counter(match.before.kernel for match in matches if match.before)
     after = Counter(match.after.kernel for match in matches if match.after)
     for match in matches:
@@ -257,10 +245,8 @@ def _counts(matches: Sequence[Match]) -> tuple[Counter[str], Counter[str]]:
 
 
 def _one_sided(match: Match, counts: Sequence[Counter[str]], whole: float) -> Contribution:
-    """Return what a launch without a counterpart contributes.
-
-    It is one more of a kernel that both sides launch, or a kernel that one side lacks.
-    """
+    """Return what a launch without a counterpart contributes."""
+    # It is one more of a kernel that both sides launch, or a kernel that one side lacks.
     launch, sign = (match.after, 1.0) if match.before is None else (match.before, -1.0)
     assert launch is not None
     value = sign * launch.time_us / whole

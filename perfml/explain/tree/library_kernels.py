@@ -16,9 +16,8 @@ from dataclasses import dataclass, replace
 
 from perfml.explain.advice.persons import Person, person_of
 from perfml.explain.confidence import MOST
-from perfml.explain.launches import Launch
+from perfml.explain.launches import Launch, adds_up
 from perfml.explain.tree.causes import TERMS, Contribution, Kind
-from perfml.metrics import load_catalogue
 
 _LARGEST = 65_535
 """Blocks that a grid has at most along its second and third dimension (CUDA C++ Programming Guide,
@@ -70,10 +69,8 @@ def of_library(launch: Launch) -> bool:
 
 
 def does_arithmetic(kernel: str) -> bool:
-    """Return whether a kernel's name says that it does a layer's arithmetic.
-
-    What is added around it (layouts turned, parts added up, types converted) is not called so.
-    """
+    """Return whether a kernel's name says that it does a layer's arithmetic."""
+    # What is added around it (layouts turned, parts added up, types converted) is not called so.
     return _ARITHMETIC.search(kernel) is not None and not _AROUND.search(kernel)
 
 
@@ -132,11 +129,9 @@ def judge_by_work(
 
 
 def _counted_in_all(contributions: Sequence[Contribution], sign: float) -> tuple[Contribution, ...]:
-    """Return terms; the mix of additional instructions goes to these: how a kernel is built.
-
-    Addresses and exchanges between lanes grow along where another program executes a hundred times
-    as many instructions of every kind, and are no cause that its caller could remove.
-    """
+    """Return terms; the mix of additional instructions goes to these: how a kernel is built."""
+    # Addresses and exchanges between lanes grow along where another program executes a hundred
+    # times as many instructions of every kind, and are no cause that its caller could remove.
     whole = next((one for one in contributions if one.term.id == "instructions"), None)
     if whole is None or not sign * whole.log_ratio > 0:
         return tuple(contributions)
@@ -191,16 +186,12 @@ def _joined(launches: Sequence[Launch]) -> Launch:
     """Return some launches as one: counts add up, levels are means over the time."""
     if len(launches) == 1:
         return launches[0]
-    catalogue = load_catalogue()
+    times = [one.time_us for one in launches]
     counters = {}
     for name in launches[0].counters:
         values = [one[name] for one in launches]
-        adds = name == "ncu_time_us" or (name in catalogue and catalogue[name].merge == "sum")
-        if adds or name == "waves_per_sm":
-            counters[name] = sum(values)
-        else:
-            whole = sum(one.time_us for one in launches)
-            parts = (one.time_us * value for one, value in zip(launches, values, strict=True))
-            counters[name] = sum(parts) / whole
-    first = launches[0]
-    return replace(first, time_us=sum(one.time_us for one in launches), counters=counters)
+        counters[name] = sum(values)
+        if not adds_up(name) and name != "waves_per_sm":
+            parts = (us * value for us, value in zip(times, values, strict=True))
+            counters[name] = sum(parts) / sum(times)
+    return replace(launches[0], time_us=sum(times), counters=counters)

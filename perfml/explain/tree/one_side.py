@@ -14,34 +14,29 @@ from perfml.explain.tree.ideal import (
     ALIKE,
     START_US,
     bounded_needs,
-    fullest,
     ideal_counters,
     ideal_launch,
     load_ideals,
-    nearness,
     unknown_needs,
 )
-from perfml.explain.tree.limits import Limit, limit_of, load_limits, unit_ids
+from perfml.explain.tree.limits import Limit, fullest, limit_of, load_limits, nearness, unit_ids
 from perfml.explain.tree.thresholds import OVERLAP
 
-SPLIT = "wave_quantization"
-"""The cause of a grid below one wave."""
-_LEAST_ACTIVE = 0.01
-"""The least part of the time in which a multiprocessor has a block."""
-_FEW = 0.5
-"""Waves up to which a grid may be split further."""
+SPLIT = "wave_quantization"  # the cause of a grid below one wave
+_LEAST_ACTIVE = 0.01  # the least part of the time in which a multiprocessor has a block
+_FEW = 0.5  # waves up to which a grid may be split further
 
 
 @dataclass(frozen=True)
 class Loss:
     """What a cause takes of a launch's time."""
 
-    cause: str  # its id
+    cause: str
     part: float  # of the launch's time, that it likely takes; those of all causes add up
-    limit: str  # Id of the limit that it stands under; empty for one of the whole launch
+    limit: str  # id of the limit that it stands under; empty for one of the whole launch
     level: float  # how near that limit stands to its ceiling
-    # whether the counters tell what is needed: they do not of work that may all be needed, of waits
-    # that no idle unit explains, and of a grid that might be split
+    # whether counters tell what is needed: not of work that may all be, of waits that no idle unit
+    # explains, and of a grid that might be split
     known: bool
 
 
@@ -71,12 +66,10 @@ def _beside(launch: Launch, ideal: Launch, *, single: bool) -> list[Loss]:
 
 
 def _most(state: LaunchState, left: float, limits: Collection[str]) -> float:
-    """Return what of a launch's time goes at most where a part of the work of some limits stays.
-
-    The launch takes the power sum of the times of its units (`account.exposed`); what warps wait
-    for is a part of its time. Units of a multiprocessor work, and warps wait, while that has a
-    block.
-    """
+    """Return what of a launch's time goes at most where a part of the work of some limits stays."""
+    # The launch takes the power sum of the times of its units (`engine.exposed`); what warps wait
+    # for is a part of its time. Units of a multiprocessor work, and warps wait, while that has a
+    # block.
     gone = 0.0
     for limit in map(limit_of, limits):
         span = 1.0 if limit.device else max(state["active"], _LEAST_ACTIVE)
@@ -98,8 +91,7 @@ def _loss(launch: Launch, cause: str, part: float, decomposed: Decomposed) -> Lo
     return Loss(cause, part, limit, held.get(limit, 0.0), needed)
 
 
-_FULL = 0.9
-"""Of its ceiling: so near, a unit is what all else waits for."""
+_FULL = 0.9  # of its ceiling: so near, a unit is what all else waits for
 _WORK = ("issue", "integer", "fp32", "fp64", "special", "tensor")
 _MEMORY = ("stall_memory_dependency", "stall_memory_throttle", "local_memory", "global_atomics")
 _RESIDENT = ("theoretical_occupancy", "block_slots", "achieved_of_theoretical", "block_imbalance")
@@ -158,7 +150,7 @@ def _bounded(before: LaunchState, changed: Launch, inside: float) -> float:
     """Return the time, no shorter than the fullest unit's and the start of the launch."""
     now = max(before.launch.duration_us, START_US)
     start = min(1 - before["active"], START_US / now) if before["active"] < 1 else 0.0
-    return min(1.0, start + (1 - start) * max(inside, fullest(changed)))
+    return min(1.0, start + (1 - start) * max(inside, fullest(LaunchState(changed))))
 
 
 def _waited(before: LaunchState, after: LaunchState, cause: str) -> float:

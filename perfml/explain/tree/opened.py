@@ -32,11 +32,9 @@ def open_limit(pair: Pair, limit: Limit) -> Parts:
 
 
 def _memory(pair: Pair, limit: Limit) -> Parts:
-    """Return the factors of a memory's amount; where it takes longer than that, a latency's.
-
-    Factors that make up for each other (a quarter of the requests, with four times the sectors
-    each) are no causes: where they exceed twice what was added, all of it is.
-    """
+    """Return the factors of a memory's amount; where it takes longer than that, a latency's."""
+    # Factors that make up for each other (a quarter of the requests, with four times the sectors
+    # each) are no causes: where they exceed twice what was added, all of it is.
     longer = pair.longer(limit)
     counted = not math.isnan(pair.slow[limit.amount])
     grown = pair.grew(limit.amount)
@@ -79,11 +77,9 @@ def _wait(pair: Pair, limit: Limit) -> Parts:
 
 
 def _arithmetic(pair: Pair, limit: Limit) -> Parts:
-    """Return the causes of a wait for results of arithmetic, or for the turn of a single warp.
-
-    Warps wait for every instruction, so it is longer with fewer warps, with more instructions, and
-    with others that take longer.
-    """
+    """Return the causes of a wait for results of arithmetic, or for the turn of a single warp."""
+    # Warps wait for every instruction, so it is longer with fewer warps, with more instructions,
+    # and with others that take longer.
     missing, more = missing_warps(pair), max(0.0, pair.grew("inst_executed"))
     lost = max(0.0, min(more, pair.grew("lost_lanes")))
     known = {**missing, "active_threads_per_warp": lost, "instructions": more - lost}

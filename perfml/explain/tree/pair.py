@@ -78,18 +78,14 @@ class Pair:
         return min(1.0, max(0.0, gone / self.log_ratio)) if self.log_ratio > 0 else 0.0
 
     def grew(self, name: str) -> float:
-        """Return the logarithm of a quantity on the slow side over that on the fast side.
-
-        0 where it is not known, or nothing, on a side.
-        """
+        """Return the logarithm of a quantity on the slow side over that on the fast side."""
+        # 0 where it is not known, or nothing, on a side.
         slow, fast = self.slow[name], self.fast[name]
         return math.log(slow / fast) if slow > 0 and fast > 0 else 0.0
 
     def spans(self, limit: Limit) -> tuple[float, float]:
-        """Return the times in which a limit can be at work, microseconds: of slow and fast side.
-
-        A unit of a multiprocessor works while that has a block.
-        """
+        """Return the times in which a limit can be at work, microseconds: of slow and fast side."""
+        # A unit of a multiprocessor works while that has a block.
         active = (1.0, 1.0) if limit.device else self._active
         slow, fast = self.slow.launch.time_us, self.fast.launch.time_us
         return slow * active[0], fast * active[1]
@@ -105,10 +101,8 @@ class Pair:
         return slow * self.slow.launch.time_us / span, more
 
     def longer(self, limit: Limit) -> float:
-        """Return the logarithm by which a limit's time is longer on the slow side.
-
-        Infinite where the fast side spends none there.
-        """
+        """Return the logarithm by which a limit's time is longer on the slow side."""
+        # Infinite where the fast side spends none there.
         slow, fast = self.slow.value(limit.time), self.fast.value(limit.time)
         if not fast > 0 or not slow > 0:
             return math.inf

@@ -14,8 +14,7 @@ from perfml.explain.tree.causes import ONE_SIDED, Contribution, Kind
 from perfml.explain.tree.told import Causes, TermTotal
 from perfml.util.words import Readable, factor_text, micros
 
-SMALL = 0.1
-"""A cause below a tenth of the largest one is not told."""
+SMALL = 0.1  # a cause below a tenth of the largest one is not told
 
 
 def summary_sentences(time: Ratio, causes: Causes) -> tuple[str, ...]:
@@ -31,10 +30,8 @@ def summary_sentences(time: Ratio, causes: Causes) -> tuple[str, ...]:
 
 
 def sided_causes(time: Ratio, causes: Causes) -> tuple[Sequence[TermTotal], Sequence[TermTotal]]:
-    """Return the causes that speak for the measured difference, and those against it.
-
-    Those that are small beside the largest are left out, and all where nothing differs.
-    """
+    """Return the causes that speak for the measured difference, and those against it."""
+    # Those that are small beside the largest are left out, and all where nothing differs.
     if time.slower is None or not causes.totals:
         return (), ()
     sign = 1.0 if time.log_ratio > 0 else -1.0

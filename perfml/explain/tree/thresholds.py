@@ -9,20 +9,17 @@ from __future__ import annotations
 
 import math
 
-GREW = math.log(1.2)
-"""A quantity that grew by less (its logarithm) says nothing of its own."""
+GREW = math.log(1.2)  # a quantity that grew by less (its logarithm) says nothing of its own
 
-NEGLIGIBLE = 0.1
-"""A part of a whole that is smaller is not told apart."""
+NEGLIGIBLE = 0.1  # a part of a whole that is smaller is not told apart
 
-MAJORITY = 0.5
-"""What is more than half of something is named for it."""
+MAJORITY = 0.5  # what is more than half of something is named for it
 
 QUEUED = 2.0
 """How much faster than the busy time of a unit the wait for it grows: queueing is not linear."""
 
 OVERLAP = 2.5
-"""How far units of a launch work at the same time (`account.exposed`): 1 not at all, infinite
+"""How far units of a launch work at the same time (`engine.exposed`): 1 not at all, infinite
 wholly. First causes that are right of 489 planted, 148 read exam pairs and 1,114 of kernels with
 several causes: 479, 137 and 980 with 1.25; 482, 138 and 996 with 2.5; 478, 138 and 1,002 with 5."""
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from perfml.explain.launches import Launch
 from perfml.explain.limits.state import LaunchState
 from perfml.explain.limits.traffic import launches_blocks
-from perfml.explain.tree.limits import Limit, load_limits
+from perfml.explain.tree.limits import Limit, fullest
 from perfml.explain.tree.pair import Pair, Parts, add, spread
 from perfml.explain.tree.thresholds import GREW, MAJORITY, NEGLIGIBLE
 
@@ -100,7 +100,7 @@ def latency_of_memory(pair: Pair, longer: float, wait: str = LOADS) -> Parts:
 class _Class:
     """A class of instructions."""
 
-    counters: tuple[str, ...]  # Instructions of threads, or of warps
+    counters: tuple[str, ...]  # instructions of threads, or of warps
     lanes: int  # how many of them a warp has
     rate: int  # lanes that a multiprocessor takes of them in a cycle
 
@@ -163,10 +163,8 @@ def added_kinds(pair: Pair) -> Parts:
 
 
 def arithmetic_kinds(pair: Pair) -> Parts:
-    """Return the kind that most of the instructions are of that the fast side has not.
-
-    Empty where these are few, or of several kinds. One in the place of another may take longer.
-    """
+    """Return the kind that most of the instructions are of that the fast side has not."""
+    # Empty where these are few, or of several kinds. One in the place of another may take longer.
     kinds = added_kinds(pair)
     whole = sum(kinds.values())
     if not whole >= math.expm1(GREW) * pair.fast["inst_executed"]:
@@ -183,10 +181,8 @@ def _lost(pair: Pair, limit: Limit) -> Parts:
 
 
 def issued(pair: Pair, limit: Limit) -> Parts:
-    """Return whose the additional instructions are that fill the issue slots.
-
-    A kind is named that is most of what was added, for as much time as its unit takes of it.
-    """
+    """Return whose the additional instructions are that fill the issue slots."""
+    # A kind is named that is most of what was added, for as much time as its unit takes of it.
     parts = _lost(pair, limit)
     kinds = added_kinds(pair)
     whole = sum(kinds.values())
@@ -234,20 +230,17 @@ def _whose(pair: Pair, limit: Limit) -> str:
     return limit.cause
 
 
-_ALIKE = 0.05
-"""Waves and limits that differ by less are the same."""
+_ALIKE = 0.05  # waves and limits that differ by less are the same
 
 _SHAPE = ("waves_per_sm", "theoretical_occupancy")
 _LIMITS = ("registers", "shared_memory", "warps")
 
 
 def missing_warps(pair: Pair) -> Parts:
-    """Return by what fewer warps are resident on the slow side: logarithms by cause.
-
-    First those that do not fit, then those that a grid below one wave does not have, then those
-    whose blocks ended before others. More warps can make no unit busier than it sustains, so all
-    together are no more than what the busiest one is short of that.
-    """
+    """Return by what fewer warps are resident on the slow side: logarithms by cause."""
+    # First those that do not fit, then those that a grid below one wave does not have, then those
+    # whose blocks ended before others. More warps can make no unit busier than it sustains, so all
+    # together are no more than what the busiest one is short of that.
     fewer = -pair.grew("achieved_occupancy")
     if not fewer > 0:
         return {}
@@ -266,7 +259,7 @@ def missing_warps(pair: Pair) -> Parts:
     if fewer > limited:
         cause = _ended_early(pair, fits)
         parts[cause] = parts.get(cause, 0.0) + fewer - limited
-    room = -math.log(max(nearest_unit(pair.slow), 0.01))
+    room = -math.log(max(min(1.0, fullest(pair.slow)), 0.01))
     return spread(parts, min(sum(parts.values()), room))
 
 
@@ -289,13 +282,6 @@ def _ended_early(pair: Pair, fits: float) -> str:
     known = all(state[name] > 0 for state in (pair.slow, pair.fast) for name in _SHAPE)
     alike = known and abs(pair.grew("waves_per_sm")) < _ALIKE and abs(fits) < _ALIKE
     return "block_imbalance" if alike else "achieved_of_theoretical"
-
-
-def nearest_unit(state: LaunchState) -> float:
-    """Return how near to its ceiling the fullest unit of a launch stands; 1 at most."""
-    units, _, _ = load_limits()
-    levels = (state.value(unit.time) / unit.ceiling for unit in units if unit.id != "idle")
-    return min(1.0, max((level for level in levels if level >= 0), default=0.0))
 
 
 def idle_causes(pair: Pair) -> Parts:
