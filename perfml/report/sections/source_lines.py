@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from perfml.merge.by_kernel import kernel_units
+from perfml.ingest.merge.by_kernel import kernel_units
 from perfml.report.document import Cell, ReportTable, Section, numbers, section, words
 from perfml.report.tables import share
 
@@ -60,7 +60,7 @@ def sampled_lines(
 
 
 def _lines(table: pd.DataFrame) -> tuple[SampledLine, ...]:
-    from perfml.explain.line import file_name
+    from perfml.explain.results import file_name
     from perfml.explain.lines import own_places
     from perfml.readers.ncu.instructions import SAMPLES, STALLED
 
