@@ -43,6 +43,7 @@ from perfml.util.typing import Progress
 UNKNOWN = "unknown"
 _COMPRESSED = (".gz", ".xz", ".bz2")
 _NAMED = 4
+_MOST_RANKS = 1 << 20
 _NOT_PROFILES = ("log.txt", "lines.csv", EXPERIMENTS)
 """Files of a run folder that are no profiles: what programs printed, experiments."""
 _ANY_DOCUMENT = ".json"
@@ -420,8 +421,9 @@ def _one_run(run: _Run, user: Identity) -> tuple[pd.DataFrame, list[str]]:
         named["backend"] = known.backend or UNKNOWN
         named["precision"] = known.precision or UNKNOWN
         named["batch"] = pd.array([known.batch] * len(named), dtype="Int64")
-        if isinstance(manifest.get("rank"), int):  # of one program: each is a run of its own
-            named["process"] = manifest["rank"]
+        rank = manifest.get("rank")
+        if isinstance(rank, int) and 0 <= rank < _MOST_RANKS:  # each is a run of its own
+            named["process"] = rank
         clock = (manifest.get("timing") or {}).get(CLOCK)
         if isinstance(clock, int | float):
             named[CLOCK] = float(clock)
@@ -436,9 +438,9 @@ def _one_run(run: _Run, user: Identity) -> tuple[pd.DataFrame, list[str]]:
 
 def _of_a_server(manifest: dict[str, Any]) -> list[str]:
     """Say how much of the time was recorded of a process that somebody attached to."""
-    timing = manifest.get("timing") or {}
-    share = timing.get("seen_share")
-    if not isinstance(share, int | float) or share >= 1:
+    timing = manifest.get("timing")
+    share = timing.get("seen_share") if isinstance(timing, dict) else None
+    if not isinstance(timing, dict) or not isinstance(share, int | float) or share >= 1:
         return []
     said = (
         f"{manifest.get('run_id')}: kernels were recorded in {timing.get('windows')} windows, "

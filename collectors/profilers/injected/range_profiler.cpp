@@ -183,7 +183,6 @@ class Follower {
 
   void records_dropped(size_t count) { dropped_records_ += count; }
 
-  // Of a server that is measured in windows.
   void seen(size_t windows, double seconds) {
     in_windows_ = true;
     file_.note("windows " + std::to_string(windows) + " " + std::to_string(seconds));
@@ -478,9 +477,7 @@ bool approach(const std::string& folder) {
   return true;
 }
 
-// Of a server: records what is launched while a window is open. Subscribing alone costs one that
-// replays graphs a sixth of its throughput (H100, 2,400 kernels of 1 us a replay), so it lasts as
-// long as the window does, and where the program sets ranges: no one else has to be called back.
+// Of a server: records what is launched while a window is open. Who sets ranges is called back then.
 void window(bool open) {
   std::string why;
   if (open) {
