@@ -324,8 +324,10 @@ class Follower {
   void place_in_ranges(Launch& launch) const {
     const nvtx::Range* range = nvtx::innermost();
     const bool elsewhere = unit_open_ && unit_thread_ != std::this_thread::get_id();
-    const bool own_there = elsewhere && range && range->own;  // a backward pass that is named
-    if (elsewhere && !own_there) {
+    const bool own = range && range->own;
+    // a backward pass that is named; a thread in an iteration of its own has its whole path
+    const bool own_there = elsewhere && own && !nvtx::in_iteration();
+    if (elsewhere && !own) {
       // launched by another thread, such as the one that runs a backward pass
       launch.instance = thread_instance_;
       launch.path = thread_path_;
