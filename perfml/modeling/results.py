@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, TypedDict
 
@@ -250,9 +251,11 @@ class Ranking:
         >>> found.summary["members"].iloc[0]
         'bytes'
         """
-        from perfml.modeling.ranking.rank import rank
-
-        return rank(X, y, groups=groups, models=[estimator], **how)
+        # what ranks imports this module, so it is looked for when it is needed
+        ranked: Ranking = importlib.import_module("perfml.modeling.ranking.rank").rank(
+            X, y, groups=groups, models=[estimator], **how
+        )
+        return ranked
 
     @property
     def feature_names_in_(self) -> npt.NDArray[np.object_]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from perfml.ingest.merge.rule import merge
 
+from perfml.ingest.merge.rule import merge
 from perfml.report.conditions import conditions
 from perfml.report.kernels import EVERYTHING, OUTSIDE, kernel_times, pack_kernels
 from tests.support.report_data import BACKENDS, kernels, layers

@@ -60,8 +60,8 @@ def sampled_lines(
 
 
 def _lines(table: pd.DataFrame) -> tuple[SampledLine, ...]:
-    from perfml.explain.results import file_name
     from perfml.explain.lines import own_places
+    from perfml.explain.results import file_name
     from perfml.readers.ncu.instructions import SAMPLES, STALLED
 
     if SAMPLES not in table or not table[SAMPLES].sum() > 0:
