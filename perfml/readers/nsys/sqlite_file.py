@@ -285,8 +285,8 @@ def _graph(number: int) -> str:
 
 def _distinct(rows: pd.DataFrame) -> tuple[pd.DataFrame, Ints]:
     """Return the rows that differ, and which of them each row is."""
-    codes = rows.groupby(list(rows), sort=False).ngroup().to_numpy()
-    return rows.drop_duplicates(), codes
+    codes = rows.groupby(list(rows), sort=False).ngroup()
+    return rows.drop_duplicates(), codes.to_numpy(dtype=np.int64)
 
 
 def _shapes(raw: pd.DataFrame, names: tuple[str, ...]) -> pd.Series[str]:
