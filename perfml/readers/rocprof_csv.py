@@ -25,7 +25,7 @@ from perfml.readers.frame import kernels_frame
 from perfml.readers.json_text import number
 from perfml.readers.options import ReadOptions
 from perfml.readers.source import Source
-from perfml.readers.timeline import Spans, busy_share, timeline_columns
+from perfml.readers.timeline import Spans, busy_share, timed_columns
 from perfml.tables import KERNEL_COLUMNS, KERNEL_OPTIONAL, Kernels
 
 NAME = "rocprofv3-csv"
@@ -195,11 +195,7 @@ def dispatched(source: Source, form: str, dispatches: Sequence[Dispatch]) -> Ker
         numbers = [(each.agent, each.start, each.end, each.queue) for each in rows]
         agent, start, end, queue = np.array(numbers, dtype=np.int64).T
         spans = Spans(agent, start - start[0], end - start[0])
-        launches = launches.assign(
-            time_us=np.where(end > start, (end - start) / 1e3, np.nan),
-            time_source="rocprofv3",
-            **timeline_columns(spans, queue, Spans(*np.zeros((3, 0), dtype=np.int64))),
-        )
+        launches = launches.assign(**timed_columns(spans, queue, "rocprofv3"))
         provenance["kernels_busy"] = busy_share(spans)
     else:
         warnings.append("The profiler did not time the kernels; record with --kernel-trace too.")
