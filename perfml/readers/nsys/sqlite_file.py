@@ -282,8 +282,8 @@ def _graph(number: int) -> str:
 
 def _distinct(rows: pd.DataFrame) -> tuple[pd.DataFrame, Ints]:
     """Return the rows that differ, and which of them each row is."""
-    codes = rows.groupby(list(rows), sort=False).ngroup()
-    return rows.drop_duplicates(), codes.to_numpy(dtype=np.int64)
+    codes: Ints = rows.groupby(list(rows), sort=False).ngroup().to_numpy().astype(np.int64)
+    return rows.drop_duplicates(), codes
 
 
 def _shapes(raw: pd.DataFrame, names: tuple[str, ...]) -> pd.Series[str]:

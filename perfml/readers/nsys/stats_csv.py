@@ -185,7 +185,7 @@ def _sum(row: dict[str, str], total: str, scale: float, where: str) -> Row:
 def _columns(rows: list[Row], found: _Found) -> dict[str, Any]:
     table = pd.DataFrame(rows).assign(time_source="nsys")
     if not found.trace:
-        return dict(table.items())
+        return {str(name): column for name, column in table.items()}
     table = table.sort_values("start", kind="stable", ignore_index=True)
     device, devices = pd.factorize(table["device"].fillna(""))
     start, stream = (table.pop(name).to_numpy() for name in ("start", "stream"))
@@ -193,7 +193,8 @@ def _columns(rows: list[Row], found: _Found) -> dict[str, Any]:
     numbers = {name or None: number for number, name in enumerate(devices)}
     memory = [(numbers.get(name, -1), at, at + took) for name, at, took in found.memory]
     others = np.array(memory, dtype=float).reshape(-1, 3).astype(np.int64)
-    return timed_columns(Spans(*spans), stream, "nsys", Spans(*others.T)) | dict(table.items())
+    printed = {str(name): column for name, column in table.items()}
+    return timed_columns(Spans(*spans), stream, "nsys", Spans(*others.T)) | printed
 
 
 def _sizes(sizes: list[int]) -> Row:
