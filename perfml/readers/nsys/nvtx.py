@@ -65,6 +65,7 @@ def read_ranges(database: Database, *, by_process: bool) -> dict[int, tuple[Rang
         frame.pop(str(name)).to_numpy() for name in list(frame)
     )
     names, texts = _names(database, text)
+    del text  # of millions of ranges
     # An old export has 0 or -1 where a range was never closed, a new one NULL.
     end = np.where(end >= start, end, FOREVER)
     rows = np.flatnonzero(np.isin(kind, (*_PUSH_POP, *_START_END)))
