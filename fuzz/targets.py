@@ -34,8 +34,7 @@ from perfml.readers import (
     cupti_csv,
     jax_trace,
     read,
-    rocprof_csv,
-    rocprof_json,
+    rocprof,
     timing_csv,
     torch_trace,
     trtexec,
@@ -526,7 +525,7 @@ TARGETS: dict[str, Target] = {
         _reader(xplane), _xplane_seeds, ("hlo_op", "regs:", "/device:GPU:0", "\x12\x00"), ".pb"
     ),
     "rocprofv3_json": Target(
-        _reader(rocprof_json),
+        _reader(rocprof),
         _rocprof_json_seeds,
         (
             '"handle": ',
@@ -541,7 +540,7 @@ TARGETS: dict[str, Target] = {
         ".json",
     ),
     "rocprofv3_csv": Target(
-        _reader(rocprof_csv), _rocprof_seeds, ('"Agent ', "1e400", "-1", '""', "99999999999999999")
+        _reader(rocprof), _rocprof_seeds, ('"Agent ', "1e400", "-1", '""', "99999999999999999")
     ),
     "trtexec_profile": Target(
         _reader(trtexec),

@@ -12,6 +12,7 @@ from perfml.errors import InputError
 from perfml.readers.coded_ranges import CodedRanges
 from perfml.readers.occurrences import count_within, layer_column, occurrences, text_column
 from perfml.tables import KERNEL_COLUMNS, KERNEL_OPTIONAL, validate_kernels
+from perfml.util.typing import Ints
 
 MOST_NESTED = 500
 """Ranges within ranges; more are those of a program that begins ranges and never ends them."""
@@ -21,7 +22,7 @@ def kernels_frame(
     launches: pd.DataFrame | Mapping[str, Any],
     ranges: Sequence[Sequence[str]] | CodedRanges,
     *,
-    instances: Sequence[int] | None = None,
+    instances: Sequence[int] | Ints | None = None,
 ) -> pd.DataFrame:
     """Make a Kernels table of launches in launch order.
 

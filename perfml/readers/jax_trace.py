@@ -18,7 +18,7 @@ from perfml.readers.chrome_trace import ChromeTrace, Event
 from perfml.readers.frame import kernels_frame
 from perfml.readers.options import ReadOptions
 from perfml.readers.source import Source
-from perfml.readers.timeline import Spans, busy_share, timeline_columns
+from perfml.readers.timeline import Spans, busy_share, timed_columns
 from perfml.readers.torch_events import Clock
 from perfml.tables import Kernels
 
@@ -121,11 +121,7 @@ def xla_kernels(source: Source, form: str, kernels: Sequence[XlaKernel], held: s
             "kernel": [each.name for each in ran],
             "grid": [_shape(each.get("grid")) for each in details],
             "block": [_shape(each.get("block")) for each in details],
-            # shorter than the trace's clock shows
-            "time_us": np.where(end > start, (end - start) / 1e3, np.nan),
-            "time_source": ["jax"] * len(ran),
-            "launches": np.ones(len(ran), dtype=np.int64),
-            **timeline_columns(spans, stream, Spans(*np.zeros((3, 0), dtype=np.int64))),
+            **timed_columns(spans, stream, "jax"),
             "registers_per_thread": [float(each.get("regs", "nan")) for each in details],
             "shared_memory_per_block": [
                 float(each.get("static_shared", "nan")) + float(each.get("dynamic_shared", "nan"))

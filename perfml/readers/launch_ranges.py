@@ -64,8 +64,9 @@ class RangeTable:
 
     def take(self, rows: Ints) -> RangeTable:
         """Return some of the ranges."""
-        columns = (self.start, self.end, self.thread, self.name)
-        return RangeTable(*(column[rows] for column in columns), self.names)
+        return RangeTable(
+            self.start[rows], self.end[rows], self.thread[rows], self.name[rows], self.names
+        )
 
 
 def default_domain(ranges: Sequence[Range]) -> tuple[list[Range], list[str]]:
@@ -103,7 +104,8 @@ def locate(
         )
         for each in ranges
     ]
-    table = RangeTable(*np.array(rows, dtype=np.int64).reshape(-1, 4).T, list(numbers))
+    start, end, thread, name = np.array(rows, dtype=np.int64).reshape(-1, 4).T
+    table = RangeTable(start, end, thread, name, list(numbers))
     threads = [NOWHERE if each.thread is None else each.thread for each in launches]
     times = np.array([each.time for each in launches], dtype=np.int64)
     coded, instances = located(times, np.array(threads, dtype=np.int64), table)

@@ -17,7 +17,7 @@ def occurrences(
     iterations: Ints,
     codes: Ints,
     layers: Sequence[tuple[str, ...]],
-    instances: Sequence[int] | None,
+    instances: Sequence[int] | Ints | None,
 ) -> Ints:
     """Return each launch's occurrence of its layer within its iteration, from 0.
 

@@ -97,7 +97,7 @@ class Database:
             for name in self._present(table, columns, optional)
         }
         rows = self.count(table)
-        held = np.full((len(cells), rows), -1)
+        held = [np.full(rows, -1) for _ in cells]
         first, last = 0, -(1 << 63)
         joined = ", ".join(f"group_concat(c{n})" for n in range(len(cells)))
         named = ", ".join(f"{cell} AS c{n}" for n, cell in enumerate(cells.values()))
@@ -109,9 +109,10 @@ class Database:
             last, *texts = self._connection.execute(query, (last,)).fetchone()
             block = [_numbers(text) for text in texts]
             count = min(_ROWS, rows - first)
-            if any(numbers is None or len(numbers) != count for numbers in block):
+            if any(len(numbers) != count for numbers in block):
                 raise self._no_integer(table, cells)
-            held[:, first : first + count] = block
+            for column, numbers in zip(held, block, strict=True):
+                column[first : first + count] = numbers
             first += count
         found = dict(zip(cells, held, strict=True))
         absent = np.full(rows, -1)
@@ -172,16 +173,14 @@ class Database:
         }
 
 
-def _numbers(text: object) -> Ints | None:
-    """Return whole numbers between commas; None for anything else."""
-    if not isinstance(text, str):
-        return None
+def _numbers(text: object) -> Ints:
+    """Return whole numbers between commas; none at all for anything else."""
     with warnings.catch_warnings():
         warnings.simplefilter("error", DeprecationWarning)  # what NumPy says of other text
         try:
-            return np.fromstring(text, dtype=np.int64, sep=",")
+            return np.fromstring(str(text), dtype=np.int64, sep=",")
         except (DeprecationWarning, ValueError):
-            return None
+            return np.zeros(0, dtype=np.int64)
 
 
 _LATEST = 1 << 61

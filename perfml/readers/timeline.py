@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from perfml.readers.occurrences import text_column
 from perfml.util.typing import Floats, Ints
 
 
@@ -77,13 +78,20 @@ def busy_share(kernels: Spans) -> float | None:
     return covered / total if total > 0 else None
 
 
-def timeline_columns(kernels: Spans, stream: Ints, others: Spans) -> dict[str, Any]:
-    """Return the columns of a Kernels table that say where and when each kernel ran.
+def timed_columns(
+    kernels: Spans, stream: Ints, tool: str, others: Spans | None = None
+) -> dict[str, Any]:
+    """Return the columns of a Kernels table that say where, when and how long each kernel ran.
 
-    `stream` is that of each kernel; `others` are memory copies and sets.
+    `stream` is that of each kernel, `tool` measured, `others` are memory copies and sets. A kernel
+    that took less than the clock shows has no time.
     """
+    unknown = kernels.end <= kernels.start
     first = int(kernels.start.min()) if len(kernels) else 0
     return {
+        "time_us": np.where(unknown, np.nan, (kernels.end - kernels.start) / 1e3),
+        "time_source": text_column(unknown.astype(np.int64), [tool, None]),
+        "launches": np.ones(len(kernels), dtype=np.int64),
         "device_id": kernels.device,
         "stream": stream,
         "start_us": (kernels.start - first) / 1e3,

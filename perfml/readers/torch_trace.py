@@ -28,7 +28,7 @@ from perfml.readers.json_text import whole
 from perfml.readers.kineto_counters import counted_kernels
 from perfml.readers.options import ReadOptions
 from perfml.readers.source import Source
-from perfml.readers.timeline import Spans, busy_share, timeline_columns
+from perfml.readers.timeline import Spans, busy_share, timed_columns
 from perfml.readers.torch_events import Events, Kernel
 from perfml.tables import Kernels
 from perfml.util.devices import is_amd
@@ -170,10 +170,7 @@ class _Trace:
             "block": [kernel.block for kernel in kernels],
             "device": [name for name, _ in known],
             "compute_capability": [capability for _, capability in known],
-            "time_us": np.where(empty, np.nan, (spans.end - spans.start) / 1e3),
-            "time_source": [None if wrong else "torch" for wrong in empty],
-            "launches": np.ones(len(kernels), dtype=np.int64),
-            **timeline_columns(spans, stream, _spans(moves)),
+            **timed_columns(spans, stream, "torch", _spans(moves)),
             "registers_per_thread": [kernel.registers for kernel in kernels],
             "shared_memory_per_block": [kernel.shared for kernel in kernels],
             "threads": [kernel.threads for kernel in kernels],

@@ -61,8 +61,11 @@ def read_ranges(database: Database, *, by_process: bool) -> dict[int, tuple[Rang
     if not database.has(TABLE):
         return {}
     frame = database.integers(TABLE, ("start", "eventType"), _OPTIONAL)
-    start, kind, end, text, thread, domain = (frame.pop(name).to_numpy() for name in list(frame))
+    start, kind, end, text, thread, domain = (
+        frame.pop(str(name)).to_numpy() for name in list(frame)
+    )
     names, texts = _names(database, text)
+    del text  # of millions of ranges
     # An old export has 0 or -1 where a range was never closed, a new one NULL.
     end = np.where(end >= start, end, FOREVER)
     rows = np.flatnonzero(np.isin(kind, (*_PUSH_POP, *_START_END)))

@@ -25,7 +25,7 @@ from perfml.readers.occurrences import text_column
 from perfml.readers.options import ReadOptions, at_most
 from perfml.readers.source import Source
 from perfml.readers.sqlite_database import Database, is_database, on_the_clock, opened
-from perfml.readers.timeline import Spans, busy_share, timeline_columns
+from perfml.readers.timeline import Spans, busy_share, timed_columns
 from perfml.tables import Kernels
 from perfml.util.typing import Ints
 from perfml.util.words import Readable, count
@@ -169,8 +169,8 @@ class _Reader:
         return devices
 
     def _launches(self, raw: pd.DataFrame, names: pd.Series[str]) -> dict[str, Any]:
-        start, end = raw["start"].to_numpy(), raw["end"].to_numpy()
-        invalid = end <= start
+        spans = _spans(raw)
+        invalid = spans.end <= spans.start
         if invalid.any():
             self.warnings.append(
                 f"{count(int(invalid.sum()), 'kernel has', 'kernels have')} invalid timestamps; "
@@ -187,10 +187,7 @@ class _Reader:
             "block": _shapes(raw, _SIZES[3:]),
             "device": text_column(device, [name for name, _ in known]),
             "compute_capability": text_column(device, [capability for _, capability in known]),
-            "time_us": np.where(invalid, np.nan, (end - start) / 1e3),
-            "time_source": text_column(invalid.astype(np.int64), ["nsys", None]),
-            "launches": np.ones(len(raw), dtype=np.int64),
-            **timeline_columns(_spans(raw), raw["streamId"].to_numpy(), self._memory()),
+            **timed_columns(spans, raw["streamId"].to_numpy(), "nsys", self._memory()),
             "registers_per_thread": registers.where(registers >= 0).to_numpy(),
             "shared_memory_per_block": shared.astype(float).where(told).to_numpy(),
             "threads": raw[list(_SIZES)].where(raw["graph"] < 0).prod(axis=1, min_count=1),
@@ -287,7 +284,7 @@ def _graph(number: int) -> str:
 
 def _distinct(rows: pd.DataFrame) -> tuple[pd.DataFrame, Ints]:
     """Return the rows that differ, and which of them each row is."""
-    codes = rows.groupby(list(rows), sort=False).ngroup().to_numpy()
+    codes: Ints = rows.groupby(list(rows), sort=False).ngroup().to_numpy().astype(np.int64)
     return rows.drop_duplicates(), codes
 
 

@@ -22,7 +22,7 @@ from perfml.errors import InputError
 from perfml.readers.frame import kernels_frame
 from perfml.readers.options import ReadOptions
 from perfml.readers.source import Source
-from perfml.readers.timeline import Spans, timeline_columns
+from perfml.readers.timeline import Spans, timed_columns
 from perfml.tables import Kernels
 from perfml.util.words import count
 
@@ -182,10 +182,10 @@ def _sum(row: dict[str, str], total: str, scale: float, where: str) -> Row:
     return {"kernel": name, **known, "device": None, "time_us": time, "launches": launches}
 
 
-def _columns(rows: list[Row], found: _Found) -> pd.DataFrame:
+def _columns(rows: list[Row], found: _Found) -> dict[str, Any]:
     table = pd.DataFrame(rows).assign(time_source="nsys")
     if not found.trace:
-        return table
+        return {str(name): column for name, column in table.items()}
     table = table.sort_values("start", kind="stable", ignore_index=True)
     device, devices = pd.factorize(table["device"].fillna(""))
     start, stream = (table.pop(name).to_numpy() for name in ("start", "stream"))
@@ -193,7 +193,8 @@ def _columns(rows: list[Row], found: _Found) -> pd.DataFrame:
     numbers = {name or None: number for number, name in enumerate(devices)}
     memory = [(numbers.get(name, -1), at, at + took) for name, at, took in found.memory]
     others = np.array(memory, dtype=float).reshape(-1, 3).astype(np.int64)
-    return table.assign(**timeline_columns(Spans(*spans), stream, Spans(*others.T)))
+    printed = {str(name): column for name, column in table.items()}
+    return timed_columns(Spans(*spans), stream, "nsys", Spans(*others.T)) | printed
 
 
 def _sizes(sizes: list[int]) -> Row:

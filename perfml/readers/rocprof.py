@@ -1,11 +1,13 @@
-"""Read what rocprofv3 and rocprofiler-compute write as CSV: kernels, and counters of kernels.
+"""Read what rocprofv3 and rocprofiler-compute write: kernels, and counters of kernels.
 
 - ``rocprofv3 --kernel-trace``: a row a dispatch, with its sizes (``kernel_trace.csv``);
 - ``rocprofv3 --pmc``: a row a dispatch and counter (``counter_collection.csv``);
-- rocprofiler-compute: a row a dispatch, a column a counter (``pmc_perf.csv``).
+- rocprofiler-compute: a row a dispatch, a column a counter (``pmc_perf.csv``);
+- ``rocprofv3 --output-format json``: both, with names in tables of their own.
 
 The columns are those of "Using rocprofv3" in AMD's documentation of ROCprofiler-SDK, and of
-rocprofv2, to which rocprofiler-compute keeps; no recorded file is here. An AMD grid counts
+rocprofv2, to which rocprofiler-compute keeps; the JSON is as ROCprofiler-SDK's own tests check it.
+No recorded file is here. An AMD grid counts
 work-items, and is divided by the workgroup here. Counters keep AMD's names, which no rule knows.
 """
 
@@ -14,21 +16,22 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from perfml.errors import InputError
 from perfml.readers.frame import kernels_frame
-from perfml.readers.json_text import number
+from perfml.readers.json_text import number, parsed, whole
 from perfml.readers.options import ReadOptions
 from perfml.readers.source import Source
-from perfml.readers.timeline import Spans, busy_share, timeline_columns
+from perfml.readers.timeline import Spans, busy_share, timed_columns
 from perfml.tables import KERNEL_COLUMNS, KERNEL_OPTIONAL, Kernels
 
-NAME = "rocprofv3-csv"
+NAME = "rocprofv3"
 
 _TABLES = (
     ("Kernel_Name", "Start_Timestamp", "End_Timestamp", "Workgroup_Size_X", "Grid_Size_X"),
@@ -44,6 +47,7 @@ _NO_COUNTERS = frozenset(
     )
 )
 """Columns of a row a dispatch that say what was launched."""
+_TOOL = "rocprofiler-sdk-tool"
 _LONGEST = 10**15
 """Nanoseconds, eleven days: a longer kernel is a damaged number."""
 _CURE = "Record it again: rocprofv3 --kernel-trace --output-format csv -- COMMAND"
@@ -96,17 +100,22 @@ class Dispatch:
 
 
 def recognises(source: Source) -> bool:
-    """Tell whether the first line has the columns of one of the tables."""
-    first = source.head_text().partition("\n")[0].replace('"', "").strip().split(",")
+    """Tell whether the beginning is that of one of the tables, or of the JSON."""
+    head = source.head_text().lstrip()
+    if head[:1] == "{":
+        return f'"{_TOOL}"' in head[:4096]
+    first = head.partition("\n")[0].replace('"', "").strip().split(",")
     return any(set(columns) <= set(first) for columns in _TABLES)
 
 
 def read(source: Source, options: ReadOptions | None = None) -> Kernels:
     """Read kernels in order of start; there are no ranges.
 
-    Raises `InputError` if a line is damaged, or there are no kernels.
+    Raises `InputError` if a line or record is damaged, or there are no kernels.
     """
     del options
+    if source.head_text().lstrip()[:1] == "{":
+        return _dispatched(source, _of_json(source))
     found: dict[object, Dispatch] = {}
     line = 2
     try:
@@ -126,10 +135,23 @@ def read(source: Source, options: ReadOptions | None = None) -> Kernels:
                         one.count(name, row[name])
             line += 1
     except (csv.Error, LookupError, TypeError, ArithmeticError, ValueError) as error:
-        msg = "a line of the kernel trace cannot be read"
-        where, said = f"{source.path}:{line}", f"{type(error).__name__}: {error}"[:120]
-        raise InputError(msg, where=where, found=said, cure=_CURE) from error
-    return dispatched(source, NAME, list(found.values()))
+        raise _damaged(error, "line of the kernel trace", f"{source.path}:{line}") from error
+    return _dispatched(source, list(found.values()))
+
+
+def _damaged(error: Exception, what: str, where: str) -> InputError:
+    said = f"{type(error).__name__}: {error}"[:120]
+    return InputError(f"a {what} cannot be read", where=where, found=said, cure=_CURE)
+
+
+def _of_json(source: Source) -> list[Dispatch]:
+    document = parsed(source, "Record fewer kernels.")
+    try:
+        tools = document[_TOOL]
+        tools = tools if isinstance(tools, list) else [tools]
+        return [each for tool in tools for each in _dispatches(tool)]
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise _damaged(error, "record of this rocprofv3 JSON", str(source.path)) from error
 
 
 def _dispatch(row: Mapping[str, str]) -> Dispatch:
@@ -161,11 +183,56 @@ def _dispatch(row: Mapping[str, str]) -> Dispatch:
     )
 
 
-def dispatched(source: Source, form: str, dispatches: Sequence[Dispatch]) -> Kernels:
-    """Return the table of some dispatches, read in the format `form`.
+def _dispatches(tool: dict[str, Any]) -> Iterator[Dispatch]:
+    """Yield the dispatches of a process: those that were timed, else those that were counted."""
+    symbols = {each["kernel_id"]: each for each in tool["kernel_symbols"]}
+    names = {each["id"]["handle"]: each["name"] for each in tool.get("counters") or ()}
+    agents = {each["id"]["handle"]: each for each in tool.get("agents") or ()}
+    records = (tool.get("callback_records") or {}).get("counter_collection") or ()
+    counted: dict[Any, list[Any]] = {}
+    for record in records:
+        key = record["dispatch_data"]["dispatch_info"]["dispatch_id"]
+        counted.setdefault(key, []).extend(record["records"])
+    traced = (tool.get("buffer_records") or {}).get("kernel_dispatch") or ()
+    for each in traced or (record["dispatch_data"] for record in records):
+        info = each["dispatch_info"]
+        symbol, handle = symbols[info["kernel_id"]], info["agent_id"]["handle"]
+        agent = agents.get(handle, {"node_id": handle})
+        grid, block = (
+            [_whole(info[name][axis]) for axis in "xyz"] for name in ("grid_size", "workgroup_size")
+        )
+        one = Dispatch(
+            str(symbol.get("formatted_kernel_name") or symbol["kernel_name"]).strip(),
+            _whole(agent["node_id"]),
+            _whole(info["queue_id"]["handle"]),
+            whole(each.get("start_timestamp")),
+            whole(each.get("end_timestamp")),
+            _or_nan(symbol.get("arch_vgpr_count")),
+            _or_nan(info.get("group_segment_size")),
+            float(math.prod(grid)),
+            grid,
+            block,
+            str(agent.get("product_name") or agent.get("name") or "AMD GPU"),
+        )
+        for value in counted.get(info["dispatch_id"], ()):
+            one.count(names[value["counter_id"]["handle"]], value["value"])
+        yield one
 
-    Raises `InputError` if there are none.
-    """
+
+def _whole(value: Any) -> int:
+    found = whole(value)
+    if found is None:
+        msg = f"{value!r} where a whole number belongs"
+        raise ValueError(msg)
+    return found
+
+
+def _or_nan(value: Any) -> float:
+    found = number(value)
+    return math.nan if found is None else found
+
+
+def _dispatched(source: Source, dispatches: Sequence[Dispatch]) -> Kernels:
     if not dispatches:
         msg = "this kernel trace holds no kernels"
         raise InputError(msg, where=str(source.path), cure=_CURE)
@@ -187,7 +254,7 @@ def dispatched(source: Source, form: str, dispatches: Sequence[Dispatch]) -> Ker
             **{name: [each.counters.get(name, math.nan) for each in rows] for name in counters},
         }
     )
-    provenance, warnings = source.provenance(form, "rocprofv3"), []
+    provenance, warnings = source.provenance(NAME, "rocprofv3"), []
     provenance["device"] = ", ".join(dict.fromkeys(launches["device"]))
     if counters:
         warnings.append("The counters keep AMD's names; no advice rests on these columns.")
@@ -195,11 +262,7 @@ def dispatched(source: Source, form: str, dispatches: Sequence[Dispatch]) -> Ker
         numbers = [(each.agent, each.start, each.end, each.queue) for each in rows]
         agent, start, end, queue = np.array(numbers, dtype=np.int64).T
         spans = Spans(agent, start - start[0], end - start[0])
-        launches = launches.assign(
-            time_us=np.where(end > start, (end - start) / 1e3, np.nan),
-            time_source="rocprofv3",
-            **timeline_columns(spans, queue, Spans(*np.zeros((3, 0), dtype=np.int64))),
-        )
+        launches = launches.assign(**timed_columns(spans, queue, "rocprofv3"))
         provenance["kernels_busy"] = busy_share(spans)
     else:
         warnings.append("The profiler did not time the kernels; record with --kernel-trace too.")
