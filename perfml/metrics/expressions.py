@@ -40,6 +40,10 @@ Step = tuple[str, str | float]
 """What to do with a stack: push a ``number`` or what a ``name`` stands for, ``negate``, combine."""
 
 
+if TYPE_CHECKING:
+    import pandas as pd
+
+
 @dataclass(frozen=True)
 class Expression:
     """A parsed formula over metric names; `names` are the metrics it reads, each once."""
@@ -145,10 +149,6 @@ def _syntax(text: str, position: int, found: str) -> PerfmlError:
 def _divided(left: Array, right: Array) -> Array:
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(right == 0, np.nan, np.divide(left, right))
-
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 class RawCounters:

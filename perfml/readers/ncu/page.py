@@ -21,6 +21,10 @@ _BARE_HEADER = re.compile(rb"(?m)^(?:\xef\xbb\xbf)?(ID,Process ID,)")
 NOTICE = re.compile(rb"(?m)^==(PROF|WARNING|ERROR)==[ \t]*([^\r\n]*)")
 CUT = "Export or copy it again; ncu ends every row with a newline."
 
+_QUOTED_ROW = re.compile(rb'"\d+","\d+",')
+
+_BARE_ROW = re.compile(rb'"?\d+"?,"?\d+"?,')
+
 
 @dataclass
 class Notices:
@@ -120,10 +124,6 @@ def cells_of(line: bytes) -> list[str] | None:
     except (UnicodeDecodeError, csv.Error):
         return None
     return found[0] if len(found) == 1 else None
-
-
-_QUOTED_ROW = re.compile(rb'"\d+","\d+",')
-_BARE_ROW = re.compile(rb'"?\d+"?,"?\d+"?,')
 
 
 class Rows:
