@@ -122,7 +122,7 @@ def _plain(text: str) -> str:
 
 def _steps(node: ast.expr, text: str) -> Iterator[Step]:
     """Yield the steps of a formula, operands before what combines them."""
-    if isinstance(node, ast.Constant) and type(node.value) in (int, float):
+    if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
         yield "number", float(node.value)
     elif isinstance(node, ast.Name):
         yield "name", text[node.col_offset : node.end_col_offset]
