@@ -28,11 +28,18 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class Condition:
-    """Times of one launch under one condition, microseconds, a number a round.
+    """Times of one launch under one condition.
 
-    The condition's name says which resource is changed, such as ``sm_half``; `control` is the
-    condition that differs in nothing else; `amount` is of the resource that is left, relative to
-    the control, and 1 where it cannot be said.
+    Attributes
+    ----------
+    name
+        Which resource is changed, such as ``sm_half``.
+    control
+        The condition that differs in nothing else.
+    amount
+        Of the resource that is left, relative to the control; 1 where it cannot be said.
+    times_us
+        Microseconds of a launch, a number a round.
     """
 
     name: str
@@ -43,11 +50,26 @@ class Condition:
 
 @dataclass(frozen=True)
 class Examined:
-    """One launch under all conditions, in the order of the library.
+    """One launch under all conditions.
 
-    `ranges` are names of the NVTX ranges around it, outermost first; `kernel` is its demangled
-    name, or ``dram`` and ``l2`` for the two kernels of known limit; `batch` is how many launches
-    lie between two events. The table does not keep `symbol`, the name as the compiler mangled it.
+    Attributes
+    ----------
+    ranges
+        Names of the NVTX ranges around it, outermost first.
+    kernel
+        Demangled name, or ``dram`` and ``l2`` for the two kernels of known limit.
+    grid, block
+        Like ``(4096, 1, 1)``.
+    dynamic_shared
+        Bytes a block.
+    blocks_per_multiprocessor
+        That fit at once.
+    batch
+        Launches between two events.
+    conditions
+        In the order of the library.
+    symbol
+        The kernel's name as the compiler mangled it; the table does not keep it.
     """
 
     ranges: tuple[str, ...]
@@ -63,13 +85,28 @@ class Examined:
 
 @dataclass(frozen=True)
 class Experiments:
-    """What the experiments on a program gave: its launches, in order, under all conditions.
+    """What the experiments on a program gave.
 
-    `calibrations` are the kernels of known limit under the same conditions; `empty_us` is what a
-    launch of an empty kernel takes in a batch. There are launches that cannot be examined, with the
-    reason (`skipped`), that the time limit left open (`left`), and that have fewer rounds or
-    conditions because they take long (`shortened`). `seconds` are the wall-clock time of the
-    program.
+    Attributes
+    ----------
+    multiprocessors, l2_bytes
+        Of the device.
+    empty_us
+        What a launch of an empty kernel takes in a batch.
+    calibrations
+        The kernels of known limit under the same conditions.
+    launches
+        In launch order.
+    skipped
+        Kernel and reason of launches that cannot be examined.
+    left
+        Launches that the time limit left open.
+    shortened
+        Launches with fewer rounds or conditions, because they take long.
+    seconds
+        Wall-clock time of the program.
+    command
+        The argument list that was run.
     """
 
     multiprocessors: int

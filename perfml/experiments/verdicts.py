@@ -142,8 +142,15 @@ class Verdict:
 def verdict(responses: Responses, cause: str, claimed: float = 1.0) -> Verdict:
     """Say whether a cause can be the cause of a launch's time.
 
-    `claimed` is the share of that time that the cause is said to make: what another side takes
-    less, or the gain that was forecast.
+    Parameters
+    ----------
+    responses
+        Of the launch.
+    cause
+        Id of a cause.
+    claimed
+        Share of the launch's time that the cause is said to make: what another side takes less, or
+        the gain that was forecast.
     """
     habit = habit_of(responses, cause)
     by_limits = _by_limits(responses, cause)
@@ -179,10 +186,16 @@ def _by_limits(responses: Responses, cause: str) -> Verdict:
 
 
 def of_layer(launches: Sequence[Responses], layer: str, kernel: str = "") -> Responses | None:
-    """Return the longest launch in a layer of the slower side; None where there is none.
+    """Return the longest launch in a layer; None where none was examined there.
 
-    The layer is the name of a range, or the label of a kernel where a profile has no ranges. The
-    launch has to be of `kernel`, a label; empty, or "whole layer", for any.
+    Parameters
+    ----------
+    launches
+        Of the slower side.
+    layer
+        Name of a range, or label of a kernel where a profile has no ranges.
+    kernel
+        Label of a kernel, of which the launch has to be; empty, or "whole layer", for any.
     """
     inside = []
     for each in launches:

@@ -35,10 +35,20 @@ MUTATIONS: dict[str, Callable[[Kernel], str | None]] = {
 
 @dataclass(frozen=True)
 class Mutant:
-    """A module with one kernel, changed by a mutation or `RECOMPILED` only.
+    """A module with one kernel, changed.
 
-    It takes over the values of `variables` from the program's module. Where it is `switched`, it
-    carries the switch, so that it is its own control.
+    Attributes
+    ----------
+    kernel
+        As the compiler mangled its name.
+    mutation
+        Its id, or `RECOMPILED`.
+    ptx
+        The module.
+    variables
+        Of it, whose values it takes over from the program's module.
+    switched
+        Whether it carries the switch, so that it is its own control.
     """
 
     kernel: str
@@ -51,7 +61,12 @@ class Mutant:
 def mutants(ptx: str, name: str) -> list[Mutant]:
     """Return the mutants of a kernel, the unchanged one first; none where it cannot be read.
 
-    It is a kernel of the module `ptx`, by its `name` as the compiler mangled it.
+    Parameters
+    ----------
+    ptx
+        A module.
+    name
+        Of a kernel in it, as the compiler mangled it.
     """
     try:
         unchanged = kernel(ptx, name)

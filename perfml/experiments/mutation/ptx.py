@@ -39,10 +39,18 @@ class Address:
 
 @dataclass(frozen=True)
 class Statement:
-    """A label, a brace, a declaration or an instruction, as it is written.
+    """A label, a brace, a declaration or an instruction.
 
-    An instruction has an opcode, such as ``ld.global.nc.f32``, operands with the destination first,
-    and maybe a guard, such as ``!%p1``; these are empty else.
+    Attributes
+    ----------
+    text
+        As it is written.
+    guard
+        The predicate of an instruction, such as ``!%p1``; empty without one.
+    opcode
+        Such as ``ld.global.nc.f32``; empty where it is no instruction.
+    operands
+        The destination first, for those that have one.
     """
 
     text: str
@@ -102,9 +110,16 @@ class Statement:
 
 @dataclass(frozen=True)
 class Kernel:
-    """A module with one kernel: its statements, and what is before and behind them.
+    """A module with one kernel.
 
-    `variables` are names of the module's variables in constant and global memory.
+    Attributes
+    ----------
+    before, after
+        Of the module: what stands before the kernel's first statement, and behind its last.
+    statements
+        Between them.
+    variables
+        Names of the module's variables in constant and global memory.
     """
 
     before: str

@@ -17,11 +17,20 @@ _SMALL = 64
 
 @dataclass(frozen=True)
 class Value:
-    """Facts of a register: does it differ within a warp, come from memory, walk in a loop.
+    """Facts of a register.
 
-    `lane` is by how much it grows from one ``tid.x`` to the next, None where that is not known. It
-    walks where a loop moves it on by a small constant. `pointer` is the register of the kernel's
-    parameter to which an offset was added; empty without one.
+    Attributes
+    ----------
+    lane
+        By how much it grows from one ``tid.x`` to the next; None where that is not known.
+    varies
+        Whether it differs within a warp.
+    loaded
+        Whether it comes from memory.
+    walks
+        Whether a loop moves it on by a small constant.
+    pointer
+        The register of the kernel's parameter to which an offset was added; empty without one.
     """
 
     lane: int | None = 0
