@@ -81,7 +81,7 @@ def substitutes_note(sources: Iterable[Mapping[str, Any]]) -> list[str]:
     was, it = ("was", "it is") if len(names) == 1 else ("were", "they are")
     note = (
         f"{len(names)} of the published study's {len(PUBLISHED)} metrics {was} not collected as "
-        f"{it}; formulas over other counters stand in for them: {listed} (-v lists the formulas)."
+        f"{it}. Formulas over other counters replace them: {listed} (-v lists the formulas)."
     )
     return [StudyNote(note)]
 

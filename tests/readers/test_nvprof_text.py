@@ -390,7 +390,7 @@ def test_join_averages_with_a_warning_where_order_does_not_tell_the_layers(damag
         times.frame["iteration"] = pd.array([None] * 10, dtype="Int64")
     joined = join(metrics, times)
     np.testing.assert_allclose(joined.frame["achieved_occupancy"], [np.mean(occupancy)] * 10)
-    assert any("launch order does not separate them" in each for each in joined.warnings)
+    assert any("averages over all of their launches" in each for each in joined.warnings)
     assert any("number of invocations differs" in each for each in joined.warnings)
 
 

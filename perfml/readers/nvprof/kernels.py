@@ -218,8 +218,8 @@ class LogReader:
     def leave_ranges_out(self) -> None:
         """Say that a table of NVTX ranges is not read."""
         self.tables.notes.append(
-            "The tables of NVTX ranges were left out, as their kernels are in the summary "
-            "too; for layers, export the profile with nvprof --export-profile."
+            "For layers, export the profile with nvprof --export-profile. "
+            "Tables of NVTX ranges were left out: their kernels are in the summary too."
         )
 
 
