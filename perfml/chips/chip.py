@@ -29,74 +29,46 @@ are facts, too: two numbers follow from them.
 
 @dataclass(frozen=True)
 class Chip:
-    """A GPU, as far as it is known; every number that is not is NaN.
+    """A GPU, as far as it is known; every number that is not is NaN."""
 
-    Attributes
-    ----------
-    name
-        As profilers write it; None where only a capability is known.
-    capability
-        Compute capability, such as ``9.0``; None of what is no NVIDIA GPU.
-    warps, blocks, registers, shared_bytes
-        What a multiprocessor holds at once.
-    reserved_shared_bytes
-        Shared memory that a block takes beside its own.
-    schedulers
-        Issue slots of a multiprocessor in a cycle.
-    fp32, fp64, int32, sfu
-        Results a cycle and multiprocessor: multiply-adds of floats and doubles, additions of
-        integers, special functions.
-    tensor_fp16, tensor_bf16, tensor_tf32, tensor_fp64, tensor_int8, tensor_fp8
-        Multiply-adds a cycle and multiprocessor of dense matrices on tensor cores.
-    l1_requests
-        Loads and stores of warps that enter L1 a cycle and multiprocessor.
-    l1_bytes
-        Bytes that L1 gives a cycle and multiprocessor.
-    shared_latency, l1_latency, l2_latency, dram_latency
-        Cycles until a load has its value, nothing else being under way.
-    multiprocessors, clock_mhz, l2_bytes
-        Of the device; the clock is the highest that the vendor states.
-    tensor_clock_mhz
-        The clock at which its tensor cores reach the data sheet's FLOP/s.
-    tensor_share
-        Part of the tensor cores' rate that sums in FP32 leave: 0.5 of GeForce cards, 1 of others;
-        NaN where a generation has both and the name tells nothing.
-    dram_bytes_per_us
-        What the pins of its memory carry, bytes a microsecond.
-    sources
-        Where each number comes from, by its name.
-    """
-
-    name: str | None = None
+    name: str | None = None  # as profilers write it; None where only a capability is known
+    # compute capability, such as ``9.0``; None of what is no NVIDIA GPU
     capability: str | None = None
-    warps: float = _NAN
+    warps: float = _NAN  # what a multiprocessor holds at once
     blocks: float = _NAN
     registers: float = _NAN
     shared_bytes: float = _NAN
-    reserved_shared_bytes: float = _NAN
-    schedulers: float = _NAN
+    reserved_shared_bytes: float = _NAN  # shared memory that a block takes beside its own
+    schedulers: float = _NAN  # issue slots of a multiprocessor in a cycle
+    # results a cycle and multiprocessor: multiply-adds of floats and doubles, additions of
+    # integers, special functions
     fp32: float = _NAN
     fp64: float = _NAN
     int32: float = _NAN
     sfu: float = _NAN
+    # multiply-adds a cycle and multiprocessor of dense matrices on tensor cores
     tensor_fp16: float = _NAN
     tensor_bf16: float = _NAN
     tensor_tf32: float = _NAN
     tensor_fp64: float = _NAN
     tensor_int8: float = _NAN
     tensor_fp8: float = _NAN
-    l1_requests: float = _NAN
-    l1_bytes: float = _NAN
-    shared_latency: float = _NAN
+    l1_requests: float = _NAN  # loads and stores of warps that enter L1 a cycle and multiprocessor
+    l1_bytes: float = _NAN  # bytes that L1 gives a cycle and multiprocessor
+    shared_latency: float = _NAN  # cycles until a load has its value, nothing else being under way
     l1_latency: float = _NAN
     l2_latency: float = _NAN
     dram_latency: float = _NAN
-    multiprocessors: float = _NAN
+    multiprocessors: float = _NAN  # of the device; the clock is the highest that the vendor states
     clock_mhz: float = _NAN
+    # the clock at which its tensor cores reach the data sheet's FLOP/s
     tensor_clock_mhz: float = _NAN
+    # part of the tensor cores' rate that sums in FP32 leave: 0.5 of GeForce cards, 1 of others; NaN
+    # where a generation has both and the name tells nothing
     tensor_share: float = _NAN
     l2_bytes: float = _NAN
-    dram_bytes_per_us: float = _NAN
+    dram_bytes_per_us: float = _NAN  # what the pins of its memory carry, bytes a microsecond
+    # where each number comes from, by its name
     sources: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
 
     def known(self, name: str, otherwise: float) -> float:

@@ -40,37 +40,18 @@ _NO_TIMES = {
 
 @dataclass(frozen=True)
 class Input:
-    """What a user named, as tables.
+    """What a user named, as tables."""
 
-    Attributes
-    ----------
-    name
-        As it was named.
-    kernels
-        A row a launch; None where only merged layers are known.
-    stored
-        A Layers table that was read as such; None where layers are merged from `kernels`.
-    provenance
-        Where it comes from.
-    warnings
-        What the readers had to say.
-    note
-        What the user has to know of what was profiled.
-    places
-        By run, the places of the chosen launches in their profile, from 0; None where all are
-        meant.
-    profiled
-        Whether profiles were read, and no table that was made of them before.
-    """
-
-    name: str
-    kernels: pd.DataFrame | None
+    name: str  # as it was named
+    kernels: pd.DataFrame | None  # a row a launch; None where only merged layers are known
+    # A Layers table that was read as such; None where layers are merged from `kernels`
     stored: pd.DataFrame | None
-    provenance: dict[str, Any] = field(default_factory=dict)
-    warnings: tuple[str, ...] = ()
-    note: str | None = None
+    provenance: dict[str, Any] = field(default_factory=dict)  # where it comes from
+    warnings: tuple[str, ...] = ()  # what the readers had to say
+    note: str | None = None  # what the user has to know of what was profiled
+    # by run, the places of the chosen launches in their profile, from 0; None where all are meant
     places: Mapping[str, frozenset[int]] | None = None
-    profiled: bool = False
+    profiled: bool = False  # whether profiles were read, and no table that was made of them before
 
     @property
     def title(self) -> str:

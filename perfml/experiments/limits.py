@@ -94,10 +94,15 @@ class Breakdown:
 
 
 def breakdown(responses: Responses, thresholds: Thresholds = FITTED) -> Breakdown:
-    """Divide a launch's time among limits; `thresholds` part latency and bandwidth of memory.
+    """Divide a launch's time among limits.
 
-    Where a condition did not apply (one block a multiprocessor has no fewer warps), its resource
-    has no share.
+    Parameters
+    ----------
+    responses
+        Of one launch. Where a condition did not apply (one block a multiprocessor has no fewer
+        warps), its resource has no share.
+    thresholds
+        Between latency and bandwidth of memory.
     """
     launch = _within(responses.launch_share)
     left = 1 - launch

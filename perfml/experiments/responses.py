@@ -67,10 +67,18 @@ class Response:
 
 @dataclass(frozen=True)
 class Responses:
-    """All responses of one launch, by the name of the condition.
+    """All responses of one launch.
 
-    `time_us` is the median as the program launches it, in a batch; `empty_us` what an empty kernel
-    takes so.
+    Attributes
+    ----------
+    launch
+        The launch.
+    time_us
+        As the program launches it, in a batch: the median.
+    empty_us
+        What an empty kernel takes so.
+    by_condition
+        Name of a condition to its response.
     """
 
     launch: Examined

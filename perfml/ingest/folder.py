@@ -341,10 +341,10 @@ def _of_run(provenance: Mapping[str, Any], run: str) -> dict[str, Any]:
 
 
 def _table(frame: pd.DataFrame, document: dict[str, Any]) -> Any:
-    """Return a run as an Arrow table: fixed types, launches of a layer one after another."""
+    """Return a run as an Arrow table, its columns of fixed types."""
     import pyarrow as pa
 
-    whole = pa.Table.from_pandas(_contiguous(frame), preserve_index=False)
+    whole = pa.Table.from_pandas(frame, preserve_index=False)
     schema = pa.schema([pa.field(name, _type(name, whole.schema)) for name in whole.schema.names])
     metadata = {**(whole.schema.metadata or {}), METADATA_KEY: json.dumps(document).encode()}
     return whole.cast(schema).replace_schema_metadata(metadata)
@@ -360,18 +360,6 @@ def _type(name: str, schema: Any) -> Any:
     if name in _REAL or name in load_catalogue() or (numeric and name not in KERNEL_COLUMNS):
         return pa.float64()
     return pa.string()
-
-
-def _contiguous(frame: pd.DataFrame) -> pd.DataFrame:
-    """Bring launches of one layer together where other layers' came between, as merging wants."""
-    layer = frame.groupby(["iteration", "layer"], dropna=False, sort=False).ngroup()
-    inside = frame["layer"].notna().to_numpy()
-    number = layer.to_numpy()[inside]
-    if not (number[1:] < number[:-1]).any():
-        return frame
-    # launches outside layers keep their place behind the launch before them
-    rank = layer.where(inside).ffill().fillna(-1)
-    return frame.iloc[rank.argsort(kind="stable")]
 
 
 def _land(written: _Written, folder: Path, known: Index, landed: IngestResult) -> None:

@@ -56,23 +56,14 @@ _TIMED = TRACES | {"timing-csv"}
 
 @dataclass(frozen=True)
 class IngestSettings:
-    """What the user tells of all profiles.
+    """What the user tells of all profiles."""
 
-    Attributes
-    ----------
-    identity
-        Overrides the workload, backend, precision or batch of every run read.
-    options
-        What the user tells the readers.
-    layer_map
-        Ordered kernel patterns that give layers to programs without ranges.
-    layer
-        Name for all launches outside every range: a log of one layer has no other.
-    """
-
+    # overrides the workload, backend, precision or batch of every run read
     identity: Identity = field(default_factory=Identity)
-    options: ReadOptions = field(default_factory=ReadOptions)
+    options: ReadOptions = field(default_factory=ReadOptions)  # what the user tells the readers
+    # ordered kernel patterns that give layers to programs without ranges
     layer_map: LayerMap | None = None
+    # name for all launches outside every range: a log of one layer has no other
     layer: str | None = None
 
     def as_dict(self) -> dict[str, Any]:

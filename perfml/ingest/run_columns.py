@@ -21,6 +21,15 @@ _BITS = re.compile(r"[a-z]+([0-9]+)")
 """Of a data type such as ``float16``, ``bfloat16``, ``int8`` or ``float8_e4m3fn``."""
 
 
+CONDITIONS = {
+    "elasticity_sm": "sm_half",
+    "elasticity_warps": "warps_half",
+    "elasticity_dram": "dram_traffic",
+    "elasticity_l2": "l2_traffic",
+}
+"""Column to the condition whose elasticity it holds."""
+
+
 def with_products(frame: pd.DataFrame, manifest: dict[str, Any]) -> pd.DataFrame:
     """Return launches with the largest product of their layer, where the manifest has any.
 
@@ -64,15 +73,6 @@ def _largest(products: Any) -> tuple[float, float, float, float] | None:
         if bits is not None:
             known.append((m * n * k * count, (m, n, k, int(bits.group(1)) / 8)))
     return max(known)[1] if known else None
-
-
-CONDITIONS = {
-    "elasticity_sm": "sm_half",
-    "elasticity_warps": "warps_half",
-    "elasticity_dram": "dram_traffic",
-    "elasticity_l2": "l2_traffic",
-}
-"""Column to the condition whose elasticity it holds."""
 
 
 def with_experiments(frame: pd.DataFrame, folder: Path) -> pd.DataFrame:

@@ -25,6 +25,13 @@ _OUTSIDE = "\0outside"
 """Stands for the missing layer, so that launches between layers are matched like a layer."""
 
 
+_TIMELINE = ["stream", "start_us", "gap_us", *MOVED_COLUMNS]
+
+_WORK = ["slot", "place", "function", "repeat"]
+
+_NAME = re.compile(r"timing(?:_([0-9]+))?\.csv(?:\..+)?")
+
+
 def join_timing(
     metrics: pd.DataFrame, timing: pd.DataFrame, *, where: str
 ) -> tuple[pd.DataFrame, list[str]]:
@@ -89,10 +96,6 @@ def with_gaps(timing: pd.DataFrame, *, program: bool) -> pd.DataFrame:
     start, time = (np.rint(timing[name].to_numpy() * 1e3) for name in ("start_us", "time_us"))
     end = (start + time).astype(np.int64)
     return timing.assign(gap_us=idle_before(Spans(process, start.astype(np.int64), end)))
-
-
-_TIMELINE = ["stream", "start_us", "gap_us", *MOVED_COLUMNS]
-_WORK = ["slot", "place", "function", "repeat"]
 
 
 def _placed(frame: pd.DataFrame) -> pd.DataFrame:
@@ -243,9 +246,6 @@ def _warnings(
 def _listed(slots: pd.Series[str]) -> str:
     names = [name if name != _OUTSIDE else "(outside)" for name in dict.fromkeys(slots)]
     return ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
-
-
-_NAME = re.compile(r"timing(?:_([0-9]+))?\.csv(?:\..+)?")
 
 
 def joined_processes(timings: Sequence[Kernels]) -> list[Kernels]:

@@ -40,6 +40,10 @@ Step = tuple[str, str | float]
 """What to do with a stack: push a ``number`` or what a ``name`` stands for, ``negate``, combine."""
 
 
+if TYPE_CHECKING:
+    import pandas as pd
+
+
 @dataclass(frozen=True)
 class Expression:
     """A parsed formula over metric names; `names` are the metrics it reads, each once."""
@@ -118,7 +122,7 @@ def _plain(text: str) -> str:
 
 def _steps(node: ast.expr, text: str) -> Iterator[Step]:
     """Yield the steps of a formula, operands before what combines them."""
-    if isinstance(node, ast.Constant) and type(node.value) in (int, float):
+    if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
         yield "number", float(node.value)
     elif isinstance(node, ast.Name):
         yield "name", text[node.col_offset : node.end_col_offset]
@@ -145,10 +149,6 @@ def _syntax(text: str, position: int, found: str) -> PerfmlError:
 def _divided(left: Array, right: Array) -> Array:
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(right == 0, np.nan, np.divide(left, right))
-
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 class RawCounters:

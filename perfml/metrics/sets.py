@@ -12,17 +12,6 @@ from itertools import chain
 from typing import Any
 
 
-class StudyNote(str):
-    """A warning about the published study's metrics: of use where models learn from them."""
-
-    __slots__ = ()
-
-    @classmethod
-    def without(cls, warnings: Iterable[str]) -> list[str]:
-        """Return the other ones of some warnings."""
-        return [text for text in warnings if not isinstance(text, cls)]
-
-
 def _read() -> dict[str, tuple[str, ...]]:
     """Return the sets of ``sets.toml``, those that a set holds by name written out."""
     text = resources.files("perfml.metrics").joinpath("sets.toml").read_text(encoding="utf-8")
@@ -37,6 +26,7 @@ GROUPS: dict[str, tuple[str, ...]] = _read()
 """Sets by the name that a user gives."""
 EVERY = "all"
 """The set of every metric."""
+
 SETS = ("default", "causes", "published", "stalls", "roofline", EVERY)
 """What a user may name instead of metrics, in the order in which help lists them."""
 
@@ -46,6 +36,7 @@ DURATION = "gpu__time_duration.sum"
 """Nsight Compute's name of a launch's duration (nanoseconds in base units)."""
 
 INSTRUCTIONS = "inst_executed"
+
 REPEATABLE: tuple[str, ...] = (
     INSTRUCTIONS,
     "gld_transactions",
@@ -63,6 +54,17 @@ there, so they are in no set and have to be asked for by name."""
 
 _NAMED = 4
 """Metrics that the sentence names before it only counts."""
+
+
+class StudyNote(str):
+    """A warning about the published study's metrics: of use where models learn from them."""
+
+    __slots__ = ()
+
+    @classmethod
+    def without(cls, warnings: Iterable[str]) -> list[str]:
+        """Return the other ones of some warnings."""
+        return [text for text in warnings if not isinstance(text, cls)]
 
 
 def substitutes_note(sources: Iterable[Mapping[str, Any]]) -> list[str]:

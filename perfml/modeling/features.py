@@ -235,52 +235,30 @@ OF_LAYERS: Words = Words()
 
 @dataclass(frozen=True)
 class Problem:
-    """A Layers table as arrays: everything a fit, a split or a baseline needs.
+    """A Layers table as arrays: everything a fit, a split or a baseline needs."""
 
-    Attributes
-    ----------
-    task
-        ``"regression"`` (of time) or ``"classification"`` (of the backend).
-    design
-        The features.
-    time_us
-        Measured time of each row, microseconds.
-    truth
-        What is scored against: milliseconds, or class codes.
-    classes
-        Names of the class codes; empty for regression.
-    condition, configuration, layer, shape, run
-        Group codes of each row; -1 in `layer` and `shape` where the table does not say. Layers
-        with the same amounts of work have the same shape.
-    network, kind, device
-        Group codes of workload, kind of layer and GPU; all 0 where the table has no such column.
-    layer_names, backend
-        For people, one a row.
-    bound_ms
-        What the machine's peaks alone would take (column `BOUND`); None where no row has it.
-    words
-        What sentences call its parts.
-    notes
-        Sentences on what was left out or taken otherwise than the user may expect.
-    """
-
-    task: str
-    design: Design
-    time_us: Floats
-    truth: npt.NDArray[Any]
-    classes: tuple[str, ...]
+    task: str  # ``"regression"`` (of time) or ``"classification"`` (of the backend)
+    design: Design  # the features
+    time_us: Floats  # measured time of each row, microseconds
+    truth: npt.NDArray[Any]  # what is scored against: milliseconds, or class codes
+    classes: tuple[str, ...]  # names of the class codes; empty for regression
+    # Group codes of each row; -1 in `layer` and `shape` where the table does not say. Layers with
+    # the same amounts of work have the same shape.
     condition: Ints
     configuration: Ints
     layer: Ints
     shape: Ints
     run: Ints
+    # group codes of workload, kind of layer and GPU; all 0 where the table has no such column
     network: Ints
     kind: Ints
     device: Ints
-    layer_names: npt.NDArray[np.object_]
+    layer_names: npt.NDArray[np.object_]  # for people, one a row
     backend: npt.NDArray[np.object_]
+    # what the machine's peaks alone would take (column `BOUND`); None where no row has it
     bound_ms: Floats | None = None
-    words: Words = OF_LAYERS
+    words: Words = OF_LAYERS  # what sentences call its parts
+    # sentences on what was left out or taken otherwise than the user may expect
     notes: tuple[str, ...] = ()
 
     @property

@@ -35,21 +35,11 @@ _PLAIN: dict[Any, dict[str, Any]] = {
 
 @dataclass(frozen=True, eq=False)
 class Extended:
-    """A result, and what a verb puts beside its keys.
+    """A result, and what a verb puts beside its keys."""
 
-    Attributes
-    ----------
-    name
-        What the whole is called.
-    kind
-        Type of the result.
-    keys
-        Types of the further keys.
-    """
-
-    name: str
-    kind: Any
-    keys: Mapping[str, Any]
+    name: str  # what the whole is called
+    kind: Any  # type of the result
+    keys: Mapping[str, Any]  # types of the further keys
 
     @property
     def __name__(self) -> str:

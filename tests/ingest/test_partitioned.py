@@ -20,7 +20,6 @@ from perfml.ingest.profiles import ingest
 from perfml.ingest.run_labels import Identity
 from perfml.tables import read_table
 from tests.support.paths import ROOT
-from tests.support.tables import make_kernels
 
 pytestmark = pytest.mark.long
 
@@ -222,14 +221,6 @@ def test_collected_runs_with_the_same_bytes_are_two_runs(tmp_path):
         (tmp_path / "runs" / run_id / "run.json").write_text(json.dumps(manifest))
     landed = ingest_folder([tmp_path / "runs"], tmp_path / "kernels", n_jobs=1)
     assert sorted(landed.added) == ["net-1", "net-2"]
-
-
-def test_layers_whose_launches_alternate_are_brought_together():
-    layers = [None, "conv_01", None, "conv_02", "conv_01", None, "conv_02"]
-    frame = make_kernels([{"layer": layer} for layer in layers])
-    found = ingesting._contiguous(frame)
-    assert found["kernel_index"].tolist() == [0, 1, 2, 4, 5, 3, 6]
-    assert ingesting._contiguous(found) is found
 
 
 def test_processes_start_only_for_work_that_pays_for_them(tmp_path, monkeypatch):

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Any, NotRequired, TypedDict
 
-from perfml.cli.documents import answers, machines, tables
+from perfml.cli.documents import types
 from perfml.cli.output import VERSION
 from perfml.errors import Failed
 from perfml.experiments.proof import Proof
@@ -38,7 +38,7 @@ class Error(TypedDict):
     error: Failed
 
 
-_ADVISE = {"table": str, "kernels": list[answers.KernelLevel]}
+_ADVISE = {"table": str, "kernels": list[types.KernelLevel]}
 _RANK = {
     "dataset": str,
     "unseen": NotRequired[list[Score] | None],
@@ -46,28 +46,28 @@ _RANK = {
 }
 
 DOCUMENTS: dict[str, tuple[Any, ...]] = {
-    "doctor": (machines.Doctor,),
-    "collect": (machines.Collect,),
-    "attach": (machines.Attached,),
-    "sweep": (machines.Sweep, machines.SweepPlan),
-    "ingest": (tables.Ingest, Extended("IngestParts", IngestResult, {"out": str})),
+    "doctor": (types.Doctor,),
+    "collect": (types.Collect,),
+    "attach": (types.Attached,),
+    "sweep": (types.Sweep, types.SweepPlan),
+    "ingest": (types.Ingest, Extended("IngestParts", IngestResult, {"out": str})),
     "merge": (Extended("Merge", MergeResult, {"out": str, "weights": Weights}),),
-    "inspect": (tables.Inspect, tables.InspectRun),
-    "metrics": (tables.Metrics, tables.MetricRequest),
-    "datasets": (tables.Datasets, tables.DatasetPath),
+    "inspect": (types.Inspect, types.InspectRun),
+    "metrics": (types.Metrics, types.MetricRequest),
+    "datasets": (types.Datasets, types.DatasetPath),
     "train": (Extended("Train", Evaluation, {"dataset": str}),),
     "rank": (Extended("Rank", Ranking, _RANK),),
     "select": (Extended("Select", SufficientSet, {"dataset": str}),),
     "plan": (Extended("Plan", Plan, {"dataset": str, "out": str | None}),),
     "explain": (Extended("Explain", Explanation, {"tables": list[str]}), Brief),
     "advise": (Extended("Advise", Advice, _ADVISE), Brief),
-    "roofline": (answers.Roofline,),
+    "roofline": (types.Roofline,),
     "predict": (Extended("Predict", Prediction, {"dataset": str}),),
     "prove": (Proof,),
-    "gate": (GateResult, answers.GateSaved),
-    "report": (answers.Report,),
-    "plot": (answers.Plot, answers.PlotList),
-    "reproduce": (answers.Reproduce,),
+    "gate": (GateResult, types.GateSaved),
+    "report": (types.Report,),
+    "plot": (types.Plot, types.PlotList),
+    "reproduce": (types.Reproduce,),
 }
 """The types of a verb's documents (several where an option asks for something else), by verb."""
 

@@ -47,7 +47,12 @@ class Mutant:
 def mutants(ptx: str, name: str) -> list[Mutant]:
     """Return the mutants of a kernel, the unchanged one first; none where it cannot be read.
 
-    It is a kernel of the module `ptx`, by its `name` as the compiler mangled it.
+    Parameters
+    ----------
+    ptx
+        A module.
+    name
+        Of a kernel in it, as the compiler mangled it.
     """
     try:
         unchanged = kernel(ptx, name)

@@ -22,21 +22,11 @@ _WHOLE = 1000
 
 @dataclass(frozen=True)
 class KernelUnit:
-    """A kernel in one shape.
+    """A kernel in one shape."""
 
-    Attributes
-    ----------
-    kernel
-        Its full name.
-    shape
-        Grid and block, as text.
-    label
-        What it is called, different from every other of the table.
-    """
-
-    kernel: str
-    shape: str
-    label: str
+    kernel: str  # its full name
+    shape: str  # grid and block, as text
+    label: str  # what it is called, different from every other of the table
 
     @property
     def purpose(self) -> str:

@@ -41,30 +41,15 @@ TEXT = pa.dictionary(pa.int32(), pa.string())
 
 @dataclass(frozen=True)
 class KernelFiles:
-    """A Kernels table on disk: one Parquet file, or all those of a folder.
+    """A Kernels table on disk: one Parquet file, or all those of a folder."""
 
-    Attributes
-    ----------
-    path
-        What the user named.
-    files
-        The Parquet files, by name.
-    types
-        Every column that some file has, and its Arrow type.
-    rows
-        Launches in all files.
-    provenance
-        Of one file, its document; of several, their sources, runs and warnings one after another.
-    pandas
-        The column types that pandas noted, by column.
-    """
-
-    path: Path
-    files: tuple[Path, ...]
-    types: dict[str, Any]
-    rows: int
+    path: Path  # what the user named
+    files: tuple[Path, ...]  # the Parquet files, by name
+    types: dict[str, Any]  # every column that some file has, and its Arrow type
+    rows: int  # launches in all files
+    # of one file, its document; of several, their sources, runs and warnings one after another
     provenance: dict[str, Any]
-    pandas: dict[str, Any]
+    pandas: dict[str, Any]  # the column types that pandas noted, by column
 
     @property
     def merged(self) -> list[str]:

@@ -24,6 +24,9 @@ LAUNCH_CLOCK = ("start_us", "device_id", "stream")
 """Columns of a Kernels table that say when and where a launch ran."""
 
 
+_SUMS = ["time_us", "launches"]
+
+
 def clock_columns(held: Collection[str]) -> tuple[str, ...]:
     """Return which of `perfml.tables.CLOCK_COLUMNS` layers have, by the columns of their kernels.
 
@@ -77,9 +80,6 @@ def layer_clock(
 
 def _numbered(values: Floats) -> npt.NDArray[np.int64]:
     return np.unique(values, return_inverse=True)[1].astype(np.int64)
-
-
-_SUMS = ["time_us", "launches"]
 
 
 def mean_times(parts: Iterable[pd.DataFrame]) -> pd.DataFrame:

@@ -35,25 +35,14 @@ class Scale:
 
 @dataclass(frozen=True)
 class FittedTree:
-    """A linear model tree in standardised units.
+    """A linear model tree in standardised units."""
 
-    Attributes
-    ----------
-    nodes
-        Nodes without their rows and Gram matrices, the root first.
-    x_scale, y_scale
-        Standardisation of the features and of the target.
-    intercept, coef
-        Models of the nodes: (nodes,) and (nodes, p).
-    low, high
-        Bounds of the predictions of each node, (nodes,); infinite where nothing is clipped.
-    """
-
-    nodes: list[Node]
-    x_scale: Scale
+    nodes: list[Node]  # nodes without their rows and Gram matrices, the root first
+    x_scale: Scale  # standardisation of the features and of the target
     y_scale: Scale
-    intercept: Array
+    intercept: Array  # models of the nodes: (nodes,) and (nodes, p)
     coef: Array
+    # bounds of the predictions of each node, (nodes,); infinite where nothing is clipped
     low: Array
     high: Array
 

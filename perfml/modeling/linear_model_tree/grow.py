@@ -25,6 +25,12 @@ from perfml.modeling.linear_model_tree.gram import (
 from perfml.modeling.linear_model_tree.split import best_split
 from perfml.modeling.linear_model_tree.thresholds import Candidates
 
+Prune = Literal["bic"] | None
+
+# Degrees of freedom of a threshold that was searched for (Friedman, Multivariate adaptive
+# regression splines, Annals of Statistics 19, 1991, finds 2 to 4 a knot, and uses 3).
+THRESHOLD_DOF = 3.0
+
 
 @dataclass(frozen=True)
 class Node:
@@ -157,13 +163,6 @@ def descend(nodes: list[Node], x: Array) -> Ints:
         here = at[moving]
         goes_left = x[moving, feature[here]] <= threshold[here]
         at[moving] = np.where(goes_left, left[here], right[here])
-
-
-Prune = Literal["bic"] | None
-
-# Degrees of freedom of a threshold that was searched for (Friedman, Multivariate adaptive
-# regression splines, Annals of Statistics 19, 1991, finds 2 to 4 a knot, and uses 3).
-THRESHOLD_DOF = 3.0
 
 
 def noise_variance(nodes: list[Node], design: Design) -> float:

@@ -27,45 +27,24 @@ CLASSIFICATION = ("dt", "lr", "rf")
 
 @dataclass(frozen=True)
 class Model:
-    """An entry of the registry.
+    """An entry of the registry."""
 
-    Attributes
-    ----------
-    name
-        As the user wrote it, such as ``gbr`` or ``lr:0.1``.
-    title
-        For people.
-    task
-        ``regression`` or ``classification``.
-    make
-        Returns an unfitted scikit-learn estimator for a seed.
-    builtin
-        Name of the importance that the fitted model brings along: ``gini``, ``coefficient``,
-        ``explained-variance``; None if it has none.
-    seeded
-        Whether the fit depends on the seed.
-    cost
-        Seconds that a fit on 183 x 16 takes, roughly; decides whether to start processes.
-    counts
-        Whether it learns a row that was drawn three times faster as one row of weight 3, with the
-        same result.
-    fewer
-        Of an ensemble, whose trees average over ties so that seeds hardly matter: like `make`, with
-        as few trees as rank metrics like all of them.
-    own
-        Whether it is an estimator of the user's (`perfml.modeling.models.own`).
-    """
-
-    name: str
-    title: str
-    task: str
-    make: Callable[[int], Any]
+    name: str  # as the user wrote it, such as ``gbr`` or ``lr:0.1``
+    title: str  # for people
+    task: str  # ``regression`` or ``classification``
+    make: Callable[[int], Any]  # returns an unfitted scikit-learn estimator for a seed
+    # name of the importance that the fitted model brings along: ``gini``, ``coefficient``,
+    # ``explained-variance``; None if it has none
     builtin: str | None
-    seeded: bool
-    cost: float
+    seeded: bool  # whether the fit depends on the seed
+    cost: float  # seconds that a fit on 183 x 16 takes, roughly; decides whether to start processes
+    # whether it learns a row that was drawn three times faster as one row of weight 3, with the
+    # same result
     counts: bool = False
+    # of an ensemble, whose trees average over ties so that seeds hardly matter: like `make`, with
+    # as few trees as rank metrics like all of them
     fewer: Callable[[int], Any] | None = None
-    own: bool = False
+    own: bool = False  # whether it is an estimator of the user's (`perfml.modeling.models.own`)
 
     @property
     def handle(self) -> str | Model:

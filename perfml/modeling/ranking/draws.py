@@ -21,6 +21,11 @@ from perfml.modeling.features import Problem
 from perfml.modeling.scoring.targets import Target
 from perfml.util.typing import Ints
 
+Rows = npt.NDArray[np.intp]
+
+_TRIES = 200
+"""Draws until a resample has held-out rows and every class."""
+
 
 def permuted_problems(
     problem: Problem, target: Target, pieces: Ints, count: int, seed: int
@@ -103,12 +108,6 @@ def _permuted_classes(classes: Ints, pieces: Ints, rng: np.random.Generator) -> 
         present = np.unique(classes[inside])
         permuted[inside] = rng.permutation(present)[np.searchsorted(present, classes[inside])]
     return permuted
-
-
-Rows = npt.NDArray[np.intp]
-
-_TRIES = 200
-"""Draws until a resample has held-out rows and every class."""
 
 
 @dataclass(frozen=True)

@@ -88,18 +88,10 @@ def _roofline(
 
 @dataclass(frozen=True)
 class Lookup:
-    """A table from the values of one metric to the mean time, or the usual class, there.
+    """A table from the values of one metric to the mean time, or the usual class, there."""
 
-    Attributes
-    ----------
-    keys
-        Distinct values of the metric, rising; an undefined metric is ``inf``.
-    answers
-        One a key.
-    """
-
-    keys: Floats
-    answers: npt.NDArray[Any]
+    keys: Floats  # distinct values of the metric, rising; an undefined metric is ``inf``
+    answers: npt.NDArray[Any]  # one a key
 
     @classmethod
     def fit(cls, values: Floats, truth: npt.NDArray[Any], task: str) -> Lookup:

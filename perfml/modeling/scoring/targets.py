@@ -27,17 +27,10 @@ _SCALES = {
 
 @dataclass(frozen=True)
 class Target:
-    """A transform of milliseconds into what a model fits, and back.
+    """A transform of milliseconds into what a model fits, and back."""
 
-    Attributes
-    ----------
-    name
-        One of `TARGETS`.
-    scale
-        Work of each row (operations or bytes); None for targets without one.
-    """
-
-    name: str
+    name: str  # one of `TARGETS`
+    # work of each row (operations or bytes); None for targets without one
     scale: Floats | None = None
 
     def forward(self, time_ms: Floats, rows: np.ndarray) -> Floats:

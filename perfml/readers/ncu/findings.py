@@ -35,33 +35,16 @@ _ASKING = frozenset({"optimization", "warning", "error"})
 
 @dataclass(frozen=True)
 class Rule:
-    """One result of one rule for one launch.
+    """One result of one rule for one launch."""
 
-    Attributes
-    ----------
-    launch
-        Place of the launch in the file, from 0.
-    kernel
-        Its kernel.
-    rule, section
-        ncu's identifiers.
-    kind
-        ``optimization``, ``warning``, ``ok``, ``error`` or ``none``.
-    message
-        What the rule says.
-    speedup
-        Estimated speedup in per cent; None without an estimate.
-    scope
-        ``global`` if the estimate is of the whole kernel, ``local`` if of a part of it.
-    """
-
-    launch: int
-    kernel: str
-    rule: str
+    launch: int  # place of the launch in the file, from 0
+    kernel: str  # its kernel
+    rule: str  # ncu's identifiers
     section: str
-    kind: str
-    message: str
-    speedup: float | None
+    kind: str  # ``optimization``, ``warning``, ``ok``, ``error`` or ``none``
+    message: str  # what the rule says
+    speedup: float | None  # estimated speedup in per cent; None without an estimate
+    # ``global`` if the estimate is of the whole kernel, ``local`` if of a part of it
     scope: str | None
 
 

@@ -21,6 +21,10 @@ _BARE_HEADER = re.compile(rb"(?m)^(?:\xef\xbb\xbf)?(ID,Process ID,)")
 NOTICE = re.compile(rb"(?m)^==(PROF|WARNING|ERROR)==[ \t]*([^\r\n]*)")
 CUT = "Export or copy it again; ncu ends every row with a newline."
 
+_QUOTED_ROW = re.compile(rb'"\d+","\d+",')
+
+_BARE_ROW = re.compile(rb'"?\d+"?,"?\d+"?,')
+
 
 @dataclass
 class Notices:
@@ -62,38 +66,17 @@ class Notices:
 
 @dataclass
 class Page:
-    """The table of an export.
+    """The table of an export."""
 
-    Attributes
-    ----------
-    header
-        Names of the columns.
-    units
-        Units under the header of the raw page; None on the details page.
-    rows
-        The rows as CSV bytes, each ended by a newline.
-    count
-        How many rows.
-    longest
-        Bytes of the longest row.
-    multiline
-        Whether a cell holds a newline.
-    notices
-        What ncu said.
-    skipped
-        Lines after the header that are neither rows nor messages of ncu.
-    lines
-        Pairs (row, line of the file) where rows and lines begin to run in step.
-    """
-
-    header: list[str]
-    units: list[str] | None
-    rows: memoryview | bytes
-    count: int
-    longest: int
-    multiline: bool
-    notices: Notices
-    skipped: int
+    header: list[str]  # names of the columns
+    units: list[str] | None  # units under the header of the raw page; None on the details page
+    rows: memoryview | bytes  # the rows as CSV bytes, each ended by a newline
+    count: int  # how many rows
+    longest: int  # bytes of the longest row
+    multiline: bool  # whether a cell holds a newline
+    notices: Notices  # what ncu said
+    skipped: int  # lines after the header that are neither rows nor messages of ncu
+    # pairs (row, line of the file) where rows and lines begin to run in step
     lines: list[tuple[int, int]]
 
     def line(self, row: int) -> int:
@@ -120,10 +103,6 @@ def cells_of(line: bytes) -> list[str] | None:
     except (UnicodeDecodeError, csv.Error):
         return None
     return found[0] if len(found) == 1 else None
-
-
-_QUOTED_ROW = re.compile(rb'"\d+","\d+",')
-_BARE_ROW = re.compile(rb'"?\d+"?,"?\d+"?,')
 
 
 class Rows:

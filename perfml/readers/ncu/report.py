@@ -62,6 +62,32 @@ _KINDS = {0: "none", 1: "ok", 2: "optimization", 3: "warning", 4: "error"}
 _SCOPES = {1: "local", 2: "global"}
 
 
+THREADS = "sass__thread_inst_executed_true_per_opcode"
+"""Instructions of threads whose predicate is true, by opcode."""
+
+_COUNTER = "smsp__sass_thread_inst_executed_op_{}_pred_on.sum"
+
+_INTEGERS = (
+    "BMSK", "BREV", "FLO", "IABS", "IADD", "IADD3", "IADD32I", "IDP", "IDP4A", "IMAD", "IMNMX",
+    "IMUL", "IMUL32I", "ISCADD", "ISCADD32I", "ISETP", "LEA", "LOP", "LOP3", "LOP32I", "POPC",
+    "SHF", "SHL", "SHR", "VABSDIFF", "VABSDIFF4", "VIADD", "VIADDMNMX", "VIMNMX",
+)  # fmt: skip
+
+_OPCODES: Mapping[str, tuple[str, ...]] = {
+    "integer": _INTEGERS,
+    "conversion": ("F2F", "F2FP", "F2I", "F2IP", "I2F", "I2FP", "I2I", "I2IP", "FRND"),
+    "inter_thread_communication": ("SHFL", "VOTE", "MATCH", "REDUX"),
+    "fadd": ("FADD", "FADD32I"),
+    "fmul": ("FMUL", "FMUL32I"),
+    "ffma": ("FFMA", "FFMA32I"),
+    "dadd": ("DADD",),
+    "dmul": ("DMUL",),
+    "dfma": ("DFMA",),
+}
+"""Opcodes of a kind of instruction: CUDA Binary Utilities, "Instruction Set Reference", tables of
+integer, conversion, warp-level and floating-point instructions of Volta to Blackwell."""
+
+
 def recognises(source: Source) -> bool:
     """Tell whether the file begins as Nsight Compute's reports do."""
     return source.head.startswith(_SIGNATURE)
@@ -255,37 +281,13 @@ def _rules_in(launches: Sequence[Any]) -> Iterator[Rule]:
             )
 
 
-THREADS = "sass__thread_inst_executed_true_per_opcode"
-"""Instructions of threads whose predicate is true, by opcode."""
-
-_COUNTER = "smsp__sass_thread_inst_executed_op_{}_pred_on.sum"
-
-_INTEGERS = (
-    "BMSK", "BREV", "FLO", "IABS", "IADD", "IADD3", "IADD32I", "IDP", "IDP4A", "IMAD", "IMNMX",
-    "IMUL", "IMUL32I", "ISCADD", "ISCADD32I", "ISETP", "LEA", "LOP", "LOP3", "LOP32I", "POPC",
-    "SHF", "SHL", "SHR", "VABSDIFF", "VABSDIFF4", "VIADD", "VIADDMNMX", "VIMNMX",
-)  # fmt: skip
-
-_OPCODES: Mapping[str, tuple[str, ...]] = {
-    "integer": _INTEGERS,
-    "conversion": ("F2F", "F2FP", "F2I", "F2IP", "I2F", "I2FP", "I2I", "I2IP", "FRND"),
-    "inter_thread_communication": ("SHFL", "VOTE", "MATCH", "REDUX"),
-    "fadd": ("FADD", "FADD32I"),
-    "fmul": ("FMUL", "FMUL32I"),
-    "ffma": ("FFMA", "FFMA32I"),
-    "dadd": ("DADD",),
-    "dmul": ("DMUL",),
-    "dfma": ("DFMA",),
-}
-"""Opcodes of a kind of instruction: CUDA Binary Utilities, "Instruction Set Reference", tables of
-integer, conversion, warp-level and floating-point instructions of Volta to Blackwell."""
-
-
 def counted_by_opcode(launches: Sequence[Any], held: Mapping[str, Any]) -> dict[str, Array]:
     """Return counters of kinds of instructions, as sums over opcodes.
 
-    Counters that the report `held` by itself stay as they are. There is one number a launch, NaN
-    for a launch without counts by opcode; nothing where no launch has any.
+    ``ncu --set full`` collects how many threads executed each opcode, and not the counters of kinds
+    of instructions (integers, conversions, exchange between lanes), which are such sums. Counters
+    that the report `held` by itself stay as they are. There is one number a launch, NaN for a
+    launch without counts by opcode; nothing where no launch has any.
     """
     wanted = {_COUNTER.format(kind): codes for kind, codes in _OPCODES.items()}
     wanted = {name: codes for name, codes in wanted.items() if name not in held}

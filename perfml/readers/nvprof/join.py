@@ -28,6 +28,9 @@ _TIMELINE = ("stream", "start_us", "gap_us")
 _SIZES = ("registers_per_thread", "shared_memory_per_block", "threads")
 
 
+_SHAPE = ("grid", "block")
+
+
 def join(metrics: Kernels, times: Kernels) -> Kernels:
     """Join a metrics log with the times of the same program, by kernel.
 
@@ -269,19 +272,17 @@ def _averages(right: pd.DataFrame, unordered: set[str]) -> list[str]:
     return [sentence]
 
 
-_SHAPE = ("grid", "block")
-
-
 def launch_places(
     metrics: pd.DataFrame, times: pd.DataFrame, launches: pd.Series
 ) -> tuple[pd.Series, pd.Series]:
     """Return the place of each row of both sides among its kernel's launches, where order tells it.
 
-    Rows are in launch order, with the kernel under one spelling in ``_key``; a row of `metrics`
-    stands for so many `launches`. Rows of one ``_key`` and one place are the same launch of the
-    program, maybe in several iterations. Missing for kernels whose order does not tell: those of a
-    row for several launches, of launch counts that do not fit, or of grids or blocks that differ at
-    one place.
+    The sides are of two starts of one program. A kernel's launches come in one order in both, so
+    its n-th launch is the same work; with other numbers of iterations, the n-th launch within an
+    iteration is. Rows are in launch order, with the kernel under one spelling in ``_key``; a row of
+    `metrics` stands for so many `launches`. Missing for kernels whose order does not tell: those of
+    a row for several launches, of launch counts that do not fit, or of grids or blocks that differ
+    at one place.
     """
     counted = metrics.groupby("_key", sort=False).indices
     timed = times.groupby("_key", sort=False).indices

@@ -41,6 +41,13 @@ _KERNEL_COLUMNS = (
 _AS_TEXT = "nvprof --import-profile FILE --print-gpu-trace --csv"
 
 
+_INSTANT, _START, _END = 1, 2, 4
+"""Bits of a marker's flags (CUPTI's CUpti_ActivityFlag, MARKER_*)."""
+
+_THREAD = 2
+"""CUpti_ActivityObjectKind of a range that belongs to one thread (push and pop)."""
+
+
 def recognises(source: Source) -> bool:
     """Tell whether the file is an SQLite database."""
     return is_database(source)
@@ -314,13 +321,6 @@ class _Reader:
             "metric_numbers": self.metric_numbers,
             "memory_operations": sum(self.profile.count(_ACTIVITY + name) for name in _MEMORY),
         }
-
-
-_INSTANT, _START, _END = 1, 2, 4
-"""Bits of a marker's flags (CUPTI's CUpti_ActivityFlag, MARKER_*)."""
-
-_THREAD = 2
-"""CUpti_ActivityObjectKind of a range that belongs to one thread (push and pop)."""
 
 
 @dataclass(frozen=True)
