@@ -88,15 +88,9 @@ def file_rules(
         if place is None or _OF_THE_SET.search(message):
             continue
         saves = math.nan if each.get("saves") is None else float(each["saves"])
-        one = FileRule(
-            units[place].label,
-            units[place].kernel,
-            str(each["rule"]),
-            message,
-            float(times.get(place, math.nan)),
-            saves,
-            each.get("scope"),
-        )
+        unit, time = units[place], float(times.get(place, math.nan))
+        rule, scope = str(each["rule"]), each.get("scope")
+        one = FileRule(unit.label, unit.kernel, rule, message, time, saves, scope)
         key = (place, one.rule, message)
         if key not in found or not found[key].saves >= saves:
             found[key] = one
@@ -150,18 +144,12 @@ def _of_perfml(row: Mapping[Any, Any], theirs: Sequence[FileRule]) -> ListedFind
     estimates = [min(one.saved_us, one.saves * time) for one in theirs if one.saves >= 0]
     says = ("perfml", *(("Nsight Compute",) if theirs else ()))
     layer, kernel = group_name(row.get("layers") or (str(row["layer"]),)), str(row["kernel"])
-    return ListedFinding(
-        layer if layer.startswith(kernel) else f"{layer}: {kernel}",
-        time,
-        str(row["hazard"]),
-        str(row["evidence"]),
-        what_to_do(row),
-        float(row["saved_us"]),
-        max(estimates, default=math.nan),
-        " and ".join(says),
-        (*row["rules"], *dict.fromkeys(one.rule for one in theirs)),
-        bool(theirs) and all(one.scope == "local" for one in theirs),
-    )
+    where = layer if layer.startswith(kernel) else f"{layer}: {kernel}"
+    said = (str(row["hazard"]), str(row["evidence"]), what_to_do(row))
+    saved = (float(row["saved_us"]), max(estimates, default=math.nan))
+    rules = (*row["rules"], *dict.fromkeys(one.rule for one in theirs))
+    local = bool(theirs) and all(one.scope == "local" for one in theirs)
+    return ListedFinding(where, time, *said, *saved, " and ".join(says), rules, local)
 
 
 def _alone(said: FileRule, alike: Sequence[Remedy]) -> ListedFinding:
@@ -171,15 +159,7 @@ def _alone(said: FileRule, alike: Sequence[Remedy]) -> ListedFinding:
     if alike:
         hazard, evidence = alike[0].hazard, f"{first}."
         action = alike[0].advice_for(person_of(said.name), convolves=False)
-    return ListedFinding(
-        said.kernel,
-        said.time_us,
-        hazard,
-        evidence,
-        action,
-        math.nan,
-        said.saved_us,
-        "Nsight Compute",
-        (said.rule,) if said.rule else (),
-        said.scope == "local",
-    )
+    saved, rules = (math.nan, said.saved_us), (said.rule,) if said.rule else ()
+    texts = (hazard, evidence, action)
+    local = said.scope == "local"
+    return ListedFinding(said.kernel, said.time_us, *texts, *saved, "Nsight Compute", rules, local)
