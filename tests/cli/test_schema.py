@@ -175,7 +175,7 @@ def test_every_reason_and_a_number_that_is_not_known_are_of_the_schema():
 
 def test_what_a_dataclass_says_of_its_fields_is_in_the_schema():
     line = schema_of("explain")["$defs"]["Line"]["properties"]
-    assert line["offset"]["description"] == "Bytes from the start of the kernel's code."
+    assert line["offset"]["description"] == "bytes from the start of the kernel's code"
     assert line["file"]["anyOf"] == [{"type": "string"}, {"type": "null"}]
 
 
