@@ -144,12 +144,18 @@ def _of_perfml(row: Mapping[Any, Any], theirs: Sequence[FileRule]) -> ListedFind
     estimates = [min(one.saved_us, one.saves * time) for one in theirs if one.saves >= 0]
     says = ("perfml", *(("Nsight Compute",) if theirs else ()))
     layer, kernel = group_name(row.get("layers") or (str(row["layer"]),)), str(row["kernel"])
-    where = layer if layer.startswith(kernel) else f"{layer}: {kernel}"
-    said = (str(row["hazard"]), str(row["evidence"]), what_to_do(row))
-    saved = (float(row["saved_us"]), max(estimates, default=math.nan))
-    rules = (*row["rules"], *dict.fromkeys(one.rule for one in theirs))
-    local = bool(theirs) and all(one.scope == "local" for one in theirs)
-    return ListedFinding(where, time, *said, *saved, " and ".join(says), rules, local)
+    return ListedFinding(
+        layer if layer.startswith(kernel) else f"{layer}: {kernel}",
+        time,
+        str(row["hazard"]),
+        str(row["evidence"]),
+        what_to_do(row),
+        float(row["saved_us"]),
+        max(estimates, default=math.nan),
+        " and ".join(says),
+        (*row["rules"], *dict.fromkeys(one.rule for one in theirs)),
+        bool(theirs) and all(one.scope == "local" for one in theirs),
+    )
 
 
 def _alone(said: FileRule, alike: Sequence[Remedy]) -> ListedFinding:
