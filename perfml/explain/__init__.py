@@ -26,7 +26,7 @@ _HOMES = {
     "Term": "tree.causes",
     "TERMS": "tree.causes",
     "Contribution": "tree.causes",
-    "ModelAttribution": "results",
+    "ModelAttribution": "changed_metrics",
     "Ratio": "times",
     "align_layers": "compared",
     "compare_times": "times",

@@ -183,9 +183,8 @@ def _fitting(
     left: Headroom | None = None,
 ) -> Brief:
     """Return as much of an answer as fits."""
-    texts = (tuple(map(_cut, each)) for each in (of, missing, notes))
-    named, *others = texts
-    whole = Brief(named, _cut(verdict), tuple(layers), *others, headroom=left)
+    named, absent, said = (tuple(map(_cut, each)) for each in (of, missing, notes))
+    whole = Brief(named, _cut(verdict), tuple(layers), absent, said, headroom=left)
     for level in _LEVELS:
         brief = _cut_to(whole, *level)
         if len(json.dumps(brief.to_dict(), indent=2).encode()) <= LARGEST:

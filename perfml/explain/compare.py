@@ -206,7 +206,7 @@ def explain(
     met = alignment or paired or align_layers(left.layers, right.layers)
     ratios = layer_ratios(left, right, met, tolerance)
     table = _overview(met.pairs, ratios)
-    clock = _Clock.of(left, right, met)
+    clock = _on_the_clock(left, right, met)
     launched = met.launched or [None] * len(ratios)
     pairs = [
         LayerPair(
@@ -260,15 +260,16 @@ class _Clock:
     gaps: Waterfall | None
     layers: Mapping[str, Waterfall]
 
-    @classmethod
-    def of(cls, left: Side, right: Side, met: Alignment) -> _Clock:
-        names = (left.name, right.name)
-        if left.account is not None and right.account is not None:
-            return cls(StepComparison(names, left.account, right.account), None, {})
-        kernels = (left.kernels, right.kernels)
-        several = len(met.names) > 1  # of one layer that is said of the whole
-        layers = layers_on_the_clock(*kernels, names, met.names) if several else {}
-        return cls(None, compare_clocks(*kernels, names), layers)
+
+def _on_the_clock(left: Side, right: Side, met: Alignment) -> _Clock:
+    names = (left.name, right.name)
+    if left.account is not None and right.account is not None:
+        return _Clock(StepComparison(names, left.account, right.account), None, {})
+    gaps = compare_clocks(left.kernels, right.kernels, names)
+    if len(met.names) == 1:  # of one layer that is said of the whole
+        return _Clock(None, gaps, {})
+    layers = layers_on_the_clock(left.kernels, right.kernels, names, met.names)
+    return _Clock(None, gaps, layers)
 
 
 def _learned(rows: pd.DataFrame, model: str, seed: int, warnings: list[str]) -> Explainer | None:

@@ -105,6 +105,7 @@ _BRANCHES = _Carrier(
     "the threads that part from their warp at branches",
     _column("smsp__branch_targets_threads_divergent"),
 )
+_CONFLICTS = _Carrier("the shared-memory wavefronts beyond the least", _beyond_ideal(_WAVEFRONTS))
 _CARRIERS: dict[str, _Carrier] = {
     "uncoalesced_loads": _Carrier("the load sectors beyond the least", _SCATTERED, _LOADS),
     "uncoalesced_stores": _Carrier("the store sectors beyond the least", _SCATTERED, _STORES),
@@ -118,12 +119,8 @@ _CARRIERS: dict[str, _Carrier] = {
     "narrow_access": _Carrier("the global accesses", _RUNS, (*_LOADS, *_STORES)),
     "async_copy": _stall("long_scoreboard"),
     "narrow_copies": _Carrier("the bulk copies", _RUNS, ("UBLKCP", "UTMALDG")),
-    "wavefronts_per_shared_load": _Carrier(
-        "the shared-memory wavefronts beyond the least", _beyond_ideal(_WAVEFRONTS)
-    ),
-    "bank_conflicts": _Carrier(
-        "the shared-memory wavefronts beyond the least", _beyond_ideal(_WAVEFRONTS)
-    ),
+    "wavefronts_per_shared_load": _CONFLICTS,
+    "bank_conflicts": _CONFLICTS,
     "shared_loads": _Carrier("the shared-memory wavefronts", _column(_WAVEFRONTS)),
     "instructions": _Carrier("the executed instructions", _RUNS),
     "shared_memory_busy_time": _Carrier("the shared-memory wavefronts", _column(_WAVEFRONTS)),

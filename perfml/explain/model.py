@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from perfml.errors import PerfmlError
-from perfml.explain.results import ModelAttribution, ModelValue
+from perfml.explain.changed_metrics import ModelAttribution, ModelValue
 from perfml.metrics import PUBLISHED, load_catalogue
 from perfml.modeling.features import build_design
 from perfml.modeling.layer_shapes import AMOUNTS

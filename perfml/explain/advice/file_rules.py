@@ -91,15 +91,9 @@ def file_rules(
         if place is None or _OF_THE_SET.search(message):
             continue
         saves = math.nan if each.get("saves") is None else float(each["saves"])
-        one = FileRule(
-            units[place].label,
-            units[place].kernel,
-            str(each["rule"]),
-            message,
-            float(times.get(place, math.nan)),
-            saves,
-            each.get("scope"),
-        )
+        unit, time = units[place], float(times.get(place, math.nan))
+        rule, scope = str(each["rule"]), each.get("scope")
+        one = FileRule(unit.label, unit.kernel, rule, message, time, saves, scope)
         key = (place, one.rule, message)
         if key not in found or not found[key].saves >= saves:
             found[key] = one
@@ -176,15 +170,7 @@ def _alone(said: FileRule, alike: Sequence[Remedy]) -> ListedFinding:
     if alike:
         hazard, evidence = alike[0].hazard, f"{first}."
         action = alike[0].advice_for(person_of(said.name), convolves=False)
-    return ListedFinding(
-        said.kernel,
-        said.time_us,
-        hazard,
-        evidence,
-        action,
-        math.nan,
-        said.saved_us,
-        "Nsight Compute",
-        (said.rule,) if said.rule else (),
-        said.scope == "local",
-    )
+    saved, rules = (math.nan, said.saved_us), (said.rule,) if said.rule else ()
+    texts = (hazard, evidence, action)
+    local = said.scope == "local"
+    return ListedFinding(said.kernel, said.time_us, *texts, *saved, "Nsight Compute", rules, local)

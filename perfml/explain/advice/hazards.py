@@ -329,6 +329,3 @@ def _told(found: Sequence[Mapping[str, Any]], of_layer: float, of_all: float) ->
 def _matters(finding: Mapping[str, Any], of_layer: float, of_all: float) -> bool:
     high = float(finding["gain_high"])
     return high >= of_layer and high * float(finding["of_all"]) >= of_all
-
-
-__all__ = ["COLUMNS", "Advice", "advise"]

@@ -203,7 +203,7 @@ def find_ambiguity(
 
 def _small(evidence: Evidence, ratio: float) -> Untold:
     apart = f"{math.expm1(abs(ratio)):.1%}"
-    why = f"the sides differ by {apart}, and counters of two runs may differ by as much"
+    why = f"the sides differ by {apart}, as counters of two runs may"
     return Untold((), evidence.first, share=evidence.share, reason=Reason.SMALL, why=why)
 
 

@@ -84,7 +84,12 @@ def load_ideals() -> tuple[Ideal, ...]:
     """Return the rows of ``ideals.toml``."""
     rows = read_rows("perfml.explain.tree", "ideals.toml")["ideal"]
     needed = {"unknown": "how much of that work is needed"}
-    return tuple(record(Ideal, {**(needed if row.get("limits") else {}), **row}) for row in rows)
+    found = []
+    for row in rows:
+        more = row.pop("more", ())
+        found.append(record(Ideal, {**(needed if row.get("limits") else {}), **row}))
+        found += [record(Ideal, {"cause": row["cause"], **part}) for part in more]
+    return tuple(found)
 
 
 @cache

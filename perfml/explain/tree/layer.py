@@ -34,15 +34,8 @@ WHOLE_LAYER = "whole layer"
 NO_LAUNCHES = "kernels table (to tell kernels that vanished or appeared from those that changed)"
 
 _WANTED = (
-    "theoretical_occupancy",
-    "waves_per_sm",
-    "achieved_occupancy",
-    "inst_executed",
-    "ipc",
-    "dram_read_bytes",
-    "dram_write_bytes",
-    "l2_read_transactions",
-    "global_load_requests",
+    *("theoretical_occupancy", "waves_per_sm", "achieved_occupancy", "inst_executed", "ipc"),
+    *("dram_read_bytes", "dram_write_bytes", "l2_read_transactions", "global_load_requests"),
 )
 
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import pandas as pd
 
+from perfml.explain.changed_metrics import ModelAttribution
 from perfml.explain.confidence import NAMED
-from perfml.explain.results import ModelAttribution
 from perfml.explain.times import Ratio
 from perfml.explain.tree.causes import ONE_SIDED, Contribution, Kind
 from perfml.explain.tree.told import Causes, TermTotal

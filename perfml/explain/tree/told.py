@@ -18,45 +18,37 @@ from perfml.explain.tree.causes import Contribution, Kind, Term, is_collected
 from perfml.metrics import HOPPER, load_catalogue
 from perfml.util.json_values import json_object
 
-_SECTIONS = (
-    ("smsp__warp_issue_stalled", "WarpStateStats"),
-    ("smsp__average_warp", "WarpStateStats"),
-    ("smsp__thread_inst_executed_per", "WarpStateStats"),
-    ("smsp__inst_executed_op_", "MemoryWorkloadAnalysis_Tables"),
-    ("smsp__sass_average_data_bytes", "MemoryWorkloadAnalysis_Tables"),
-    ("l1tex__", "MemoryWorkloadAnalysis_Tables"),
-    ("lts__", "MemoryWorkloadAnalysis_Tables"),
-    ("dram__", "MemoryWorkloadAnalysis_Tables"),
-    ("launch__occupancy", "Occupancy"),
-    ("launch__", "LaunchStats"),
-    ("sm__warps_active", "Occupancy"),
-    ("sm__maximum_warps", "Occupancy"),
-    ("sm__cycles_active", "WorkloadDistribution"),
-    ("sm__pipe", "ComputeWorkloadAnalysis"),
-    ("sm__inst_", "ComputeWorkloadAnalysis"),
-    ("smsp__inst_executed.", "InstructionStats"),
-)
-"""Beginning of the name of a counter, and the section of Nsight Compute that collects it, by the
-section files of 2025."""
+_SECTIONS = {
+    "WarpStateStats": (
+        "smsp__warp_issue_stalled",
+        "smsp__average_warp",
+        "smsp__thread_inst_executed_per",
+    ),
+    "MemoryWorkloadAnalysis_Tables": (
+        *("smsp__inst_executed_op_", "smsp__sass_average_data_bytes"),
+        *("l1tex__", "lts__", "dram__"),
+    ),
+    "Occupancy": ("launch__occupancy", "sm__warps_active", "sm__maximum_warps"),
+    "LaunchStats": ("launch__",),
+    "WorkloadDistribution": ("sm__cycles_active",),
+    "ComputeWorkloadAnalysis": ("sm__pipe", "sm__inst_"),
+    "InstructionStats": ("smsp__inst_executed.",),
+}
+"""Beginnings of the names of counters by the section of Nsight Compute that collects them, by the
+section files of 2025; the first that fits counts."""
 
 
 class Reason(StrEnum):
     """Why the first cause is not certain."""
 
-    COUNTERS = "counters"
-    """Counters of another cause of the same limit were not collected."""
-    RIVAL = "rival"
-    """A cause under another limit is nearly as large."""
-    LIMIT = "limit"
-    """No limit of the slow side is near its ceiling."""
-    REST = "rest"
-    """Much of the difference is in no limit that was counted."""
-    SMALL = "small"
-    """The sides differ by no more than counters do between runs."""
+    COUNTERS = "counters"  # counters of another cause of the same limit were not collected
+    RIVAL = "rival"  # a cause under another limit is nearly as large
+    LIMIT = "limit"  # no limit of the slow side is near its ceiling
+    REST = "rest"  # much of the difference is in no limit that was counted
+    SMALL = "small"  # the sides differ by no more than counters do between runs
     PAIRING = "pairing"
     """Which kernels answer to each other is a guess, or who runs them did not write them."""
-    PIECES = "pieces"
-    """Ranges within the layer hold what differs, and the other side lacks them."""
+    PIECES = "pieces"  # ranges within the layer hold what differs, and the other side lacks them
 
 
 @dataclass(frozen=True)
@@ -121,7 +113,7 @@ def sections_of(names: Iterable[str]) -> Iterable[str]:
     for name in names:
         formula = catalogue[name].ncu if name in catalogue else None
         for counter in () if formula is None else formula.names:
-            found = [section for start, section in _SECTIONS if counter.startswith(start)]
+            found = [section for section, starts in _SECTIONS.items() if counter.startswith(starts)]
             yield from found[:1]
 
 

@@ -35,7 +35,8 @@ from perfml.util.words import count, number, ratio_text
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from perfml.explain.results import Explanation, LayerDiff, ModelAttribution
+    from perfml.explain.changed_metrics import ModelAttribution
+    from perfml.explain.results import Explanation, LayerDiff
 
 PIECE = 0.02
 """Causes below 2 % of the time are summed up."""
