@@ -141,15 +141,18 @@ def report_document(results: Results, title: str | None = None) -> Document:
     several = len(results.conditions) > 1
     limits = limits_section(results.levels, results.lines)
     advice = advice_section(results.advice)
+    # without ranges a layer is a kernel, whose times stand beside its limits
+    labels = {each.kernel for each in results.levels}
+    by_kernel = all(labels.issuperset(each.layers) for each in results.conditions)
     sections = (
         limits,
         # beside its bars a report of Nsight Compute has what helps, before all other views
         None if limits is None else advice,
         lines_section(results.lines, results.levels),
-        times_section(results),
+        None if by_kernel else times_section(results),
         why_section(results.pairs, "Why one backend is slower", _WHY_LEAD, several=several),
         advice if limits is None else None,
-        None if results.kernels is None else kernels_section(results.kernels),
+        None if results.kernels is None or by_kernel else kernels_section(results.kernels),
         models_section(results),
         roofline_section(results),
         provenance_section(("", of_runs(results.provenance, results.named("run_id")))),
