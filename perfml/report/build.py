@@ -226,5 +226,8 @@ def build_comparison(
     PerfmlError
         If no measurement of one dataset answers to one of the other.
     """
-    comparisons, left_out = compare_tables(left, right, model=model, seed=seed, progress=progress)
+    accounts = (account_in(provenance[0]), account_in(provenance[1]))
+    comparisons, left_out = compare_tables(
+        left, right, accounts=accounts, model=model, seed=seed, progress=progress
+    )
     return comparison_document(comparisons, left_out, provenance, title)

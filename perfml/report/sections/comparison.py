@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -33,6 +34,7 @@ from perfml.report.sections.explanation import (
 )
 from perfml.report.sections.first import cause_and_cure
 from perfml.report.sections.provenance import glossary_section, moment, provenance_section
+from perfml.report.sections.time_spent import step_differences, step_section
 from perfml.report.tables import illustrated
 from perfml.util.words import count, micros, multiple, ratio_text
 
@@ -62,6 +64,9 @@ _WHY_LEAD = (
 )
 
 
+_CLOCK = {"title": "A step on the clock", "anchor": "clock", "link": "Clock"}
+
+
 def comparison_document(
     comparisons: Sequence[Comparison],
     left_out: Sequence[str],
@@ -76,9 +81,12 @@ def comparison_document(
     comparisons = sorted(comparisons, key=_largest_change, reverse=True)
     first = comparisons[0].pair.explanation
     names = (first.baseline, first.target)
-    steps = _steps(comparisons)
-    sentences = (*steps, *(each for one in comparisons for each in _sentences(one)))
+    clock = [] if first.step is None else step_differences(first.step)
+    steps = [*(each for each in clock if each.about == "do"), *_steps(comparisons)]
+    said = (each for one in comparisons for each in _sentences(one))
+    sentences = (*steps, *(each for each in clock if each.about == "time"), *said)
     sections = (
+        None if first.step is None else replace(step_section(first.step), **_CLOCK),
         _times_section(comparisons, left_out),
         why_section(
             [comparison.pair for comparison in comparisons],
@@ -107,7 +115,9 @@ def comparison_document(
 def _of(comparison: Comparison) -> str:
     """Name a measurement before what is said of it; not where it is the only one, without name."""
     label = comparison.pair.label
-    return "" if label in ("", EVERY_RUN) else f"{label}: "
+    if label in ("", EVERY_RUN):
+        return "" if comparison.pair.explanation.step is None else "Kernels alone: "
+    return f"{label}: "
 
 
 def _begun(of: str, words: str) -> str:
