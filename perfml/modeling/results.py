@@ -252,9 +252,10 @@ class Ranking:
         >>> found.summary["members"].iloc[0]
         'bytes'
         """
-        from perfml.modeling.ranking.rank import rank
+        from perfml.modeling import rank
 
-        return rank(X, y, groups=groups, models=[estimator], **how)
+        found: Ranking = rank(X, y, groups=groups, models=[estimator], **how)
+        return found
 
     @property
     def feature_names_in_(self) -> npt.NDArray[np.object_]:

@@ -150,7 +150,7 @@ def test_a_hanging_profiler_is_killed_with_its_children(tmp_path, tools):
 
     said = []
     let_hang(tmp_path / "pids", attempt)
-    assert "device memory is saved and restored" in said[-1]
+    assert "saved and restored for every pass" in said[-1]
     pids = [int(each) for each in (tmp_path / "pids").read_text().split()]
     assert len(pids) == 2
     assert not any(alive(pid) for pid in pids)

@@ -64,9 +64,6 @@ _WHY_LEAD = (
 )
 
 
-_CLOCK = {"title": "A step on the clock", "anchor": "clock", "link": "Clock"}
-
-
 def comparison_document(
     comparisons: Sequence[Comparison],
     left_out: Sequence[str],
@@ -85,8 +82,11 @@ def comparison_document(
     steps = [*(each for each in clock if each.about == "do"), *_steps(comparisons)]
     said = (each for one in comparisons for each in _sentences(one))
     sentences = (*steps, *(each for each in clock if each.about == "time"), *said)
+    on_the_clock = None
+    if first.step is not None:
+        on_the_clock = replace(step_section(first.step), anchor="clock", link="Clock")
     sections = (
-        None if first.step is None else replace(step_section(first.step), **_CLOCK),
+        on_the_clock,
         _times_section(comparisons, left_out),
         why_section(
             [comparison.pair for comparison in comparisons],
@@ -184,8 +184,8 @@ def _steps(comparisons: Sequence[Comparison]) -> list[Sentence]:
         if slower and faster:
             title += ", and faster ones save"
         sure = "high" if changes["low"].notna().all() else "medium"
-        look = "lost" if slower else ""
-        steps.append(Sentence("do", sure, f"{text}.", title, gain, look=look))
+        loss = Sentence("do", sure, f"{text}.", title, gain)
+        steps.append(replace(loss, look="lost") if slower else loss)
     return steps
 
 
@@ -244,6 +244,11 @@ def _time_sentence(comparison: Comparison) -> Sentence:
     explanation, of = comparison.pair.explanation, _of(comparison)
     total, target, baseline = explanation.total, explanation.target, explanation.baseline
     layers = len(explanation.layers)
+    verdicts = listed(
+        [f"{amount} {word}" for word, amount in comparison.verdicts.items() if amount]
+    )
+    if explanation.step is not None:  # whose verdict is said already
+        return Sentence("time", "medium", f"{of.rstrip(': ')}, layer by layer: {verdicts}.")
     if total.verdict in ("slower", "faster"):
         text = (
             f"{of}{target} is {total.verdict} than {baseline}, {micros(total.target_us)} "
@@ -265,12 +270,11 @@ def _time_sentence(comparison: Comparison) -> Sentence:
         if total.interval is None:
             why = "one time a side is not exact to this"
         text = f"{_begun(of, 'undecided')}, {why} ({ratio_text(total.ratio)}×{_interval(total)})"
-    verdicts = [f"{amount} {word}" for word, amount in comparison.verdicts.items() if amount]
     sure: Sure = "medium" if total.interval is None else "high"
     unclear = ("undecided", "no difference") if total.interval is None else ("undecided",)
     if total.verdict in unclear:
         sure = "low"
-    return Sentence("time", sure, f"{text}. Layer by layer: {listed(verdicts)}.")
+    return Sentence("time", sure, f"{text}. Layer by layer: {verdicts}.")
 
 
 def _interval(ratio: Ratio) -> str:

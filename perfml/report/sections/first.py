@@ -15,7 +15,7 @@ import pandas as pd
 from perfml.explain.advice.equal_layers import group_name
 from perfml.explain.advice.persons import mitigation
 from perfml.explain.advice.settings import BACKENDS, BENCHMARK, PRECISIONS
-from perfml.explain.confidence import with_check
+from perfml.explain.confidence import Confidence, with_check
 from perfml.report.conditions import EVERY_RUN, Condition, labelled
 from perfml.report.document import Sentence, Sure
 from perfml.report.labels import capital, listed, percent
@@ -288,7 +288,7 @@ def _saving(advice: Mapping[str, Advice], shown: Sequence[Condition]) -> Sentenc
     if found is not None and float(row["saved_us"]) < _WORTH * float(found.times["median"].sum()):
         return None
     name = group_name(row["layers"])
-    sure: Sure = row["confidence"]
+    sure: Confidence = row["confidence"]
     text = with_check(mitigation(row), sure, row["tells"])
     text += f" Why: {labelled(str(row['evidence']), str(row['label']))}."
     gain = (

@@ -182,7 +182,7 @@ def _do(step: StepComparison) -> str | None:
 def step_differences(step: StepComparison) -> list[Sentence]:
     """Return what to do first about the difference of two steps, and the verdict of the clock."""
     differs = step.verdict in ("slower", "faster")
-    said = f"On the clock {step.names[1]} against {step.names[0]}, {step.sentence()}."
+    said = f"{step.names[1]} against {step.names[0]}, {step.sentence()}."
     sentences = [Sentence("time", "medium" if differs else "low", said)]
     if differs and step.first is not None:
         lost = step.difference_us > 0
