@@ -120,12 +120,13 @@ def in_strings(path: Path) -> Iterator[Finding]:
 
 def long_strings(path: Path) -> list[tuple[int, str]]:
     """Return line and text of the printed sentences of more than `LONGEST` words."""
-    return [
-        (line, " ".join(each.split()))
-        for line, text in literals(path)
-        for each in re.split(r"[.!?][*)\"]*\s+|\n", text)
-        if _words(each) > LONGEST
-    ]
+    return [(line, each) for line, text in literals(path) for each in too_long(text)]
+
+
+def too_long(text: str) -> list[str]:
+    """Return the sentences of a plain text that have more than `LONGEST` words."""
+    sentences = re.split(r"[.!?][*)\"]*\s+|\n", text)
+    return [" ".join(each.split()) for each in sentences if _words(each) > LONGEST]
 
 
 def _words(sentence: str) -> int:

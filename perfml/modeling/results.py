@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, TypedDict
 
@@ -251,11 +250,10 @@ class Ranking:
         >>> found.summary["members"].iloc[0]
         'bytes'
         """
-        # what ranks imports this module, so it is looked for when it is needed
-        ranked: Ranking = importlib.import_module("perfml.modeling.ranking.rank").rank(
-            X, y, groups=groups, models=[estimator], **how
-        )
-        return ranked
+        from perfml.modeling import rank
+
+        found: Ranking = rank(X, y, groups=groups, models=[estimator], **how)
+        return found
 
     @property
     def feature_names_in_(self) -> npt.NDArray[np.object_]:

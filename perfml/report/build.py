@@ -143,16 +143,19 @@ def report_document(results: Results, title: str | None = None) -> Document:
     several = len(results.conditions) > 1
     limits = limits_section(results.levels, results.lines)
     advice = advice_section(results.advice)
+    # without ranges a layer is a kernel, whose times stand beside its limits
+    labels = {each.kernel for each in results.levels}
+    by_kernel = all(labels.issuperset(each.layers) for each in results.conditions)
     sections = (
         limits,
         # beside its bars a report of Nsight Compute has what helps, before all other views
         None if limits is None else advice,
         phases_section(results.phases),
         lines_section(results.lines, results.levels),
-        times_section(results),
+        None if by_kernel else times_section(results),
         why_section(results.pairs, "Why one backend is slower", _WHY_LEAD, several=several),
         advice if limits is None else None,
-        None if results.kernels is None else kernels_section(results.kernels),
+        None if results.kernels is None or by_kernel else kernels_section(results.kernels),
         models_section(results),
         roofline_section(results),
         provenance_section(("", of_runs(results.provenance, results.named("run_id")))),
@@ -226,5 +229,8 @@ def build_comparison(
     PerfmlError
         If no measurement of one dataset answers to one of the other.
     """
-    comparisons, left_out = compare_tables(left, right, model=model, seed=seed, progress=progress)
+    accounts = (account_in(provenance[0]), account_in(provenance[1]))
+    comparisons, left_out = compare_tables(
+        left, right, accounts=accounts, model=model, seed=seed, progress=progress
+    )
     return comparison_document(comparisons, left_out, provenance, title)

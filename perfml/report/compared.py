@@ -15,6 +15,7 @@ from perfml.report.results import Pair
 from perfml.tables import metric_columns
 
 if TYPE_CHECKING:
+    from perfml.account.account import Account
     from perfml.explain.compared import Side
     from perfml.explain.results import Explanation
 
@@ -49,6 +50,7 @@ def compare_tables(
     left: tuple[str, pd.DataFrame, pd.DataFrame | None],
     right: tuple[str, pd.DataFrame, pd.DataFrame | None],
     *,
+    accounts: tuple[Account | None, Account | None] = (None, None),
     top: int = 2,
     model: str | None = "gbr",
     seed: int = 0,
@@ -57,9 +59,10 @@ def compare_tables(
     """Compare what two datasets measured alike, each measurement on its own.
 
     `left` and `right` are a name, a Layers (or Kernels) table, and the Kernels table behind it or
-    None: baseline and target. `top` layers of each are explained in detail; `model` and `seed` are
-    as for `perfml.explain.explain`. Returned are the comparisons, and sentences on what was left
-    out. Raises `PerfmlError` if no measurement of one answers to one of the other.
+    None: baseline and target. `accounts` are of their steps on the clock, where traces tell. `top`
+    layers of each are explained in detail; `model` and `seed` are as for `perfml.explain.explain`.
+    Returned are the comparisons, and sentences on what was left out. Raises `PerfmlError` if no
+    measurement of one answers to one of the other.
     """
     from perfml.explain import explain, make_side
     from perfml.explain.compared import Side
@@ -76,9 +79,11 @@ def compare_tables(
     for done, (label, before, after) in enumerate(parts[:_MOST]):
         if progress is not None:
             progress(done, len(parts), label)
+        # an account is of one recording, so it tells nothing where there are several
+        clocks = accounts if len(parts) == 1 else (None, None)
         explanation = explain(
-            Side(names[0], before[0], before[1], sides[0].warnings),
-            Side(names[1], after[0], after[1], sides[1].warnings),
+            Side(names[0], *before, sides[0].warnings, account=clocks[0]),
+            Side(names[1], *after, sides[1].warnings, account=clocks[1]),
             top=top,
             model=model,
             seed=seed,

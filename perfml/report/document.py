@@ -237,13 +237,6 @@ class KernelChooser:
 
 
 @dataclass(frozen=True)
-class Preformatted:
-    """Text whose line breaks count."""
-
-    text: str
-
-
-@dataclass(frozen=True)
 class Glossary:
     """The words of `perfml.report.glossary` that the page used before; its place is at the end."""
 
@@ -280,7 +273,7 @@ class Panels:
 
 Block = (
     Facts | Fold | Glossary | KernelChooser | Notices | Panels | Pictures | Points
-    | Preformatted | ReportTable | Section | Text | Totals
+    | ReportTable | Section | Text | Totals
 )  # fmt: skip
 
 

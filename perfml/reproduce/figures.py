@@ -25,6 +25,8 @@ _ROW = 22
 @styled
 def table_picture(table: pd.DataFrame) -> Axes:
     """Draw a table of text, a row a line."""
+    from matplotlib.transforms import Bbox
+
     heads = [str(name).replace("_", " ") for name in table.columns]
     rows = [[cell(value) for value in row] for row in table.itertuples(index=False)]
     widths = [max(map(len, column)) + 2 for column in zip(heads, *rows, strict=True)]
@@ -36,7 +38,7 @@ def table_picture(table: pd.DataFrame) -> Axes:
         colWidths=[width / sum(widths) for width in widths],
         cellLoc="left",
         edges="horizontal",
-        bbox=(0, 0, 1, 1),
+        bbox=Bbox.unit(),
     )
     drawn.auto_set_font_size(False)
     drawn.set_fontsize(12)

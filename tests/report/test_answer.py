@@ -10,6 +10,7 @@ import pytest
 from perfml.report import build_report
 from perfml.report.conditions import conditions
 from tests.support.report_data import LEAK, evaluation, layers, ranking
+from tools import words
 
 pytestmark = pytest.mark.long
 
@@ -175,3 +176,16 @@ def test_classification_counts_what_is_right():
         "(gradient boosting) is right in 75 % on average. On a random split it is right in 92 %"
         in lines[-1]
     )
+
+
+def test_sentences_put_together_have_at_most_twenty_words():
+    tasks = ("regression", "classification")
+    given = {
+        "rankings": [ranking(task) for task in tasks] + [ranking(p_top3=0.4)],
+        "evaluations": [evaluation(task) for task in tasks],
+    }
+    for table in (layers(), layers(repeats=1), layers(backends=("a",)), layers(batches=(1, 8))):
+        document = build_report(table, **given)
+        said = [each.text for each in document.answer.sentences]
+        said += [*document.answer.rules.values(), *(each.lead for each in document.sections)]
+        assert [words.too_long(each) for each in said] == [[]] * len(said)

@@ -48,7 +48,7 @@ def test_the_fastest_backend_comes_first_then_the_choice_by_layer():
     assert mix.title == "Choose the backend layer by layer"
     assert (mix.sure, mix.gain) == ("high", "10.0 µs less (25 %)")
     assert "gives 30.0 µs instead of 40.0 µs. 1 of 2 layers" in mix.text
-    assert "y (20.0 µs under b instead of 30.0 µs)" in mix.text
+    assert "y saves most: 20.0 µs under b instead of 30.0 µs." in mix.text
 
 
 def test_one_repeat_is_enough_to_name_the_fastest_and_too_few_to_be_sure():

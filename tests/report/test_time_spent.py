@@ -1,15 +1,23 @@
 """What to do first about files without counters: what takes the time, with a line to type."""
 
+import json
 import shlex
 
 import pandas as pd
 import pytest
+from typer.testing import CliRunner
 
+from perfml.account.account import Account, DeviceAccount, Idle
+from perfml.account.device_time import DeviceTime
+from perfml.cli import app
 from perfml.datasets.opening import read_input
-from perfml.report.sections.time_spent import profile_command, time_steps
+from perfml.explain.steps import StepComparison
+from perfml.report.sections.time_spent import profile_command, step_differences, time_steps
 from perfml.report.write import report
 from tests.support.paths import PUBLIC
 
+RUN = CliRunner()
+PAIRS = PUBLIC.parent / "pairs_2026_11_25" / "torch"
 others = pytest.mark.skipif(not PUBLIC.is_dir(), reason="may be read, not committed")
 
 
@@ -110,3 +118,37 @@ def test_the_steps_name_the_kernel_that_takes_most():
     sums = kernels["time_us"] * kernels["launches"]
     longest = kernels.loc[sums.idxmax(), "kernel"]
     assert longest.startswith(time_steps(kernels)[0].title.removeprefix("Profile "))
+
+
+def clocks(one, other):
+    """Return two steps on the clock whose device waits for the loader of data, in microseconds."""
+
+    def account(wall):
+        step = DeviceTime(0, 0.0, 0.0, 0.0, wall)
+        device = DeviceAccount(0, step, (step,), (Idle("loading", wall, ""),), (), (), 0.0)
+        return Account("step", (wall - 1, wall, wall + 1), False, (device,), (), False)
+
+    return StepComparison(("before", "after"), account(one), account(other))
+
+
+def test_of_two_traces_the_clock_comes_first_with_what_to_do():
+    do, time = step_differences(clocks(1000.0, 1500.0))
+    assert (do.title, do.gain, do.look) == ("A step is slower", "500 µs a step lost", "lost")
+    assert do.text.index(" Why: ") > 0
+    assert (time.sure, "1,500 µs on the clock against 1,000 µs" in time.text) == ("medium", True)
+
+
+def test_steps_that_do_not_differ_on_the_clock_are_nothing_to_do():
+    (time,) = step_differences(clocks(1000.0, 1000.5))
+    assert (time.about, time.sure) == ("time", "low")
+
+
+@others
+def test_the_page_of_two_traces_says_what_explain_says(tmp_path):
+    pair = [PAIRS / f"p05_{side}.json.gz" for side in ("slow", "fast")]
+    page = tmp_path / "page.html"
+    shown = RUN.invoke(app, ["report", *map(str, pair), "--out", str(page), "--json"])
+    explained = RUN.invoke(app, ["explain", *map(str, pair), "--json"])
+    summary, step = json.loads(shown.stdout)["summary"], json.loads(explained.stdout)["step"]
+    assert summary[0].startswith(f"A step is {step['verdict']}: ")
+    assert 'id="clock"' in page.read_text(encoding="utf-8")

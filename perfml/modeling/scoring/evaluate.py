@@ -413,14 +413,16 @@ def _gap_warnings(scores: pd.DataFrame, problem: Problem) -> list[str]:
             f"baseline {rival} ({percentage(simple[rival])})."
         )
     fallen = [
-        f"{percentage(unseen[name])}, not {percentage(seen[name])} ({title_of(name, task)})"
+        name
         for name in models
         if task == "regression" and name in seen and unseen[name] > GAP * seen[name]
     ]
     if fallen:
+        best = min(fallen, key=lambda name: unseen[name])
         notes.append(
             f"Expect of a new {words.group} the mean error of unseen {words.groups}, not of random "
-            f"splits. For the {words.target} it is {listed(fallen)}."
+            f"splits. For the {words.target} it is {percentage(unseen[best])}, not "
+            f"{percentage(seen[best])} ({title_of(best, task)})."
         )
     return notes
 

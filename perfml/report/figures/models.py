@@ -114,7 +114,6 @@ def ranks(
     top: int = 12,
     ax: Axes | None = None,
     width: float = 900,
-    values: bool = True,
 ) -> Axes:
     """Draw the mean rank of every metric group over all models and methods, with its interval.
 
@@ -126,8 +125,6 @@ def ranks(
         Groups drawn, best first.
     ax, width
         Where to draw; a new figure, so many points wide, without.
-    values
-        Print each group's probability of being among the first three beside its interval.
 
     Raises
     ------
@@ -162,15 +159,14 @@ def ranks(
         tell(point, [f"{text}, in the top 3 of {percent(sure)}"])
     ends = np.concatenate([high[np.isfinite(high)], rows["mean_rank"].dropna().to_numpy(float)])
     last = float(ends.max()) if len(ends) else 1.0
-    if values:
-        for at, end, mean, sure in zip(place, high, rows["mean_rank"], strength, strict=True):
-            edge = float(end if np.isfinite(end) else mean)
-            ax.text(edge + last * 0.025, at, percent(sure), va="center", color=INK)
+    for at, end, mean, sure in zip(place, high, rows["mean_rank"], strength, strict=True):
+        edge = float(end if np.isfinite(end) else mean)
+        ax.text(edge + last * 0.025, at, percent(sure), va="center", color=INK)
     name_rows(ax, labels)
     ticks = MaxNLocator(integer=True, nbins=5 if narrow else 16).tick_values(1, max(last, 1))
     # the labels beside the intervals need room where there are no ranks
     ax.set_xticks(sorted({1.0, *(tick for tick in ticks if 1 <= tick <= max(last, 1))}))
-    ax.set_xlim(0.5, last * (1.2 if values else 1.05) + 0.5)
+    ax.set_xlim(0.5, 1.2 * last + 0.5)
     ax.set_xlabel(
         "rank, 1 is best" if narrow else "rank, 1 is best; beside it, the share in the top 3"
     )

@@ -53,8 +53,9 @@ def decision_tree(
     from sklearn.tree import plot_tree
 
     ax = new_axes(ax, width, _LEVEL * (min(depth, tree.get_depth()) + 1))
-    if not hasattr(ax.figure.canvas, "get_renderer"):
-        FigureCanvasAgg(ax.figure)  # scikit-learn measures its boxes on it
+    figure: Any = ax.figure
+    if not hasattr(figure.canvas, "get_renderer"):
+        FigureCanvasAgg(figure)  # scikit-learn measures its boxes on it
     nodes = plot_tree(
         tree,
         max_depth=depth,

@@ -102,7 +102,7 @@ def _block(block: doc.Block, inside_fold: bool) -> Iterator[str]:
             yield from _folded(escape(block.summary), [*_blocks(block.blocks, inside_fold=True)])
         case (
             doc.Facts() | doc.Fold() | doc.Glossary() | doc.KernelChooser() | doc.Notices()
-            | doc.Pictures() | doc.Preformatted() | doc.Totals()
+            | doc.Pictures() | doc.Totals()
         ):  # fmt: skip
             return  # what only a page has room for
 

@@ -104,7 +104,7 @@ class _Writer:
                 yield from self.table(block)
             case (
                 doc.Facts() | doc.Fold() | doc.Glossary() | doc.KernelChooser() | doc.Pictures()
-                | doc.Preformatted() | doc.Totals()
+                | doc.Totals()
             ):  # fmt: skip
                 return  # what only a page has room for
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -33,6 +34,7 @@ from perfml.report.sections.explanation import (
 )
 from perfml.report.sections.first import cause_and_cure
 from perfml.report.sections.provenance import glossary_section, moment, provenance_section
+from perfml.report.sections.time_spent import step_differences, step_section
 from perfml.report.tables import illustrated
 from perfml.util.words import count, micros, multiple, ratio_text
 
@@ -76,9 +78,15 @@ def comparison_document(
     comparisons = sorted(comparisons, key=_largest_change, reverse=True)
     first = comparisons[0].pair.explanation
     names = (first.baseline, first.target)
-    steps = _steps(comparisons)
-    sentences = (*steps, *(each for one in comparisons for each in _sentences(one)))
+    clock = [] if first.step is None else step_differences(first.step)
+    steps = [*(each for each in clock if each.about == "do"), *_steps(comparisons)]
+    said = (each for one in comparisons for each in _sentences(one))
+    sentences = (*steps, *(each for each in clock if each.about == "time"), *said)
+    on_the_clock = None
+    if first.step is not None:
+        on_the_clock = replace(step_section(first.step), anchor="clock", link="Clock")
     sections = (
+        on_the_clock,
         _times_section(comparisons, left_out),
         why_section(
             [comparison.pair for comparison in comparisons],
@@ -107,7 +115,9 @@ def comparison_document(
 def _of(comparison: Comparison) -> str:
     """Name a measurement before what is said of it; not where it is the only one, without name."""
     label = comparison.pair.label
-    return "" if label in ("", EVERY_RUN) else f"{label}: "
+    if label in ("", EVERY_RUN):
+        return "" if comparison.pair.explanation.step is None else "Kernels alone: "
+    return f"{label}: "
 
 
 def _begun(of: str, words: str) -> str:
@@ -174,8 +184,8 @@ def _steps(comparisons: Sequence[Comparison]) -> list[Sentence]:
         if slower and faster:
             title += ", and faster ones save"
         sure = "high" if changes["low"].notna().all() else "medium"
-        look = "lost" if slower else ""
-        steps.append(Sentence("do", sure, f"{text}.", title, gain, look=look))
+        loss = Sentence("do", sure, f"{text}.", title, gain)
+        steps.append(replace(loss, look="lost") if slower else loss)
     return steps
 
 
@@ -234,6 +244,11 @@ def _time_sentence(comparison: Comparison) -> Sentence:
     explanation, of = comparison.pair.explanation, _of(comparison)
     total, target, baseline = explanation.total, explanation.target, explanation.baseline
     layers = len(explanation.layers)
+    verdicts = listed(
+        [f"{amount} {word}" for word, amount in comparison.verdicts.items() if amount]
+    )
+    if explanation.step is not None:  # whose verdict is said already
+        return Sentence("time", "medium", f"{of.rstrip(': ')}, layer by layer: {verdicts}.")
     if total.verdict in ("slower", "faster"):
         text = (
             f"{of}{target} is {total.verdict} than {baseline}, {micros(total.target_us)} "
@@ -255,12 +270,11 @@ def _time_sentence(comparison: Comparison) -> Sentence:
         if total.interval is None:
             why = "one time a side is not exact to this"
         text = f"{_begun(of, 'undecided')}, {why} ({ratio_text(total.ratio)}×{_interval(total)})"
-    verdicts = [f"{amount} {word}" for word, amount in comparison.verdicts.items() if amount]
     sure: Sure = "medium" if total.interval is None else "high"
     unclear = ("undecided", "no difference") if total.interval is None else ("undecided",)
     if total.verdict in unclear:
         sure = "low"
-    return Sentence("time", sure, f"{text}. Layer by layer: {listed(verdicts)}.")
+    return Sentence("time", sure, f"{text}. Layer by layer: {verdicts}.")
 
 
 def _interval(ratio: Ratio) -> str:

@@ -15,7 +15,7 @@ import pandas as pd
 from perfml.explain.advice.equal_layers import group_name
 from perfml.explain.advice.persons import mitigation
 from perfml.explain.advice.settings import BACKENDS, BENCHMARK, PRECISIONS
-from perfml.explain.confidence import with_check
+from perfml.explain.confidence import Confidence, with_check
 from perfml.report.conditions import EVERY_RUN, Condition, labelled
 from perfml.report.document import Sentence, Sure
 from perfml.report.labels import capital, listed, percent
@@ -37,9 +37,6 @@ _WORTH = 0.01
 
 _STEPS = 4
 """Things to do on the first screen."""
-
-_NAMED = 2
-"""Layers named as examples."""
 
 
 def first_steps(results: Results) -> list[Sentence]:
@@ -181,16 +178,14 @@ def _mix(shown: Sequence[Condition]) -> Sentence | None:
     clear = float(saved[winners["clear"].reindex(saved.index) == 1].sum())
     sure: Sure = "high" if clear >= saved.sum() else "medium" if clear >= saved.sum() / 2 else "low"
     medians = condition.times.set_index(["layer", "backend"])["median"]
-    named = [
-        f"{layer} ({micros(medians[layer, winners.loc[layer, 'fastest']])} under "
-        f"{winners.loc[layer, 'fastest']} instead of {micros(medians[layer, fastest])})"
-        for layer in changed.index[:_NAMED]
-    ]
+    layer, best = changed.index[0], winners.loc[changed.index[0], "fastest"]
+    times = f"{micros(medians[layer, best])} under {best} instead of "
+    times += micros(medians[layer, fastest])
     text = (
         f"{where(condition)}, the fastest backend of every layer gives "
         f"{micros(total - float(saved.sum()))} instead of {micros(total)}. {len(changed)} of "
-        f"{count(condition.common, 'layer')} change their backend, most of all {listed(named)}. "
-        "The cost of a change of layout between backends is not counted."
+        f"{count(condition.common, 'layer')} change their backend. {layer} saves most: "
+        f"{times}. The cost of a change of layout between backends is not counted."
     )
     gain = f"{micros(float(saved.sum()))} less ({percent(share)})"
     return Sentence("do", sure, text, "Choose the backend layer by layer", gain)
@@ -296,7 +291,7 @@ def _saving(advice: Mapping[str, Advice], shown: Sequence[Condition]) -> Sentenc
     if found is not None and float(row["saved_us"]) < _WORTH * float(found.times["median"].sum()):
         return None
     name = group_name(row["layers"])
-    sure: Sure = row["confidence"]
+    sure: Confidence = row["confidence"]
     text = with_check(mitigation(row), sure, row["tells"])
     text += f" Why: {labelled(str(row['evidence']), str(row['label']))}."
     gain = (

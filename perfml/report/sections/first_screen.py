@@ -117,8 +117,9 @@ def listed_table(found: Sequence[ListedFinding], most: int | None = None) -> Rep
 
 
 def _marked(found: ListedFinding) -> str:
-    known = found.confidence is not None
-    return marked(found.action, found.confidence, found.tells) if known else found.action
+    if found.confidence is None:
+        return found.action
+    return marked(found.action, found.confidence, found.tells)
 
 
 def estimates(found: ListedFinding) -> str:

@@ -1,9 +1,8 @@
-"""Where the data came from: facts, files, runs, and the rest as text."""
+"""Where the data came from: facts, files, runs."""
 
 from __future__ import annotations
 
 import datetime
-import json
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -14,7 +13,6 @@ from perfml.report.document import (
     Fold,
     Glossary,
     Notices,
-    Preformatted,
     ReportTable,
     Section,
     Text,
@@ -22,11 +20,6 @@ from perfml.report.document import (
     words,
 )
 from perfml.report.tables import record_table, sentences_of
-
-_TABLES = ("sources", "runs", "warnings", "unattributed", "layers")
-"""Parts of the document that are shown elsewhere than in its rest."""
-
-_LONGEST_REST = 20_000
 
 
 def provenance_section(*documents: tuple[str, Mapping[str, Any]]) -> Section:
@@ -81,10 +74,6 @@ def _parts(document: Mapping[str, Any]) -> tuple[Block, ...]:
     blocks += [Fold(table.caption, (table,)) for table in tables if table is not None]
     if len(blocks) == 1:
         blocks.append(Text("The table carries no provenance."))
-    rest = {name: value for name, value in nested.items() if name not in _TABLES}
-    if rest:
-        text = json.dumps(rest, indent=2, default=str)[:_LONGEST_REST]
-        blocks.append(Fold("The rest of the provenance document", (Preformatted(text),)))
     return tuple(blocks)
 
 

@@ -77,9 +77,10 @@ def _lines(table: pd.DataFrame) -> tuple[SampledLine, ...]:
     sass = hottest.drop_duplicates("place").set_index("place")["sass"]
     shares = sums[SAMPLES] / rows[SAMPLES].sum()
     reasons = sums[stalls].idxmax(axis=1) if stalls else pd.Series("", sums.index)
+    found = zip(sums.index, shares, reasons, sass.reindex(sums.index), strict=True)
     return tuple(
-        SampledLine(str(at), float(part), _stall(str(reasons[at])), str(sass[at]))
-        for at, part in shares.items()
+        SampledLine(str(at), float(part), _stall(str(reason)), str(code))
+        for at, part, reason, code in found
         if part >= _LEAST
     )
 

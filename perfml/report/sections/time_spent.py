@@ -6,6 +6,7 @@ import math
 import re
 import shlex
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -178,6 +179,21 @@ def step_section(step: StepComparison) -> Section:
 def _do(step: StepComparison) -> str | None:
     action = step.action()
     return None if action is None else f"do ({IN_WORDS[step.confidence]}): {action}"
+
+
+def step_differences(step: StepComparison) -> list[Sentence]:
+    """Return what to do first about the difference of two steps, and the verdict of the clock."""
+    differs = step.verdict in ("slower", "faster")
+    said = f"{step.names[1]} against {step.names[0]}, {step.sentence()}."
+    sentences = [Sentence("time", "medium" if differs else "low", said)]
+    if differs and step.first is not None:
+        lost = step.difference_us > 0
+        row, slow = step.first.row, step.target if lost else step.baseline
+        gain = f"{micros(abs(step.difference_us))} a step {'lost' if lost else 'gained'}"
+        text = f"{row.also} Why: {step.cause()}."
+        do = Sentence("do", step.confidence, text, f"A step is {step.verdict}", gain)
+        sentences.insert(0, replace(do, command=row.line(slow), look="lost" if lost else ""))
+    return sentences
 
 
 def step_sentences(account: Account) -> list[Sentence]:
