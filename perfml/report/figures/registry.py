@@ -252,7 +252,7 @@ class Plot:
     settings: bool = True
 
 
-_POINTS_A_LETTER = 5
+_POINTS_A_LETTER = 6
 """Of small print, so that a note is broken before the edge of the picture."""
 
 _KEEP = "\u00a0"
