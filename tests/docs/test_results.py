@@ -86,11 +86,13 @@ def test_the_atlas_is_as_large_as_the_page_says():
     assert "18,413 measured layers of 50" in TEXT
     answer = (ROOT / "studies" / "atlas" / "RESULTS.md").read_text(encoding="utf-8")
     for there, here in (
-        ("within 25 % in the mean", "mean error of 25 %"),
+        ("within 24 % in the mean", "mean error of 24 %"),
         ("counters count brings that to 11 %", "Counters bring that to 11 %"),
         ("off by 57 %", "has 57 %"),
-        ("89.6 % of the layers", "89.6 % of the layers"),
-        ("a factor of 1.73 to either side", "a factor of 1.73 to either side"),
+        ("(44 % to 20 %) and least for activation", "(44 % to 20 %) and least for activation"),
+        ("it is off by 16 % in the mean on layers of 10", "is off by 16 % in the mean on layers"),
+        ("87.7 % of these lie in the 90 %", "87.7 % of these lie in the 90 %"),
+        ("which is usually 1.80 times wide", "which is usually 1.80 times wide"),
     ):
         assert there in answer
         assert here in TEXT

@@ -263,10 +263,12 @@ def roofline(
         order = np.argsort(-achieved, kind="stable")
         named = rows["layer"].to_numpy()
         wanted = {named[at]: at for at in order[::-1] if named[at] in set(names)}
-        for layer, at in wanted.items():
+        # neighbours stand above and below their points, so that their names do not overlap
+        from_left = sorted(wanted.items(), key=lambda each: intensity[each[1]])
+        for place, (layer, at) in enumerate(from_left):
             right = not is_narrow(width) or intensity[at] < np.sqrt(span[0] * span[1])
             style = {"textcoords": "offset points", "ha": "left" if right else "right"}
-            style["xytext"] = (6 if right else -6, 4)
+            style["xytext"] = (6 if right else -6, -14 if place % 2 else 4)
             point = (float(intensity[at]), float(achieved[at]))
             ax.annotate(plain(layer, 30), point, color=INK, **style)
     ax.set(xscale="log", yscale="log", xlim=span)

@@ -222,7 +222,7 @@ class Plot:
     settings: bool = True  # whether the precisions and batches are added to its title
 
 
-_POINTS_A_LETTER = 5
+_POINTS_A_LETTER = 6
 """Of small print, so that a note is broken before the edge of the picture."""
 
 _KEEP = "\u00a0"
