@@ -33,8 +33,8 @@ def predict(
     """Say which layers are slower than layers like them usually are.
 
     And by how much, and why. Layers of the same kind, shape, precision and backend in other
-    networks say what is usual; 90 % of them lie inside the interval. What is learned from comes
-    with perfml; nothing is downloaded.
+    networks say what is usual, if they launch such kernels. 90 % of them lie inside the interval.
+    What layers of its shape take with other kernels is compared, too. Nothing is downloaded.
 
     Example: perfml collect torch:torchvision/resnet18 --out run/; perfml predict run/
     """

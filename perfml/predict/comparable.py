@@ -122,20 +122,24 @@ def _unlike_all(
 
 
 def unseen_axes(rows: pd.DataFrame, known: pd.DataFrame, *, by_shape: bool) -> list[str | None]:
-    """Return which of `AXES` has a value that the reference never saw, for each row, or None."""
+    """Return which of `AXES` has a value that the reference never saw, for each row, or None.
+
+    A backend counts as unseen, too, where none of its rows has the precision.
+    """
     names = AXES if by_shape else AXES[:-1]
     unseen = {name: ~rows[name].isin(known[name]).to_numpy(dtype=bool) for name in names}
-    return [
-        next((name for name in names if unseen[name][place]), None) for place in range(len(rows))
-    ]
+    pairs, seen = (pd.MultiIndex.from_frame(each[list(AXES[1:3])]) for each in (rows, known))
+    unseen["backend"] |= ~pairs.isin(seen) & ~unseen["precision"]
+    return [next((name for name in names if unseen[name][at]), None) for at in range(len(rows))]
 
 
-def weaker(axis: str, value: object) -> str:
-    """Say what a comparison is worth where the reference never saw a value."""
+def weaker(axis: str, row: Mapping[Any, Any]) -> str:
+    """Say what a comparison is worth where the reference never saw a value of a row."""
     if axis == "device":
         return (
-            f"{value} is not in the reference: its usual time is shifted by what the layers here "
-            "have in common. Few layers make the interval wider"
+            f"{row[axis]} is not in the reference: its usual time is shifted by what the layers "
+            "here have in common. Few layers make the interval wider"
         )
-    what = axis.removeprefix("usual_")
-    return f"{what} {value} is not in the reference: the interval is as wide as for one left out"
+    within = f" in {row['precision']}" if axis == "backend" else ""
+    what = f"{axis.removeprefix('usual_')} {row[axis]}{within}"
+    return f"{what} is not in the reference: the interval is as wide as for one left out"

@@ -16,9 +16,9 @@ from perfml.explain.roofs.peaks import Peaks
 from perfml.modeling.features import BOUND
 from perfml.predict.bounds import with_bounds
 from perfml.predict.comparable import Refused, by_counters, unseen_axes, weaker, why_not
-from perfml.predict.describe import WHOLE, Vocabulary, prepare_layers
+from perfml.predict.describe import MOST, WHOLE, knows_launches, prepare_layers
 from perfml.predict.intervals import CONFIDENCE, Intervals
-from perfml.predict.learned import NETWORK, FittedNow, Kept, KeptFor, Learned
+from perfml.predict.learned import NETWORK, FittedNow, Kept, KeptFor
 from perfml.predict.reasons import (
     condition,
     findings_of,
@@ -37,11 +37,15 @@ USUAL_BACKEND = "cudnn"
 LEAST_NETWORKS = 3
 """Networks that a reference needs beside the one in question."""
 
-_MOST = 0.5
-"""Share of the rows that have to have a metric for it to be used."""
+_SHAPE_CONFIDENCE = 0.98
+"""Of what layers of a shape take, whatever they launch: wide, since all layers are asked twice. Of
+networks held out 4 % of the layers are slower by either, as many as by their launches alone."""
 
 _PRIOR_LAYERS = 5.0
 """Layers of a profile that tell as much of an unknown GPU's speed as its peaks do."""
+
+_BY = {"launched": "shape and launches", "shape": "shape", "counted": "counted work"}
+"""What a tier is called that layers are compared by."""
 
 _SHIFTED = 1.15
 """Factor that all layers have in common from which on it is told."""
@@ -55,12 +59,11 @@ _Z90, _MAD = 1.645, 1.4826
 
 @dataclass(frozen=True)
 class _Compared:
-    """What comparing gave, a value a row: logarithms of microseconds, and shares."""
+    """What comparing gave, a value a row: logarithms of microseconds."""
 
     expected: Floats
     low: Floats
     high: Floats
-    slower: Floats
     notes: list[str | None]
 
 
@@ -78,43 +81,14 @@ def predict(
     progress: Progress | None = None,
     kept: Kept | None = None,
 ) -> Prediction:
-    """Compare layers with those of many networks.
+    """Compare a Layers table with layers of other networks, as `perfml.predict` does with a file.
 
-    Parameters
-    ----------
-    layers
-        A Layers table.
-    reference
-        Layers of other networks, as `perfml.predict.prepare_layers` returns them; those of the
-        networks in `layers` are left out of it.
-    provenance
-        The document of `layers`, for what its runs say of each layer.
-    reference_name
-        What it is called in sentences.
-    kernels
-        The launches behind the layers, for the reasons.
-    peaks
-        Of the profile's GPU, where it is not tabulated.
-    top
-        Slow layers whose reasons are looked for.
-    confidence
-        Share of layers like one that its interval holds.
-    seed
-        Of the model, and of how networks are dealt out.
-    progress
-        Called as ``progress(done, total, what)``.
-    kept
-        What was fitted on the whole reference (`perfml.predict.reference.kept`); without it models
-        are fitted anew.
-
-    Returns
-    -------
-    Prediction
-
-    Raises
-    ------
-    PerfmlError
-        If no layer can be compared; the message says why.
+    `reference` is as `prepare_layers` returns it; networks of `layers` are left out of it, and
+    `reference_name` is what sentences call it. `provenance` is the document of `layers`, `kernels`
+    the launches behind them; `peaks` are of a GPU that is not tabulated. The reasons of `top` slow
+    layers are looked for; an interval holds `confidence` of the layers like one. `seed` is of
+    models that are fitted anew, which happens without `kept` (`perfml.predict.reference.kept`).
+    Raises `PerfmlError` if no layer can be compared; the message says why.
     """
     warnings, own = _named(layers)
     rows = _rows(own, provenance, peaks)
@@ -136,18 +110,21 @@ def predict(
     if not fit.any():
         raise _nothing_left(refused)
     chosen = rows[fit].reset_index(drop=True)
-    most_have = [name for name in metric_columns(chosen) if chosen[name].notna().mean() > _MOST]
-    words = Vocabulary.of(known, most_have)
+    most_have = [name for name in metric_columns(chosen) if chosen[name].notna().mean() > MOST]
     tier = "shape" if by_shape else "counted"
-    anew = FittedNow(known, words, tier, seed, progress)
-    learned: Learned = anew
-    whole = kept is not None and len(kept.held_out[NETWORK]) == len(has_bound)
+    if by_shape and knows_launches(chosen) and knows_launches(known):
+        tier = "launched"
+    anew = FittedNow(known, most_have, seed, progress)
+    learned: FittedNow | KeptFor = anew
+    whole = kept is not None and len(kept.held_out["shape", NETWORK]) == len(has_bound)
     if kept is not None and whole and by_shape and seed == 0:
         learned = KeptFor(kept, np.flatnonzero(other), anew)
-    compared = _compare(
-        chosen, known, learned, unseen_axes(chosen, known, by_shape=by_shape), confidence
-    )
-    verdicts = _verdicts(rows, refused, compared, "shape" if by_shape else "counted work")
+    axes = unseen_axes(chosen, known, by_shape=by_shape)
+    compared = _compare(chosen, known, learned, axes, confidence, tier)
+    of_shape = None
+    if tier == "launched":
+        of_shape = _compare(chosen, known, learned, axes, _SHAPE_CONFIDENCE, "shape")
+    verdicts = _verdicts(rows, refused, compared, of_shape, _BY[tier])
     every = _slowest(verdicts) if top else []
     slow = every[:top]
     places = {at: condition(rows.iloc[at]) for at in every}
@@ -155,17 +132,19 @@ def predict(
     for at in every:
         first = next(iter(findings.get(places[at], ())), None)
         verdicts[at] = replace(verdicts[at], limits=first)
-    work = None
-    if slow and by_shape and words.counted:
-        work = learned.by_work(rows.iloc[slow])
-    for number, at in enumerate(slow):
-        work_us = None if work is None else float(np.exp(work[number]))
-        why = replace(
-            _why(verdicts[at], rows.iloc[[at]], known, words, work_us),
+    counted = tuple(name for name in learned.words.counted if name in most_have) if slow else ()
+    for at in slow:
+        row, verdict = rows.iloc[[at]], verdicts[at]
+        peers = peers_of(row, known)
+        why = Why(
+            by_launches=verdict.by_launches,
+            counted=bool(counted),
+            unusual=unusual_counts(row.iloc[0], peers, counted),
             reasons=findings.get(places[at], ()),
+            peers=named_peers(peers),
             kernel=slowest_kernel(kernels, places[at]),
         )
-        verdicts[at] = replace(verdicts[at], why=why)
+        verdicts[at] = replace(verdict, why=why)
     shift = float(np.median(np.log(chosen["time_us"].to_numpy(float)) - compared.expected))
     warnings += _said_of_all(verdicts, shift)
     note = time_note(layers)
@@ -221,18 +200,19 @@ def _nothing_left(refused: list[Refused | None]) -> PerfmlError:
 def _compare(
     rows: pd.DataFrame,
     known: pd.DataFrame,
-    learned: Learned,
+    learned: FittedNow | KeptFor,
     axes: list[str | None],
     confidence: float,
+    tier: str,
 ) -> _Compared:
     """Return what layers like the rows take, and where most of them lie."""
-    expected = learned.expected(rows)
+    expected = learned.expected(rows, tier)
     measured = np.log(rows["time_us"].to_numpy(float))
-    low, high, slower = (np.empty(len(rows)) for _ in range(3))
+    low, high = np.empty(len(rows)), np.empty(len(rows))
     for axis in dict.fromkeys(axes):
         here = np.array([each == axis for each in axes])
         family = rows["family"][here]
-        residuals = learned.residuals(NETWORK if axis in (None, "device") else axis)
+        residuals = learned.residuals(NETWORK if axis in (None, "device") else str(axis), tier)
         if axis == "device":
             # the chips' peaks say how fast another GPU is, and the more layers there are the
             # better does the profile itself: of a network its own middle is known then, too
@@ -241,22 +221,21 @@ def _compare(
             middles = pd.Series(residuals).groupby(known[NETWORK].to_numpy()).transform("median")
             residuals = residuals - own * middles.to_numpy()
         usual = np.log(known["time_us"].to_numpy(float)) - residuals
-        intervals = Intervals.calibrate(residuals, known["family"], usual)
+        intervals = Intervals.calibrate(residuals, known["family"], usual, known[NETWORK])
         low[here], high[here] = intervals.around(expected[here], family, confidence)
-        slower[here] = intervals.share_slower(expected[here], measured[here], family)
         if axis == "device":
             half = _Z90 * _MAD * float(np.median(np.abs((measured - expected)[here])))
-            apart = _Z90 * (1 - own) * _peaks_off(learned, known)
+            apart = _Z90 * (1 - own) * _peaks_off(learned, known, tier)
             low[here] = np.minimum(low[here] - apart, expected[here] - half)
             high[here] = np.maximum(high[here] + apart, expected[here] + half)
     notes = [
-        None if axis is None else weaker(axis, rows[axis].iloc[place])
-        for place, axis in enumerate(axes)
+        None if axis is None else weaker(axis, row)
+        for axis, row in zip(axes, rows.to_dict("records"), strict=True)
     ]
-    return _Compared(expected, low, high, slower, notes)
+    return _Compared(expected, low, high, notes)
 
 
-def _peaks_off(learned: Learned, known: pd.DataFrame) -> float:
+def _peaks_off(learned: FittedNow | KeptFor, known: pd.DataFrame, tier: str) -> float:
     """Return how far the middle layer is off where only peaks tell how fast a GPU is.
 
     No GPU can be held out of a reference of one. A precision that was never seen is known by its
@@ -264,12 +243,17 @@ def _peaks_off(learned: Learned, known: pd.DataFrame) -> float:
     """
     if len(set(known["precision"])) < 2:
         return float(np.log(_SHIFTED))
-    off = pd.Series(learned.residuals("precision")).groupby(known["precision"].to_numpy()).median()
+    residuals = pd.Series(learned.residuals("precision", tier))
+    off = residuals.groupby(known["precision"].to_numpy()).median()
     return float(np.sqrt((off**2).mean()))
 
 
 def _verdicts(
-    rows: pd.DataFrame, refused: list[Refused | None], compared: _Compared, by: str
+    rows: pd.DataFrame,
+    refused: list[Refused | None],
+    compared: _Compared,
+    of_shape: _Compared | None,
+    by: str,
 ) -> list[PredictedLayer]:
     """Return a verdict a row, in the rows' order."""
     found, place = [], 0
@@ -277,25 +261,35 @@ def _verdicts(
         if note is not None:
             found.append(_not_compared(row, note.why))
             continue
-        expected, low, high = (
-            float(np.exp(each[place])) for each in (compared.expected, compared.low, compared.high)
-        )
-        time = float(row["time_us"])
-        found.append(
-            replace(
-                _not_compared(row, compared.notes[place]),
-                expected_us=expected,
-                low_us=low,
-                high_us=high,
-                ratio=time / expected,
-                excess_us=(time - expected) * int(row["copies"]),
-                share_slower=float(compared.slower[place]),
-                verdict="slower" if time > high else "faster" if time < low else "usual",
-                compared_by=by,
-            )
-        )
+        verdict = _verdict(_not_compared(row, compared.notes[place]), compared, place, by)
+        if of_shape is not None:
+            shape_us, most = np.exp(of_shape.expected[place]), np.exp(of_shape.high[place])
+            verdict = replace(verdict, shape_us=float(shape_us), shape_high_us=float(most))
+            if verdict.verdict != "slower" and verdict.time_us > most:
+                # as fast as its launches let expect, but layers of its shape launch others
+                verdict = replace(_beside(verdict, float(shape_us), "shape"), verdict="slower")
+        found.append(verdict)
         place += 1
     return found
+
+
+def _verdict(row: PredictedLayer, compared: _Compared, place: int, by: str) -> PredictedLayer:
+    expected, low, high = (
+        float(np.exp(each[place])) for each in (compared.expected, compared.low, compared.high)
+    )
+    return replace(
+        _beside(row, expected, by),
+        expected_us=expected,
+        low_us=low,
+        high_us=high,
+        verdict="slower" if row.time_us > high else "faster" if row.time_us < low else "usual",
+    )
+
+
+def _beside(row: PredictedLayer, usual_us: float, by: str) -> PredictedLayer:
+    """Return a row with how much longer it takes than is usual."""
+    excess = (row.time_us - usual_us) * row.copies
+    return replace(row, ratio=row.time_us / usual_us, excess_us=excess, compared_by=by)
 
 
 def _not_compared(row: Mapping[Any, Any], note: str | None) -> PredictedLayer:
@@ -325,25 +319,6 @@ def _slowest(verdicts: list[PredictedLayer]) -> list[int]:
     """Return the places of the slow layers, of those that lose most first."""
     slow = [at for at, each in enumerate(verdicts) if each.verdict == "slower"]
     return sorted(slow, key=lambda at: _order(verdicts[at]))
-
-
-def _why(
-    verdict: PredictedLayer,
-    row: pd.DataFrame,
-    known: pd.DataFrame,
-    words: Vocabulary,
-    work_us: float | None,
-) -> Why:
-    peers = peers_of(row, known, words)
-    by_work = beyond = None
-    if work_us is not None and verdict.expected_us is not None:
-        by_work, beyond = work_us / verdict.expected_us, verdict.time_us / work_us
-    return Why(
-        by_work=by_work,
-        beyond_work=beyond,
-        unusual=unusual_counts(row.iloc[0], peers, words.counted),
-        peers=named_peers(peers),
-    )
 
 
 def _said_of_all(verdicts: list[PredictedLayer], shift: float) -> list[str]:

@@ -1,18 +1,19 @@
 """What a layer is described by: numbers from its shapes, from counters, and what holds the time.
 
-Three tiers, each with the ones before it:
+Three tiers, each with ``shape``:
 
 - ``shape``: kind, shapes, operations, bytes, precision, backend; known before anything runs;
-- ``counted``: launches and what counters count, which is the same however long it took;
-- ``clocked``: shares of cycles and of peaks. Beside a count they give the time away
-  (`perfml.metrics.clock_of`), so they explain a time and must not predict it.
+- ``launched``: which kernels, how many, over which grids: what every trace has, without counters;
+- ``counted``: launches and what counters count, which is the same however long it took.
 
-Durations, rates and numbers of cycles are in no tier: they are the time.
+Durations, rates and cycles are in no tier: they are the time. Shares of cycles and of peaks give it
+away beside a count (`perfml.metrics.clock_of`).
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,15 +21,19 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from perfml.kernel_names import KernelTraits, kernel_traits
 from perfml.metrics import clock_of, load_catalogue
-from perfml.modeling.features import BOUND
+from perfml.modeling.features import BOUND, LAUNCH_METRICS
 from perfml.modeling.layer_shapes import average_copies, average_repeats, with_layer_facts
 from perfml.predict.bounds import with_bounds
 from perfml.predict.families import FAMILIES, family_of, usual_kind
 from perfml.tables import metric_columns
 from perfml.util.typing import Floats
 
-TIERS = ("shape", "counted", "clocked")
+TIERS = ("shape", "launched", "counted")
+
+MOST = 0.5
+"""Share of the rows that have to have a metric for it to be used."""
 
 WHOLE = "graph"
 """Name of the one layer of a model that is compiled whole: no layer, and not compared."""
@@ -51,18 +56,18 @@ class Vocabulary:
 
     Attributes
     ----------
-    kinds, precisions, backends, variants
-        Words with a column each.
-    counted, clocked
-        Metrics, by what they hold of the time.
+    kinds, precisions, backends, variants, launched
+        Words with a column each; the last are what names of kernels tell.
+    counted
+        Metrics that do not hold the time.
     """
 
     kinds: tuple[str, ...]
     precisions: tuple[str, ...]
     backends: tuple[str, ...]
     variants: tuple[str, ...]
+    launched: tuple[str, ...]
     counted: tuple[str, ...]
-    clocked: tuple[str, ...]
 
     @classmethod
     def of(cls, reference: pd.DataFrame, metrics: Sequence[str] | None = None) -> Vocabulary:
@@ -77,14 +82,13 @@ class Vocabulary:
             for name in metric_columns(reference)
             if (metrics is None or name in metrics) and reference[name].notna().any()
         ]
-        clocks = {name: clock_of(name) for name in usable}
         return cls(
             kinds=tuple(sorted(map(str, networks.index[networks >= _KIND_NETWORKS]))),
             precisions=_words(reference, "precision"),
             backends=_words(reference, "backend"),
             variants=tuple(word for word in _words(reference, "variant") if word),
-            counted=tuple(name for name in usable if clocks[name] == "counted"),
-            clocked=tuple(name for name in usable if clocks[name] == "clocked"),
+            launched=tuple(sorted({word for each in _traits(reference) for word in _told(each)})),
+            counted=tuple(name for name in usable if clock_of(name) == "counted"),
         )
 
 
@@ -119,24 +123,27 @@ def describe(rows: pd.DataFrame, words: Vocabulary, tier: str = "shape") -> pd.D
     Rows are as `prepare_layers` returns them; `words` are of the reference, so that two tables get
     the same columns; `tier` is one of `TIERS`.
     """
-    columns: dict[str, Floats] = _shape_columns(rows)
-    columns |= _word_columns(rows, words)
-    if tier != "shape":
+    columns = _word_columns(rows, words)
+    if tier == "launched":
+        columns |= _launched_columns(rows, words.launched)
+    if tier == "counted":
         columns |= _counted_columns(rows, words.counted)
-    if tier == "clocked":
-        columns |= {name: _numbers(rows, name) for name in words.clocked}
-    return pd.DataFrame(columns, index=rows.index)
+    return shape_columns(rows).join(pd.DataFrame(columns, index=rows.index))
 
 
-def _shape_columns(rows: pd.DataFrame) -> dict[str, Floats]:
+def shape_columns(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return sizes, amounts of work and bounds of prepared rows, as `describe` has them first."""
     output = [_sizes(text) for text in rows["output"]]
     kinds = rows[["family", "usual_kind"]].astype(object).to_numpy()
-    outputs = np.array([math.prod(sizes) if sizes else np.nan for sizes in output])
+    groups, filters = _numbers(rows, "groups"), _numbers(rows, "filters")
     width = np.array(
         [_width(sizes, *names) for sizes, names in zip(output, kinds, strict=True)], dtype=float
     )
+    # shapes that users give may lack the batch, and have their channels last; bytes are of all
+    width = np.where(np.isnan(filters), width, filters)
+    half = rows["precision"].isin(["fp16", "bf16"]).to_numpy(dtype=bool)
+    outputs = np.maximum(_numbers(rows, "output_bytes") / np.where(half, 2, 4), 1.0)
     flops = _numbers(rows, "flops")
-    groups, filters = _numbers(rows, "groups"), _numbers(rows, "filters")
     with np.errstate(divide="ignore", invalid="ignore"):
         reduction = flops / (2 * outputs)
         found = {f"log {name}": np.log1p(_numbers(rows, name)) for name in _AMOUNTS}
@@ -149,14 +156,13 @@ def _shape_columns(rows: pd.DataFrame) -> dict[str, Floats]:
         }
         for name in ("compute_us", "memory_us", BOUND):
             found[f"log {name}"] = np.log(_numbers(rows, name) + _LEAST_US)
-    found["rank"] = np.array([len(sizes) or np.nan for sizes in output], dtype=float)
     found["window"] = _products(rows["size"])
     found["stride"] = _products(rows["stride"])
     found["log groups"] = np.log1p(groups)
     depthwise = ((groups > 1) & (groups == filters)).astype(np.float64)
     found["depthwise"] = np.where(np.isnan(groups), np.nan, depthwise)
     found["batch"] = np.log2(_numbers(rows, "batch"))
-    return found
+    return pd.DataFrame(found, index=rows.index)
 
 
 def _width(sizes: tuple[int, ...], family: object, kind: object) -> float:
@@ -179,12 +185,61 @@ def _word_columns(rows: pd.DataFrame, words: Vocabulary) -> dict[str, Floats]:
     }
     columns: dict[str, Floats] = {}
     for column, known in vocabulary.items():
-        text = rows[column].astype(object).to_numpy()
+        text = rows[column].astype(object)
+        if column == "precision" and "bf16" not in known:
+            text = text.replace("bf16", "fp16")  # as many bytes, and as fast
         for word in known:
             columns[f"{column.removeprefix('usual_')} {word}"] = np.array(
                 [each == word for each in text], np.float64
             )
     return columns
+
+
+def knows_launches(rows: pd.DataFrame) -> bool:
+    """Return whether most rows say which kernels they launched, and over which grids."""
+    needed = ("kernels", "kernel_names", *LAUNCH_METRICS)
+    return all(name in rows and rows[name].notna().mean() > MOST for name in needed)
+
+
+def _traits(rows: pd.DataFrame) -> list[list[KernelTraits]]:
+    """Return what the names of each row's kernels tell, one entry a different name."""
+    if "kernel_names" not in rows:
+        return [[] for _ in range(len(rows))]
+    texts = rows["kernel_names"].astype(object).fillna("")
+    known = {
+        text: [kernel_traits(name) for name in text.split("\n") if name] for text in set(texts)
+    }
+    return [known[text] for text in texts]
+
+
+def _told(kernels: Sequence[KernelTraits]) -> list[str]:
+    return [word for each in kernels for word in (each.does, *each.traits) if word]
+
+
+def _launched_columns(rows: pd.DataFrame, words: Sequence[str]) -> dict[str, Floats]:
+    """Return launches by what their kernels do and how they are built, and their grids."""
+    traits = _traits(rows)
+    told = [Counter(_told(each)) for each in traits]
+    bound = np.log(_numbers(rows, BOUND) + _LEAST_US)
+    with np.errstate(divide="ignore"):
+        kernels, threads, waves = (
+            np.log(_numbers(rows, name)) for name in ("kernels", "threads", "waves_per_sm")
+        )
+    cores = [{kernel.tensor_cores for kernel in each} for each in traits]
+    aligned = [[kernel.alignment for kernel in each if kernel.alignment] for each in traits]
+    return {
+        "log kernels": kernels,
+        "different kernels": np.array([len(each) for each in traits], dtype=float),
+        **{f"launched {word}": np.array([float(each[word]) for each in told]) for word in words},
+        "tensor cores": np.array([1.0 if True in has else -float(False in has) for has in cores]),
+        "alignment": np.array([min(each, default=np.nan) for each in aligned], dtype=float),
+        "log threads": threads,
+        "log threads / bound": threads - bound,
+        "log waves": waves,
+        "log shared memory": np.log1p(_numbers(rows, "shared_memory_per_block")),
+        "registers_per_thread": _numbers(rows, "registers_per_thread"),
+        "theoretical_occupancy": _numbers(rows, "theoretical_occupancy"),
+    }
 
 
 def _counted_columns(rows: pd.DataFrame, metrics: Sequence[str]) -> dict[str, Floats]:

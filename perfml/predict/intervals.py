@@ -4,12 +4,12 @@ What a model is off on networks that it did not learn from says how far it may b
 one: a conformal predictive system (Vovk, Gammerman and Shafer, "Algorithmic learning in a random
 world", 2005; as the package crepes has it, which a test compares with). Families of layers scatter
 differently, short layers otherwise than long ones, so residuals are divided by the scatter of
-their family and class of expected time first.
+their family and class of expected time first. Networks are what is drawn, not layers: each counts
+as much as any other, however many layers it has.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -31,7 +31,6 @@ _STRENGTH = 20.0
 _LEAST = 0.01
 """Smallest scatter, as a share of the time: clocks alone scatter by as much."""
 
-
 _CLASSES_US = (3.0, 10.0, 50.0)
 """Expected times, microseconds, at which layers of a family begin to scatter otherwise: up to the
 first a launch is most of the time, from the last on the work is."""
@@ -41,24 +40,29 @@ first a launch is most of the time, from the last on the work is."""
 class Intervals:
     """Calibrated intervals of the logarithm of a time.
 
-    Attributes
-    ----------
-    scatter
-        By family, and by family and class of expected time: the robust standard deviation of
-        log(measured / expected).
-    overall
-        The same of all rows, for families that the reference lacks.
-    scores
-        Residuals over their group's scatter, sorted.
+    `scatter` is the robust standard deviation of log(measured / expected), by family, and by family
+    and class of expected time; `overall` that of all rows, for families that the reference lacks.
+    `scores` are residuals over their group's scatter, sorted; `below` is the share of a next
+    layer's scores that are at most each of these.
     """
 
     scatter: dict[str, float]
     overall: float
     scores: Floats
+    below: Floats
 
     @classmethod
-    def calibrate(cls, residuals: Floats, family: pd.Series[Any], expected: Floats) -> Intervals:
-        """Calibrate on log(measured / expected) of layers that were not learned from."""
+    def calibrate(
+        cls,
+        residuals: Floats,
+        family: pd.Series[Any],
+        expected: Floats,
+        networks: pd.Series[Any] | None = None,
+    ) -> Intervals:
+        """Calibrate on log(measured / expected) of layers that were not learned from.
+
+        Each of the `networks` weighs the same; without them each layer does.
+        """
         overall = _scatter(residuals)
         scatter: dict[str, float] = {}
         names = family.astype(object).to_numpy()
@@ -71,27 +75,29 @@ class Intervals:
                 weight = len(own) / (len(own) + _STRENGTH)
                 mixed = weight * _scatter(own) ** 2 + (1 - weight) * around**2
                 scatter[str(name)] = float(np.sqrt(mixed))
-        made = cls(scatter, overall, np.zeros(0))
-        return replace(made, scores=np.sort(residuals / made._sigmas(expected, family)))
+        made = cls(scatter, overall, np.zeros(0), np.zeros(0))
+        scores = residuals / made._sigmas(expected, family)
+        order = np.argsort(scores, kind="stable")
+        weights = np.ones(len(scores))
+        if networks is not None:
+            weights /= networks.map(networks.value_counts()).to_numpy(float)
+        # the next one is among them, with the mean weight
+        below = np.cumsum(weights[order]) / (weights.sum() + weights.mean())
+        return replace(made, scores=scores[order], below=below)
 
     def around(
         self, expected: Floats, family: pd.Series[Any], confidence: float = CONFIDENCE
     ) -> tuple[Floats, Floats]:
         """Return the lower and upper ends around expected logarithms of times."""
-        count, outside = len(self.scores), (1.0 - confidence) / 2
-        # with the next one there are so many; beyond the last of them nothing is known
-        first = math.floor(outside * (count + 1))
-        last = math.ceil((1.0 - outside) * (count + 1))
+        outside = (1.0 - confidence) / 2
+        # sums of weights are rounded
+        first = np.searchsorted(self.below, outside + 1e-9, side="right")
+        last = np.searchsorted(self.below, 1.0 - outside - 1e-9)
+        # beyond the last of them nothing is known
         low = self.scores[first - 1] if first >= 1 else -np.inf
-        high = self.scores[last - 1] if last <= count else np.inf
+        high = self.scores[last] if last < len(self.scores) else np.inf
         sigmas = self._sigmas(expected, family)
         return expected + low * sigmas, expected + high * sigmas
-
-    def share_slower(self, expected: Floats, measured: Floats, family: pd.Series[Any]) -> Floats:
-        """Return the share of layers like these that are as slow as measured, or slower."""
-        scores = (measured - expected) / self._sigmas(expected, family)
-        below = np.searchsorted(self.scores, scores, side="right")
-        return np.asarray(1.0 - (below + 1) / (len(self.scores) + 1))
 
     def _sigmas(self, expected: Floats, family: pd.Series[Any]) -> Floats:
         names = family.astype(object).to_numpy()

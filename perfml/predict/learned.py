@@ -1,7 +1,7 @@
 """What is learned from a reference: fitted anew, or kept as data beside the atlas.
 
-`compare` asks a `Learned` for three things: what layers like some rows take, what they take by
-their counted work, and how far the reference's own rows are off when they are held out. `FittedNow`
+`compare` asks two things by tier: what layers like some rows take, and how far the reference's own
+rows are off when they are held out. `FittedNow`
 fits for each answer. `Kept` has the answers for the whole atlas in ``fitted.npz``, written by
 ``python -m studies.atlas.fit``: arrays, no pickle, and only for the very tables they were made of.
 
@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import json
 import zipfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -37,93 +38,56 @@ NETWORK = "workload"
 AXES = (NETWORK, "backend", "precision", "usual_kind")
 """Columns by whose values rows are held out."""
 
-_FORMAT = 1
+KEPT = ("shape", "launched")
+"""Tiers of which models are kept."""
+
+_FORMAT = 2
 _HELD_OUT = "held out."
-
-
-class Learned(Protocol):
-    """What `perfml.predict.compare` needs to know of a reference."""
-
-    def expected(self, rows: pd.DataFrame) -> Floats:
-        """Return the logarithm of the microseconds that layers like these usually take."""
-
-    def by_work(self, rows: pd.DataFrame) -> Floats:
-        """Return the same of layers that count as much work."""
-
-    def residuals(self, axis: str) -> Floats:
-        """Return log(measured / expected) of the reference's rows, held out by a column."""
 
 
 @dataclass(frozen=True)
 class FittedNow:
-    """Fits models on rows of other networks when they are asked for.
+    """Fits models when they are asked for, on prepared rows of other networks.
 
-    Attributes
-    ----------
-    known
-        Prepared rows.
-    words, tier
-        What they are described by.
-    seed
-        Of the models, and of how networks are dealt out.
-    progress
-        Called as ``progress(done, total, what)``.
+    Of their metrics those are learned from that the judged layers have. `seed` is of the models,
+    and of how networks are dealt out; `progress` is called as ``progress(done, total, what)``.
     """
 
     known: pd.DataFrame
-    words: Vocabulary
-    tier: str
+    metrics: Sequence[str]
     seed: int = 0
     progress: Progress | None = None
 
-    def expected(self, rows: pd.DataFrame) -> Floats:
-        """Fit all rows."""
-        return LayerModel.fit(self.known, self.words, self.tier, self.seed).log_times(rows)
+    @cached_property
+    def words(self) -> Vocabulary:
+        """What rows are described by."""
+        return Vocabulary.of(self.known, self.metrics)
 
-    def by_work(self, rows: pd.DataFrame) -> Floats:
-        """Fit all rows with their counts."""
-        return LayerModel.fit(self.known, self.words, "counted", self.seed).log_times(rows)
+    def expected(self, rows: pd.DataFrame, tier: str) -> Floats:
+        """Return the logarithm of the microseconds that layers like these usually take."""
+        return LayerModel.fit(self.known, self.words, tier, self.seed).log_times(rows)
 
-    def residuals(self, axis: str) -> Floats:
-        """Fit the rows of some values of the column, and predict those of the others."""
+    def residuals(self, axis: str, tier: str) -> Floats:
+        """Return log(measured / expected) of the reference's rows, held out by a column."""
         groups = codes_of(self.known, axis)
         return held_out_residuals(
-            self.known, self.words, self.tier, groups, seed=self.seed, progress=self.progress
+            self.known, self.words, tier, groups, seed=self.seed, progress=self.progress
         )
-
-
-@dataclass(frozen=True)
-class KeptModel:
-    """One fitted model: its tier and columns, the networks it did not learn from, its trees."""
-
-    tier: str
-    columns: tuple[str, ...]
-    without: frozenset[str]
-    trees: Trees
 
 
 @dataclass(frozen=True)
 class Kept:
     """What was fitted on a whole atlas.
 
-    Attributes
-    ----------
-    words
-        What its rows are described by.
-    models
-        The first of each tier learned from all networks; the others of tier ``shape`` stand in for
-        it where a network of the atlas itself is judged.
-    held_out
-        By column of `AXES` that has several values: residuals of all rows that have a bound.
-    made_of
-        Digest of the tables.
-    made_with
-        Version of scikit-learn that fitted; another may draw other features.
+    The first of the `models` of a tier learned from all networks; the others stand in for it where
+    a network of the atlas itself is judged. `held_out` has the residuals of all rows with a bound,
+    by tier and column of `AXES` that has several values. `made_of` is the digest of the tables,
+    `made_with` the version of scikit-learn: another may draw other features.
     """
 
     words: Vocabulary
-    models: tuple[KeptModel, ...]
-    held_out: dict[str, Floats]
+    models: tuple[LayerModel, ...]
+    held_out: dict[tuple[str, str], Floats]
     made_of: str
     made_with: str
 
@@ -141,8 +105,9 @@ class Kept:
                 }
             )
         arrays |= {
-            f"{_HELD_OUT}{axis}": values.astype(np.float32)
-            for axis, values in self.held_out.items()
+            # a thousandth is enough of what is off by percents
+            f"{_HELD_OUT}{tier}.{axis}": values.astype(np.float16)
+            for (tier, axis), values in self.held_out.items()
         }
         words = {name: list(value) for name, value in vars(self.words).items()}
         document = {
@@ -168,23 +133,25 @@ class Kept:
                 if about["format"] != _FORMAT:
                     msg = f"format {about['format']}, and this perfml reads {_FORMAT}"
                     raise ValueError(msg)
-                words = {name: tuple(value) for name, value in about["words"].items()}
+                words = Vocabulary(**{key: tuple(value) for key, value in about["words"].items()})
                 models = tuple(
-                    KeptModel(
+                    LayerModel(
+                        words,
                         str(each["tier"]),
                         tuple(each["columns"]),
-                        frozenset(each["without"]),
                         Trees.from_arrays(arrays, f"{number}."),
+                        frozenset(each["without"]),
                     )
                     for number, each in enumerate(about["models"])
                 )
                 held_out = {
-                    axis: np.asarray(arrays[f"{_HELD_OUT}{axis}"], float)
+                    (tier, axis): np.asarray(arrays[f"{_HELD_OUT}{tier}.{axis}"], float)
+                    for tier in KEPT
                     for axis in AXES
-                    if f"{_HELD_OUT}{axis}" in arrays
+                    if f"{_HELD_OUT}{tier}.{axis}" in arrays
                 }
                 made = str(about["made_of"]), str(about["made_with"])
-                return cls(Vocabulary(**words), models, held_out, *made)
+                return cls(words, models, held_out, *made)
         except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
             msg = "the fitted models of the atlas cannot be read"
             cure = "Install perfml again, or remove the file: models are then fitted anew."
@@ -194,63 +161,48 @@ class Kept:
 
 @dataclass(frozen=True)
 class KeptFor:
-    """What is kept, for rows of the atlas without the networks in question.
+    """What is kept, for the rows of the atlas at `places`: without the networks in question.
 
-    Attributes
-    ----------
-    kept
-        Fitted on all networks.
-    places
-        Which of the rows with a bound remain.
-    anew
-        Fits what is not kept.
+    Residuals that are not kept are computed `anew`.
     """
 
     kept: Kept
     places: npt.NDArray[np.int64]
     anew: FittedNow
 
-    def expected(self, rows: pd.DataFrame) -> Floats:
+    @property
+    def words(self) -> Vocabulary:
+        """What rows are described by."""
+        return self.kept.words
+
+    def expected(self, rows: pd.DataFrame, tier: str) -> Floats:
         """Take each network's model that did not learn from it."""
-        features = describe(rows, self.kept.words, "shape")
-        networks = rows[NETWORK].astype(object).to_numpy()
+        models = [model for model in self.kept.models if model.tier == tier]
+        networks = rows[NETWORK].astype(object).fillna("").to_numpy()
+        features = describe(rows, self.kept.words, tier)
         found = np.empty(len(rows))
         for network in dict.fromkeys(networks):
             own = networks == network
-            model = self._model("shape", str(network))
-            chosen = features.loc[own, list(model.columns)].to_numpy()
-            found[own] = model.trees.predict(chosen)
+            model = next((each for each in models if network in each.without), models[0])
+            found[own] = model.log_ratios(features[own])
         return found + log_base(rows)
 
-    def _model(self, tier: str, network: str) -> KeptModel:
-        of_tier = [model for model in self.kept.models if model.tier == tier]
-        return next((model for model in of_tier if network in model.without), of_tier[0])
-
-    @cached_property
-    def _seen(self) -> frozenset[str]:
-        return frozenset().union(*(model.without for model in self.kept.models))
-
-    def by_work(self, rows: pd.DataFrame) -> Floats:
-        """Take the model of all networks; fit anew for fewer counters or a network it has seen."""
-        # a ratio that is nowhere defined has a column, and rows that were learned from lack it too
-        fewer = [name for name in self.kept.words.counted if name not in rows.columns]
-        if fewer or self._seen & set(rows[NETWORK].astype(str)):
-            return self.anew.by_work(rows)
-        model = self._model("counted", "")
-        features = describe(rows, self.kept.words, "counted")[list(model.columns)]
-        return model.trees.predict(features.to_numpy()) + log_base(rows)
-
-    def residuals(self, axis: str) -> Floats:
+    def residuals(self, axis: str, tier: str) -> Floats:
         """Return those of the rows that remain."""
-        if axis not in self.kept.held_out:
-            return self.anew.residuals(axis)
-        return np.asarray(self.kept.held_out[axis][self.places])
+        if (tier, axis) not in self.kept.held_out:
+            return self.anew.residuals(axis, tier)
+        return np.asarray(self.kept.held_out[tier, axis][self.places])
 
 
-def digest_of(folder: Path) -> str:
-    """Return one digest of the parts of a Layers table."""
-    each = [sha256_of_file(path) for path in part_files(folder, "layers")]
-    return sha256_of("".join(each).encode())
+def folders_of(atlas: Path) -> list[Path]:
+    """Return the folders of the atlas's Layers tables: what was recorded first, later and last."""
+    return [each for each in (atlas, atlas / "later", atlas / "rest") if part_files(each, "layers")]
+
+
+def digest_of(atlas: Path) -> str:
+    """Return one digest of the parts of its Layers tables."""
+    files = [path for folder in folders_of(atlas) for path in part_files(folder, "layers")]
+    return sha256_of("".join(map(sha256_of_file, files)).encode())
 
 
 def kept_in(folder: Path) -> Kept | None:

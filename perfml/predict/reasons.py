@@ -12,7 +12,7 @@ from perfml.errors import PerfmlError
 from perfml.kernel_names import short_kernel
 from perfml.metrics import load_catalogue
 from perfml.modeling.features import BOUND
-from perfml.predict.describe import Vocabulary, describe
+from perfml.predict.describe import shape_columns
 from perfml.predict.results import Peer, Reason, SlowestKernel, Unusual
 
 PEERS = 8
@@ -31,7 +31,7 @@ _SHOWN = 3
 _REASONS = 2
 
 
-def peers_of(row: pd.DataFrame, reference: pd.DataFrame, words: Vocabulary) -> pd.DataFrame:
+def peers_of(row: pd.DataFrame, reference: pd.DataFrame) -> pd.DataFrame:
     """Return the `PEERS` rows of the reference that a layer resembles most.
 
     They are of the same family and, as far as there are enough of them, of the same precision,
@@ -45,8 +45,8 @@ def peers_of(row: pd.DataFrame, reference: pd.DataFrame, words: Vocabulary) -> p
             pool = same
     if pool.empty:
         return pool
-    own = describe(row, words)[list(_ALIKE)].fillna(0.0).to_numpy()
-    others = describe(pool, words)[list(_ALIKE)].fillna(0.0).to_numpy()
+    own = shape_columns(row)[list(_ALIKE)].fillna(0.0).to_numpy()
+    others = shape_columns(pool)[list(_ALIKE)].fillna(0.0).to_numpy()
     distance = np.abs(others - own).sum(axis=1)
     return pool.iloc[np.argsort(distance, kind="stable")[:PEERS]]
 

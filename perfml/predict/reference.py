@@ -7,10 +7,10 @@ import functools
 import pandas as pd
 
 from perfml.datasets import find, read_input
-from perfml.datasets.parts import part_files, read_parts
+from perfml.datasets.parts import read_parts
 from perfml.errors import PerfmlError
 from perfml.predict.describe import prepare_layers
-from perfml.predict.learned import Kept, kept_in
+from perfml.predict.learned import Kept, folders_of, kept_in
 
 ATLAS = "atlas"
 """The data set that comes with perfml."""
@@ -24,10 +24,12 @@ def reference(name: str = ATLAS) -> pd.DataFrame:
     `PerfmlError` if it is no such thing, or does not say what its layers compute.
     """
     folder = find(ATLAS) if name == ATLAS else None
-    if folder is not None and part_files(folder, "layers"):
+    if folder is not None:
         # without the launches, which take longer to read than all else
-        table = read_parts(folder, "layers")
-        return prepare_layers(table.frame, table.provenance)
+        tables = [read_parts(each, "layers") for each in folders_of(folder)]
+        parts = [prepare_layers(table.frame, table.provenance) for table in tables]
+        if parts:
+            return pd.concat(parts, ignore_index=True)
     given = read_input(name)
     rows = prepare_layers(given.layers, given.provenance)
     if rows["kind"].isna().all():

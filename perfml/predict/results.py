@@ -8,6 +8,9 @@ from typing import ClassVar, Literal
 from perfml.util.json_values import json_object
 from perfml.util.words import count, micros
 
+_TELLING = 1.15
+"""Factor from which on launches are told as what makes a layer slow."""
+
 Verdict = Literal["slower", "usual", "faster", "not compared"]
 
 
@@ -68,11 +71,10 @@ class Why:
 
     Attributes
     ----------
-    by_work
-        Factor by which layers that do the counted work take longer than layers of this shape;
-        None without counters.
-    beyond_work
-        Factor by which the layer takes longer than layers that do its counted work.
+    by_launches
+        Factor by which layers that launch such kernels take longer than layers of this shape.
+    counted
+        Whether counters were collected.
     unusual
         Counts in which it differs most from its peers.
     reasons
@@ -83,35 +85,31 @@ class Why:
         Where its time goes; None without launches.
     """
 
-    by_work: float | None = None
-    beyond_work: float | None = None
+    by_launches: float | None = None
+    counted: bool = False
     unusual: tuple[Unusual, ...] = ()
     reasons: tuple[Reason, ...] = ()
     peers: tuple[Peer, ...] = ()
     kernel: SlowestKernel | None = None
 
     JSON: ClassVar = (
-        *("by_work", "beyond_work", "unusual", "reasons", "peers", "kernel"),
+        *("by_launches", "counted", "unusual", "reasons", "peers", "kernel"),
         "sentence",
     )
 
     @property
     def sentence(self) -> str:
-        """The split in words."""
-        if self.by_work is None or self.beyond_work is None:
-            return "Counters were not collected, so only the shape was compared."
-        more, rest = self.by_work, self.beyond_work
-        if more >= 1.15 and more >= rest:
-            return (
-                "It does more than layers of its shape do, or does it in another way. Its counted "
-                f"work explains {more:.2f} times the usual time, the rest is {rest:.2f} times."
+        """What its launches explain, in words."""
+        if self.by_launches is None:
+            said = "What it launches was not compared with what layers like it launch."
+        elif self.by_launches >= _TELLING:
+            said = (
+                f"Layers that launch such kernels take {self.by_launches:.2f} times what layers of "
+                "its shape take: look at what it launches."
             )
-        if rest >= 1.15:
-            return (
-                f"Its counted work explains {more:.2f} times the usual time; for that work it is "
-                f"slow, by {rest:.2f} times."
-            )
-        return f"Counted work explains {more:.2f} times the usual time, the rest {rest:.2f} times."
+        else:
+            said = "Other layers of its shape that launch such kernels take less."
+        return said if self.counted else f"{said} Counters were not collected."
 
 
 @dataclass(frozen=True)
@@ -128,16 +126,20 @@ class PredictedLayer:
         Measured, mean of the repeats.
     expected_us, low_us, high_us
         What layers like it usually take, and where 90 % of them lie; None where not compared.
+        Layers like it launch such kernels, too, where the launches are known.
+    shape_us, shape_high_us
+        What layers of its shape usually take, whatever they launch, and what 1 % of them exceed;
+        None where the launches are not known.
     ratio
-        Measured over expected.
+        Measured over what is usual: `shape_us` where that is known and `compared_by` is ``shape``,
+        else `expected_us`.
     excess_us
-        Measured less expected, of all copies.
-    share_slower
-        Share of layers like it that are as slow or slower.
+        Measured less the usual, of all copies.
     verdict
-        ``slower`` and ``faster`` lie outside the interval.
+        ``slower`` and ``faster`` lie outside the interval; ``slower`` is also what takes longer
+        than `shape_high_us`, because it launches what takes longer.
     compared_by
-        ``shape`` or ``counted work``.
+        ``shape and launches``, ``shape`` or ``counted work``.
     note
         Why it was not compared, or what makes the comparison weaker.
     why
@@ -156,14 +158,20 @@ class PredictedLayer:
     expected_us: float | None = None
     low_us: float | None = None
     high_us: float | None = None
+    shape_us: float | None = None
+    shape_high_us: float | None = None
     ratio: float | None = None
     excess_us: float | None = None
-    share_slower: float | None = None
     verdict: Verdict = "not compared"
     compared_by: str | None = None
     note: str | None = None
     limits: Reason | None = None
     why: Why | None = None
+
+    @property
+    def by_launches(self) -> float | None:
+        """Factor by which what it launches takes longer than layers of its shape."""
+        return self.expected_us / self.shape_us if self.expected_us and self.shape_us else None
 
     @property
     def name(self) -> str:

@@ -20,22 +20,9 @@ from perfml.util.typing import Floats
 class Trees:
     """A sum of regression trees, all nodes in one row of arrays.
 
-    Attributes
-    ----------
-    baseline
-        Added to every sum, shape (1,).
-    roots
-        First node of each tree.
-    feature
-        Column that a node asks for; -1 at a leaf.
-    threshold
-        At most so much goes left.
-    left, right
-        Next nodes, counted over all trees.
-    missing_left
-        Whether a row without a value goes left.
-    value
-        What a leaf adds.
+    ``baseline``, shape (1,), is added to every sum; ``roots`` has the first node of each tree. A
+    node asks for the column ``feature``, -1 at a leaf: at most ``threshold`` goes ``left``, as a
+    row without a value does where ``missing_left``. Next nodes are counted over all trees.
     """
 
     baseline: Floats

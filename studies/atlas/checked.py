@@ -108,30 +108,6 @@ def _q(value):
     return "<0.001" if value < 0.001 else f"{value:.3f}"
 
 
-def mapie():
-    one = found("beside")["mapie"]
-    ours = json.loads(RESULTS.read_text(encoding="utf-8"))["coverage"]["shape"]
-    lines = []
-    for title, each in (("perfml", ours), (f"MAPIE {one['version']}, CV+", one)):
-        shares = (f"{100 * each[name]:.1f} %" for name in ("layers", "networks", "least"))
-        families = each["families"]
-        if isinstance(families, list):
-            families = {line["family"]: line["inside"] for line in families}
-        common = [families[name] for name in COMMON]
-        factor = f"{each['median_factor']:.2f}"
-        spread = f"{100 * min(common):.0f} to {100 * max(common):.0f} %"
-        lines.append((title, *shares, spread, factor))
-    heads = ("", "layers inside", "mean over networks", "worst network")
-    last = ("families in ten networks and more", "usual half width, as a factor")
-    return markdown((*heads, *last), lines, numbers=True)
-
-
-COMMON = (
-    *("convolution", "activation", "normalization", "product", "elementwise", "copy"),
-    *("pooling", "attention", "embedding"),
-)
-
-
 def optimal():
     one, lines = found("beside")["pystreed"], []
     for each in one["depths"]:
@@ -151,6 +127,5 @@ TABLES = {
     "confirm": confirm,
     "unseen": unseen,
     "knockoffs": knockoffs,
-    "mapie": mapie,
     "optimal": optimal,
 }

@@ -9,12 +9,15 @@ from functools import cache
 import numpy as np
 import pandas as pd
 
+from perfml.datasets import find
+from perfml.datasets.parts import read_parts
+from perfml.metrics import clock_of
 from perfml.modeling.features import BOUND
 from perfml.modeling.models.registry import make_imputer
 from perfml.modeling.parallel import quietly
-from perfml.predict.describe import Vocabulary, describe
+from perfml.predict.describe import Vocabulary, describe, prepare_layers
 from perfml.predict.model import codes_of
-from perfml.predict.reference import reference
+from perfml.tables import metric_columns
 from studies import yardsticks
 
 TIERS = ("shape", "counted", "clocked")
@@ -41,9 +44,17 @@ def analysing(table: pd.DataFrame) -> Iterator[None]:
 
 @cache
 def rows():
-    """Return the rows of the atlas that have a bound and a kind."""
-    table = _TABLES[-1] if _TABLES else reference()
+    """Return the rows of the atlas's first table that have a bound and a kind.
+
+    What came `later` and the `rest` had no part in the choice of metrics.
+    """
+    table = _TABLES[-1] if _TABLES else _first()
     return table[table[BOUND].notna() & table["kind"].notna()].reset_index(drop=True)
+
+
+def _first():
+    table = read_parts(find("atlas"), "layers")
+    return prepare_layers(table.frame, table.provenance)
 
 
 @cache
@@ -53,8 +64,11 @@ def words():
 
 @cache
 def features(tier):
-    """Return the features of a tier that vary."""
-    found = describe(rows(), words(), tier)
+    """Return the features of a tier that vary; ``clocked`` has shares beside what is counted."""
+    found = describe(rows(), words(), "counted" if tier == "clocked" else tier)
+    if tier == "clocked":
+        clocked = [name for name in metric_columns(rows()) if clock_of(name) == "clocked"]
+        found = found.join(rows()[clocked].astype(float))
     return found[[name for name in found.columns if found[name].nunique() > 1]]
 
 
@@ -77,7 +91,7 @@ def fitted(model, train, ratio, seed=0):
     """Return a function that predicts features, by a model fitted on some."""
     values = train.to_numpy()
     imputer = None
-    if model not in ("lgbm", "hgb"):
+    if model != "lgbm":
         imputer = make_imputer().fit(values)
         values = imputer.transform(values)
     made = yardsticks.make(model, seed)

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import argparse
 import importlib.metadata
+import itertools
 import sys
 
 from perfml.modeling.features import BOUND
 from perfml.predict.describe import Vocabulary
-from perfml.predict.learned import AXES, FILE, NETWORK, Kept, KeptModel, digest_of
+from perfml.predict.learned import AXES, FILE, KEPT, NETWORK, Kept, digest_of
 from perfml.predict.model import LayerModel, codes_of, held_out_residuals
 from perfml.predict.reference import reference
 from studies.atlas.pack import ATLAS
@@ -23,22 +24,14 @@ def fit_all(reference, made_of):
     known = reference[reference[BOUND].notna()].reset_index(drop=True)
     words = Vocabulary.of(known)
     held_out = {}
-    models = []
-    for axis in (each for each in AXES if len(set(known[each])) > 1):
-        folds = []
-        held_out[axis] = held_out_residuals(
-            known, words, "shape", codes_of(known, axis), keep=folds
-        )
-        if axis == NETWORK:
-            models += [("shape", without, model) for without, model in folds]
-    whole = [
-        (tier, frozenset(), LayerModel.fit(known, words, tier)) for tier in ("shape", "counted")
-    ]
-    kept = tuple(
-        KeptModel(tier, model.columns, without, model.trees)
-        for tier, without, model in (*whole, *models)
-    )
-    return Kept(words, kept, held_out, made_of, importlib.metadata.version("scikit-learn"))
+    models = [LayerModel.fit(known, words, tier) for tier in KEPT]
+    for tier, axis in itertools.product(KEPT, AXES):
+        if len(set(known[axis])) > 1:
+            groups, folds = codes_of(known, axis), []
+            held_out[tier, axis] = held_out_residuals(known, words, tier, groups, keep=folds)
+            models += folds if axis == NETWORK else []
+    made_with = importlib.metadata.version("scikit-learn")
+    return Kept(words, tuple(models), held_out, made_of, made_with)
 
 
 def main():

@@ -9,7 +9,6 @@ mean over networks of the mean relative error of their layers, so large networks
 from __future__ import annotations
 
 import argparse
-import itertools
 import json
 import sys
 import time
@@ -23,16 +22,19 @@ from perfml.metrics import PUBLISHED
 from perfml.modeling import evaluate
 from perfml.modeling.features import BOUND
 from perfml.modeling.models.registry import make_imputer
-from perfml.predict.describe import describe
 from perfml.predict.intervals import CONFIDENCE, Intervals
+from perfml.predict.learned import KEPT, NETWORK
 from perfml.predict.model import (
     LAUNCH_US,
-    LayerModel,
+    LONG_US,
     codes_of,
     deal,
+    held_out_residuals,
     log_base,
     log_ratio,
 )
+from perfml.predict.reference import kept as kept_of_atlas
+from perfml.predict.reference import reference
 from perfml.util.files import replacing
 from perfml.util.json_values import json_value
 from studies import yardsticks
@@ -45,7 +47,6 @@ from studies.atlas.data import (
     metric_columns_of,
     networks,
     rows,
-    words,
 )
 from studies.atlas.importances import given_all_others, ranking, within_families
 from studies.atlas.smallest import sets
@@ -111,9 +112,8 @@ def scored(tier, models, protocols, target="time-per-bound", only=None):
 def protocols():
     """Return errors by tier, model and protocol; the slow models with networks left out only."""
     found = {tier: scored(tier, FAST, PROTOCOLS) for tier in ("shape", "counted")}
-    for models, protocol in ((SLOW, FIVE), (("hgb",), TEN)):
-        for model in models:
-            found["counted"][model] = scored("counted", (model,), (protocol,))[model]
+    for model in SLOW:
+        found["counted"][model] = scored("counted", (model,), (FIVE,))[model]
     return found
 
 
@@ -184,70 +184,84 @@ def by_family():
 
 
 def coverage():
-    """Return how many layers lie in their 90 % interval, in networks nobody learned from.
+    """Return how far `perfml predict` is off in networks that it did not learn from, by tier.
 
-    The whole of it is repeated without each part of the networks: residuals of the others come
-    from models that did not learn from two parts, and such a model serves both.
+    Residuals are those that it keeps, of all networks of the atlas, the later ones too. Intervals
+    of each part of the networks are calibrated on the others.
     """
-    one, codes = rows(), networks()
-    folds, ratio = deal(codes, COVERAGE_FOLDS, 1), log_ratio(one)
+    one, kept = reference(), kept_of_atlas()
+    one = one[one[BOUND].notna()].reset_index(drop=True)
+    codes, measured = codes_of(one, "workload"), np.log(one["time_us"].to_numpy(float))
+    long = (one["time_us"] >= LONG_US).to_numpy()
     found = {}
-    for tier in ("shape", "counted"):
-        described = describe(one, words(), tier)
-
-        def off(test, *without, described=described, tier=tier):
-            train = ~np.isin(folds, without)
-            model = LayerModel.of_features(described[train], ratio[train], words(), tier, 0)
-            return ratio[test] - model.log_ratios(described[test])
-
-        residuals = np.full((COVERAGE_FOLDS, len(one)), np.nan)
-        for first, second in itertools.combinations(range(COVERAGE_FOLDS), 2):
-            both = np.isin(folds, (first, second))
-            pair = np.empty(len(one))
-            pair[both] = off(both, first, second)
-            for outer, inner in ((first, second), (second, first)):
-                residuals[outer, folds == inner] = pair[folds == inner]
-        inside, width = np.empty(len(one), dtype=bool), np.empty(len(one))
-        for fold in range(COVERAGE_FOLDS):
-            test = folds == fold
-            family = one["family"]
-            measured = np.log(one["time_us"].to_numpy(float))
-            known = residuals[fold, ~test]
-            intervals = Intervals.calibrate(known, family[~test], measured[~test] - known)
-            error = off(test, fold)
-            expected = measured[test] - error
-            low, high = (end - expected for end in intervals.around(expected, family[test]))
-            inside[test] = (low <= error) & (error <= high)
-            width[test] = high - low
+    for tier in KEPT:
+        residuals = kept.held_out[tier, NETWORK]
+        at_random = held_out_residuals(one, kept.words, tier, np.arange(len(one)))
+        inside, width = _intervals(one, measured - residuals, residuals)
         shares = np.bincount(codes, inside) / np.bincount(codes)
         found[tier] = {
             "confidence": CONFIDENCE,
+            "rows": len(one),
             "layers": float(inside.mean()),
             "networks": float(shares.mean()),
             "least": float(shares.min()),
             "networks_below_80": int((shares < 0.8).sum()),
             "median_factor": float(np.exp(np.median(width) / 2)),
-            "families": _by_family(inside, width),
+            "long": {
+                **_off(residuals[long], codes[long]),
+                "random": _off(at_random[long], codes[long])["error"],
+                "rows": int(long.sum()),
+                "layers": float(inside[long].mean()),
+                "median_times_wide": float(np.exp(np.median(width[long]))),
+            },
+            "families": _by_family(one[long], residuals[long], inside[long], width[long]),
         }
     return found
 
 
-def _by_family(inside, width):
-    """Return the share inside and the usual width of each family's intervals."""
-    one = rows()
-    found = []
-    for family, part in one.groupby("family"):
-        at = part.index.to_numpy()
-        found.append(
-            {
-                "family": family,
-                "rows": len(part),
-                "networks": int(part["workload"].nunique()),
-                "inside": float(inside[at].mean()),
-                "median_factor": float(np.exp(np.median(width[at]) / 2)),
-            }
+def _intervals(one, expected, residuals):
+    """Return whether each row lies in its interval, and the interval's width."""
+    folds = deal(codes_of(one, "workload"), COVERAGE_FOLDS, 1)
+    inside, width = np.empty(len(one), dtype=bool), np.empty(len(one))
+    for fold in range(COVERAGE_FOLDS):
+        test = folds == fold
+        names = (one[name][~test] for name in ("family", "workload"))
+        family, networks = names
+        intervals = Intervals.calibrate(residuals[~test], family, expected[~test], networks)
+        low, high = (
+            end - expected[test] for end in intervals.around(expected[test], one["family"][test])
         )
-    return sorted(found, key=lambda line: -line["rows"])
+        inside[test] = (low <= residuals[test]) & (residuals[test] <= high)
+        width[test] = high - low
+    return inside, width
+
+
+def _off(residuals, codes):
+    """Return mean errors over layers and over networks, and of how many these are a fifth."""
+    error, counts = np.abs(np.exp(-residuals) - 1), np.bincount(codes)
+    means = np.bincount(codes, error)[counts > 0] / counts[counts > 0]
+    return {
+        "error": float(error.mean()),
+        "log": float(np.abs(residuals).mean()),
+        "by_network": float(means.mean()),
+        "within_a_fifth": int((means <= 0.2).sum()),
+        "networks": len(means),
+    }
+
+
+def _by_family(one, residuals, inside, width):
+    """Return error, share inside and usual width of each family's long layers."""
+    table = one[["family", "workload"]].assign(
+        error=np.abs(np.exp(-residuals) - 1), inside=inside, times_wide=np.exp(width)
+    )
+    found = table.groupby("family").agg(
+        rows=("error", "size"),
+        networks=("workload", "nunique"),
+        error=("error", "mean"),
+        inside=("inside", "mean"),
+        times_wide=("times_wide", "median"),
+    )
+    return found.sort_values("rows", ascending=False).reset_index().to_dict("records")
 
 
 def trees(chosen):
@@ -369,7 +383,7 @@ def goals(result):
     leader = ranked["metrics"][0]["p_top3"]
     best = result["alone"]["counted"]
     tree = result["trees"]["scores"]["lmt counted"]["error"]
-    held = result["coverage"]["shape"]["layers"]
+    held = result["coverage"]["launched"]["layers"]
     chance, same = float(np.quantile(null, 0.95)), result["sets"]["same"]
     return [
         {

@@ -38,9 +38,13 @@ TITLES = {
     "power-law": "ridge regression of logarithms (power law)",
     "gp": "Gaussian process (1,000 rows, five parts)",
     "lgbm": "LightGBM",
-    "hgb": "histogram boosting, as `predict` has it",
 }
-TIER = {"shape": "shapes alone", "counted": "shapes and counts", "clocked": "shares of cycles too"}
+TIER = {
+    "shape": "shapes alone",
+    "launched": "shapes and launches",
+    "counted": "shapes and counts",
+    "clocked": "shares of cycles too",
+}
 
 
 @cache
@@ -139,6 +143,24 @@ def coverage():
     return markdown((*head, "usual half width, as a factor"), lines, numbers=True)
 
 
+def long_layers():
+    lines = []
+    for tier, whole in results()["coverage"].items():
+        found = whole["long"]
+        lines.append(
+            (
+                TIER[tier],
+                *(f"{found[name]:.3f}" for name in ("random", "error", "by_network", "log")),
+                f"{found['within_a_fifth']} of {found['networks']}",
+                f"{100 * found['layers']:.1f} %",
+                f"{found['median_times_wide']:.2f}",
+            )
+        )
+    errors = ("random rows", "networks out", "mean over networks", "the same, logarithms")
+    head = ("", *errors, "networks off by 0.20 at most", "in the 90 % interval", "times wide")
+    return markdown(head, lines, numbers=True)
+
+
 def covered():
     by_tier = {
         tier: {line["family"]: line for line in found["families"]}
@@ -147,13 +169,12 @@ def covered():
     lines = []
     for family, line in by_tier["shape"].items():
         if line["networks"] >= MANY:
-            other = by_tier["counted"][family]
             cells = (
-                f"{100 * each['inside']:.0f} %, {each['median_factor']:.2f}"
-                for each in (line, other)
+                f"{each['error']:.2f}; {100 * each['inside']:.0f} %, {each['times_wide']:.2f}"
+                for each in (line, by_tier["launched"][family])
             )
             lines.append((family, line["rows"], line["networks"], *cells))
-    head = ("family", "rows", "networks", "shapes alone: inside, factor", "shapes and counts")
+    head = ("family", "rows", "networks", *(TIER[tier] for tier in ("shape", "launched")))
     return markdown(head, lines, numbers=True)
 
 
@@ -297,7 +318,7 @@ def answer():
     real = [line for line in metrics if line["q"] < 0.05]
     both = [line for line in real if one["conditional"][line["metric"]]["q"] < 0.05]
     common = [line for line in one["families"] if line["networks"] >= MANY]
-    leader, cover = metrics[0], one["coverage"]["shape"]
+    leader, cover = metrics[0], one["coverage"]["launched"]
     least, most = (pick(common, key=lambda e: e["shape"] - e["counted"]) for pick in (min, max))
     chosen = ", ".join(f"`{name}`" for name in one["sets"]["metrics"])
     kept = one["sets"]["path"][len(one["sets"]["metrics"]) - 1]
@@ -325,10 +346,11 @@ def answer():
             f"errors to {_percent(kept['error'])}; which others bring it further is not certain."
         ),
         (
-            f"`perfml predict` gives intervals from shapes: {100 * cover['layers']:.1f} % of "
-            f"the layers of networks left out lie in the 90 % interval "
-            f"({100 * cover['networks']:.1f} % in the mean over networks), which is usually a "
-            f"factor of {cover['median_factor']:.2f} to either side."
+            f"`perfml predict` compares layers by shape and by what they launch. On networks left "
+            f"out it is off by {_percent(cover['long']['by_network'])} in the mean on layers of "
+            f"10 µs and more ({_percent(one['coverage']['shape']['long']['by_network'])} from "
+            f"shapes alone). {100 * cover['long']['layers']:.1f} % of these lie in the 90 % "
+            f"interval, which is usually {cover['long']['median_times_wide']:.2f} times wide."
         ),
     )
     return "\n".join(f"- {sentence}" for sentence in sentences)
@@ -343,6 +365,7 @@ TABLES = {
     "targets": targets,
     "families": families,
     "coverage": coverage,
+    "long": long_layers,
     "covered": covered,
     "ranking": ranking,
     "within": within,

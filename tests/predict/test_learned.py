@@ -10,12 +10,11 @@ import pytest
 
 from perfml.datasets import find
 from perfml.errors import InputError
-from perfml.modeling.models.registry import get_model
 from perfml.predict import predict
 from perfml.predict.describe import describe
 from perfml.predict.intervals import Intervals
-from perfml.predict.learned import FILE, NETWORK, Kept, digest_of, kept_in
-from perfml.predict.model import LayerModel, log_ratio
+from perfml.predict.learned import FILE, KEPT, NETWORK, Kept, digest_of, kept_in
+from perfml.predict.model import LayerModel, ensemble, log_ratio
 from perfml.predict.reference import kept as kept_of_atlas
 from perfml.predict.reference import reference as atlas
 from perfml.predict.trees import Trees
@@ -33,7 +32,7 @@ def test_trees_as_arrays_predict_what_scikit_learn_predicts():
     rng = np.random.default_rng(0)
     x = rng.standard_normal((400, 5))
     x[rng.random(x.shape) < 0.2] = np.nan
-    fitted = get_model("hgb", "regression").make(0).fit(x, rng.standard_normal(400))
+    fitted = ensemble(0).fit(x, rng.standard_normal(400))
     assert Trees.of(fitted).predict(x) == pytest.approx(fitted.predict(x), abs=1e-12)
 
 
@@ -43,8 +42,8 @@ def test_an_unknown_network_gets_the_same_verdicts_from_what_is_kept(network, re
     for one, other in zip(anew.layers, again.layers, strict=True):
         assert (one.layer, one.verdict, one.note) == (other.layer, other.verdict, other.note)
         assert one.expected_us == pytest.approx(other.expected_us)
-        # residuals are kept in single precision
-        assert one.high_us == pytest.approx(other.high_us, rel=1e-5)
+        # residuals are kept in half precision
+        assert one.high_us == pytest.approx(other.high_us, rel=5e-3)
         assert one.why == other.why
 
 
@@ -52,8 +51,8 @@ def test_a_network_of_the_reference_is_judged_by_a_model_that_did_not_learn_from
     network, reference, kept
 ):
     name = str(reference["workload"].iloc[0])
-    blind = [model for model in kept.models if name in model.without]
-    assert len(blind) == 1
+    blind = [model.tier for model in kept.models if name in model.without]
+    assert blind == ["shape", "launched"]
     itself = predict(network.assign(workload=name), reference, kept=kept, top=0)
     other = predict(network, reference, kept=kept, top=0)
     assert itself.networks == other.networks - 1
@@ -68,8 +67,9 @@ def test_what_is_kept_is_read_as_it_was_written(kept, tmp_path):
     again = Kept.read(tmp_path / FILE)
     assert again.words == kept.words
     assert [model.without for model in again.models] == [model.without for model in kept.models]
-    # single precision is enough for what is off by percents
-    assert again.held_out[NETWORK] == pytest.approx(kept.held_out[NETWORK], rel=1e-6)
+    # half precision is enough for what is off by percents
+    both = (each.held_out["launched", NETWORK] for each in (again, kept))
+    assert next(both) == pytest.approx(next(both), rel=1e-3, abs=1e-6)
     assert np.array_equal(again.models[0].trees.threshold, kept.models[0].trees.threshold)
 
 
@@ -91,7 +91,7 @@ def test_the_atlas_has_models_of_its_own_tables():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("tier", ["shape", "counted"])
+@pytest.mark.parametrize("tier", KEPT)
 def test_what_is_kept_of_the_atlas_equals_a_fit_anew(tier):
     found = kept_of_atlas()
     rows = atlas()
@@ -130,10 +130,6 @@ def test_intervals_are_those_of_crepes():
             for each, times in ((family, usual), (other, expected))
         )
         system = crepes.ConformalPredictiveSystem().fit(residuals=residuals, sigmas=sigmas)
-        measured = expected + rng.standard_normal(40)
         ends = np.column_stack(intervals.around(expected, pd.Series(other), 0.8))
         theirs = system.predict_int(expected, sigmas=mine, confidence=0.8)
         assert ends == pytest.approx(theirs, abs=1e-12)
-        below = system.predict_p(expected, measured, sigmas=mine, smoothing=False)
-        slower = intervals.share_slower(expected, measured, pd.Series(other))
-        assert slower == pytest.approx(1 - below, abs=1e-12)

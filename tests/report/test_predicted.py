@@ -11,9 +11,11 @@ def test_every_slower_layer_says_what_limits_it_and_the_first_ones_say_more():
     reason = Reason(("small_grid",), "too few blocks", "8 blocks", "Split it.", "gemm")
     slow = PredictedLayer(
         *("conv", "Conv2d", "net", "cudnn", "fp32", 1, "NVIDIA H200", 1, 9.0, 3.0, 2.0, 4.0),
-        *(3.0, 6.0, 0.01, "slower"),
+        ratio=3.0,
+        excess_us=6.0,
+        verdict="slower",
     )
-    why = Why(1.2, 2.5, reasons=(reason,), kernel=SlowestKernel("relu", 2, 5.0))
+    why = Why(1.2, counted=True, reasons=(reason,), kernel=SlowestKernel("relu", 2, 5.0))
     layers = (
         replace(slow, limits=reason, why=why),
         replace(slow, layer="pool", limits=reason),

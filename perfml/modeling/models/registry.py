@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.ensemble import GradientBoostingRegressor, HistGradientBoostingRegressor
+from sklearn.ensemble import GradientBoostingRegressor
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline, make_pipeline
@@ -68,21 +68,6 @@ def _linear_model_tree(seed: int) -> Any:
     return LinearModelTreeRegressor()
 
 
-def _histogram_boosting(seed: int) -> Any:
-    # absolute errors: a few rows that are slow for no reason a feature holds must not move the rest
-    return HistGradientBoostingRegressor(
-        loss="absolute_error",
-        max_iter=200,
-        learning_rate=0.1,
-        max_leaf_nodes=24,
-        min_samples_leaf=8,
-        l2_regularization=1.0,
-        max_features=0.5,
-        early_stopping=False,
-        random_state=seed,
-    )
-
-
 def _standardized(seed: int) -> Any:
     return make_pipeline(StandardScaler(), _logistic())
 
@@ -120,7 +105,6 @@ _REGRESSION = _models(
     ("gbr", "gradient boosting", _seeded(GradientBoostingRegressor), "gini", True, 0.04),
     ("lmt", "linear model tree", _linear_model_tree, "explained-variance", False, 0.025),
     ("lmt:linear-tree", "linear model tree (linear-tree)", _linear_tree, "gini", False, 0.4),
-    ("hgb", "histogram gradient boosting, absolute errors", _histogram_boosting, None, True, 0.3),
 )
 _CLASSIFICATION = _models(
     "classification",

@@ -62,8 +62,8 @@ def _table(layers: Sequence[PredictedLayer], caption: str, most: int | None = No
             Cell(each.name, note=_condition(each) if len(several) > 1 else ""),
             Cell(each.kind or "-"),
             amount(each.time_us),
-            amount(each.expected_us or float("nan")),
-            Cell(f"{number(each.low_us or 0.0)} to {number(each.high_us or 0.0)}"),
+            amount(each.time_us / each.ratio if each.ratio else float("nan")),
+            Cell(_interval(each)),
             amount(each.ratio or float("nan")),
             amount(each.excess_us or 0.0),
         ]
@@ -76,6 +76,13 @@ def _table(layers: Sequence[PredictedLayer], caption: str, most: int | None = No
         *numbers("times usual", "beyond usual, µs"),
     )
     return ReportTable(caption, columns, rows, most=most, spare=("kind", "interval, µs"))
+
+
+def _interval(layer: PredictedLayer) -> str:
+    """Return between which times layers lie that are like it in what it is compared by."""
+    if layer.compared_by == "shape" and layer.shape_high_us is not None:
+        return f"up to {number(layer.shape_high_us)}"
+    return f"{number(layer.low_us or 0.0)} to {number(layer.high_us or 0.0)}"
 
 
 def _reasons(verdict: PredictedLayer) -> Iterable[str]:
@@ -95,7 +102,7 @@ def _reasons(verdict: PredictedLayer) -> Iterable[str]:
         yield "Counted: " + "; ".join(counts) + "."
     for reason in why.reasons:
         yield f"{capital(reason.hazard).rstrip('.')}. {_evidence(reason)} Do: {reason.mitigation}"
-    if not why.reasons and why.by_work is not None:
+    if not why.reasons and why.counted:
         yield "Advice finds no cause in it."
     if verdict.note:
         yield f"{capital(verdict.note).rstrip('.')}."
