@@ -285,7 +285,13 @@ def _ended_early(pair: Pair, fits: float) -> str:
 
 
 def idle_causes(pair: Pair) -> Parts:
-    """Return why multiprocessors have no block: a last wave that is not full, uneven work."""
+    """Return why multiprocessors have no block: a last wave that is not full, uneven work.
+
+    What both do not account for stays unexplained: starts of blocks, launches, the clock.
+    """
     tail = -pair.grew("wave_fill") if pair.single else 0.0
     parts = {"wave_quantization": tail, "sm_imbalance": pair.grew("imbalance") - max(tail, 0.0)}
+    accounted = sum(max(part, 0.0) for part in parts.values())
+    if accounted > 0:
+        parts["clock_and_idle_sms"] = -pair.grew("active") - accounted
     return spread(parts)
