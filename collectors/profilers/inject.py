@@ -33,10 +33,7 @@ class Toolkit:
 def toolkit() -> Toolkit:
     """Find CUPTI: in CUDA_HOME, beside nvcc, in /usr/local/cuda, or in NVIDIA's wheels.
 
-    Raises
-    ------
-    ProfilerError
-        If there is none.
+    Raises `ProfilerError` if there is none.
     """
     for root in _roots():
         headers = [root / "include", root / "extras" / "CUPTI" / "include"]
@@ -58,10 +55,7 @@ def toolkit() -> Toolkit:
 def library(name: str) -> Path:
     """Return a compiled library (`COUNTERS`, `EXPERIMENTS`, `SAMPLES`), building it on first use.
 
-    Raises
-    ------
-    ProfilerError
-        If there is no compiler or no CUPTI, or the source does not compile.
+    Raises `ProfilerError` if there is no compiler or no CUPTI, or the source does not compile.
     """
     source = Path(__file__).parent / "injected" / f"{name}.cpp"
     cupti = toolkit()

@@ -33,26 +33,13 @@ class ProfilerError(PerfmlError):
 
 @dataclass(frozen=True)
 class Finished:
-    """How a command ended.
+    """How a command ended."""
 
-    Attributes
-    ----------
-    command
-        The argument list.
-    returncode
-        The exit status; negative for a signal. Meaningless if a limit was hit.
-    output
-        The end of what it printed, standard output and error together (256 KiB at most).
-    seconds
-        Wall-clock time.
-    timed_out, flooded
-        Whether it was ended for running, or printing, beyond its limit.
-    """
-
-    command: tuple[str, ...]
-    returncode: int
-    output: str
-    seconds: float
+    command: tuple[str, ...]  # the argument list
+    returncode: int  # the exit status; negative for a signal. Meaningless if a limit was hit.
+    output: str  # the end of what it printed, standard output and error together (256 KiB at most)
+    seconds: float  # wall-clock time
+    # timed_out, flooded: whether it was ended for running, or printing, beyond its limit
     timed_out: bool = False
     flooded: bool = False
 

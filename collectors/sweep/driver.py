@@ -40,81 +40,43 @@ _STOP_S = 20.0
 
 @dataclass(frozen=True)
 class Change:
-    """Something that happened to a run.
+    """Something that happened to a run."""
 
-    Attributes
-    ----------
-    run_id
-        Which one.
-    state
-        ``kept`` (was finished before), ``running``, ``done`` or ``failed``.
-    worker, host, gpu
-        Where.
-    attempt
-        How often it was begun, this time included.
-    seconds, launches, seconds_per_launch
-        What it took and gave, when done.
-    message
-        Why it failed.
-    finished, total
-        Runs done or failed so far, and all.
-    """
-
-    run_id: str
-    state: str
+    run_id: str  # which one
+    state: str  # `kept` (was finished before), `running`, `done` or `failed`
+    # worker, host, gpu: where
     worker: str = ""
     host: str = ""
     gpu: str = ""
-    attempt: int = 0
+    attempt: int = 0  # how often it was begun, this time included
+    # seconds, launches, seconds_per_launch: what it took and gave, when done
     seconds: float | None = None
     launches: int | None = None
     seconds_per_launch: float | None = None
-    message: str = ""
+    message: str = ""  # why it failed
+    # finished, total: runs done or failed so far, and all
     finished: int = 0
     total: int = 0
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a sweep did.
+    """What a sweep did."""
 
-    Attributes
-    ----------
-    out
-        Folder of the results.
-    states
-        The manifest of this sweep's runs, in the order of its file.
-    kept
-        How many runs had been finished before.
-    seconds
-        Wall-clock time of this start.
-    gpu_seconds
-        GPU time of this start, lost and failed attempts included.
-    launches
-        Launches profiled by this start.
-    lost
-        Attempts of this start that ended with their worker.
-    warnings
-        Run id to the warnings of a run that was measured now.
-    others
-        Runs in the folder that are not of this sweep's file.
-    waited
-        Seconds from this start to its first run: the workers' start. NaN if none was begun.
-    devices
-        GPU model to how many of this sweep's finished runs were measured on it. A sweep that was
-        resumed on another machine may have several.
-    """
-
-    out: Path
-    states: tuple[State, ...]
-    kept: int
-    seconds: float
-    gpu_seconds: float
-    launches: int
-    lost: int
+    out: Path  # folder of the results
+    states: tuple[State, ...]  # the manifest of this sweep's runs, in the order of its file
+    kept: int  # how many runs had been finished before
+    seconds: float  # wall-clock time of this start
+    gpu_seconds: float  # GPU time of this start, lost and failed attempts included
+    launches: int  # launches profiled by this start
+    lost: int  # attempts of this start that ended with their worker
+    # Run id to the warnings of a run that was measured now
     warnings: dict[str, list[str]] = field(default_factory=dict)
-    others: int = 0
+    others: int = 0  # runs in the folder that are not of this sweep's file
+    # Seconds from this start to its first run: the workers' start. NaN if none was begun.
     waited: float = math.nan
+    # GPU model to how many of this sweep's finished runs were measured on it. A sweep that was
+    # resumed on another machine may have several.
     devices: dict[str, int] = field(default_factory=dict)
 
     @property

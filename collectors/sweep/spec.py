@@ -30,34 +30,17 @@ _BUILT_IN_ONLY = ("backend", "precision", "batch", "cfg", "weights", "cudnn_benc
 
 @dataclass(frozen=True)
 class Sweep:
-    """A sweep that was found to be right.
-
-    Attributes
-    ----------
-    path
-        Its file.
-    runs
-        Its runs by id, in the order of the file. Ids are those of now: they depend on the content
-        of the files a command names.
-    twins
-        How many combinations were left out because they are the same run as another.
-    out
-        Folder of the results, as the file names it; None if it does not.
-    launcher
-        Goes in front of every command.
-    timeout_s
-        Limit of each command.
-    slurm
-        Options for Slurm, as the file names them.
-    """
+    """A sweep that was found to be right."""
 
     path: Path
+    # Its runs by id, in the order of the file. Ids are those of now: they depend on the content of
+    # the files a command names.
     runs: dict[str, Run]
-    twins: int = 0
-    out: Path | None = None
-    launcher: tuple[str, ...] = ()
-    timeout_s: float = 1800.0
-    slurm: dict[str, Any] = field(default_factory=dict)
+    twins: int = 0  # how many combinations were left out because they are the same run as another
+    out: Path | None = None  # folder of the results, as the file names it; None if it does not
+    launcher: tuple[str, ...] = ()  # goes in front of every command
+    timeout_s: float = 1800.0  # limit of each command
+    slurm: dict[str, Any] = field(default_factory=dict)  # options for Slurm, as the file names them
 
 
 @dataclass
@@ -71,12 +54,8 @@ class _Point:
 def read_sweep(path: str | Path) -> Sweep:
     """Read and validate a sweep's file; nothing is started.
 
-    Raises
-    ------
-    InputError
-        If anything in it is wrong: the first fault, with its line, and how many more there are.
-    MissingExtraError
-        If PyYAML is not installed.
+    Raises `InputError` if anything in it is wrong: the first fault, with its line, and how many
+    more there are. Raises `MissingExtraError` if PyYAML is not installed.
     """
     document = read_yaml(path)
     return _Expansion(document).sweep()
