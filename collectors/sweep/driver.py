@@ -26,8 +26,7 @@ from collectors import run_folder as folders
 from collectors.run_spec import Run
 from collectors.sweep.executors import RESOURCE, Executor, ExecutorError, workers
 from collectors.sweep.manifest import FILE, Manifest, State
-from collectors.sweep.order import longest_first
-from collectors.sweep.spec import Sweep
+from collectors.sweep.spec import Sweep, longest_first
 from perfml.errors import InputError
 from perfml.util.files import cannot_write
 from perfml.util.signals import interruptible

@@ -11,7 +11,7 @@ import difflib
 import itertools
 import math
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,8 @@ from collectors.settings import Settings
 from collectors.sweep.options import OPTIONS
 from collectors.sweep.yaml_file import Document, read_yaml
 from perfml.errors import InputError, PerfmlError
+from perfml.metrics import load_catalogue
+from perfml.metrics.passes import load_passes
 
 MOST_RUNS = 20_000
 _TOP = ("matrix", "defaults", "include", "exclude", "out", "timeout", "launcher", "slurm")
@@ -373,3 +375,22 @@ def _words(given: str, where: str) -> list[str]:
     except ValueError as error:
         msg = "quotes do not match"
         raise InputError(msg, where=where, found=given) from error
+
+
+def longest_first(runs: Mapping[str, Run]) -> list[str]:
+    """Return the ids of the runs, the longest first, so that the last to end is a short one."""
+    return sorted(runs, key=lambda run_id: -_relative_length(runs[run_id]))
+
+
+def _relative_length(run: Run) -> int:
+    """Return a number that is larger for a longer run: passes x iterations x batch.
+
+    Kernel replay takes time in proportion to passes and launches; cuBLAS launches once an image.
+    """
+    settings = run.settings
+    asked = load_catalogue().select(settings.metrics) if settings.metrics else ()
+    counts = load_passes()
+    # a metric whose passes nobody measured does not change the order
+    known = [name for name in asked if counts.known(name)]
+    passes = counts.estimate(known).passes if known else 1
+    return passes * settings.metric_iterations * (run.batch or 1)
