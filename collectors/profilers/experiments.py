@@ -40,47 +40,26 @@ _NO_PTX = "no repair is measured: its PTX is not in the program (vendors' librar
 def examine(
     program: Sequence[str],
     *,
-    log: Path,
+    log: Path,  # file for the program's output
+    # Seconds after which the program is killed, also one that is run again because a kernel of it
+    # does not end under an experiment
     timeout_s: float,
+    # Of experiments, in all; launches that come later are left open and counted
     seconds: float = 60.0,
-    rounds: int = 7,
+    rounds: int = 7,  # times a launch and condition
+    # The program marks its iterations by NVTX ranges: only the second one's launches are examined,
+    # and nothing before it
     iterations: bool = False,
-    launcher: Sequence[str] = (),
-    env: dict[str, str] | None = None,
-    repairs: bool = False,
+    launcher: Sequence[str] = (),  # put before the program, such as `srun`
+    env: dict[str, str] | None = None,  # variables for the program
+    repairs: bool = False,  # run the program once more, each kernel with PTX as its mutants
+    # First causes of layers: only these are examined, by what tells about these causes first
     findings: Sequence[Finding] = (),
 ) -> Experiments:
     """Run a program once, and each of its launches under every condition that applies.
 
-    Parameters
-    ----------
-    program
-        Argument list.
-    log
-        File for the program's output.
-    timeout_s
-        Seconds after which the program is killed, also one that is run again because a kernel of
-        it does not end under an experiment.
-    seconds
-        Of experiments, in all; launches that come later are left open and counted.
-    rounds
-        Times a launch and condition.
-    iterations
-        The program marks its iterations by NVTX ranges: only the second one's launches are
-        examined, and nothing before it.
-    launcher
-        Put before the program, such as ``srun``.
-    env
-        Variables for the program.
-    repairs
-        Run the program once more, each kernel with PTX as its mutants.
-    findings
-        First causes of layers: only these are examined, by what tells about these causes first.
-
-    Raises
-    ------
-    ProfilerError
-        If the library cannot be built, the program fails, or no launch could be examined.
+    Raises `ProfilerError` if the library cannot be built, the program fails, or no launch could be
+    examined.
     """
     command = (*launcher, *program)
     variables = {**(env or {}), "PERFML_EXPERIMENTS_UNIT": "nvtx" if iterations else ""}

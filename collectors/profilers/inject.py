@@ -91,8 +91,14 @@ def library(name: str) -> Path:
     return target
 
 
+def loading(injected: Path) -> dict[str, str]:
+    """Return the variables with which the CUDA driver and NVTX load a library into a program."""
+    return dict.fromkeys(("CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH"), str(injected))
+
+
 def run_injected(
-    injected: Path | None,
+    injected: Path | None,  # the library, from `library`; None for none
+    # command, log, timeout_s, env, meanwhile: as of `collectors.profilers.process.run`
     command: Sequence[str],
     *,
     log: Path,
@@ -102,20 +108,9 @@ def run_injected(
 ) -> Finished:
     """Run a program into which the CUDA driver and NVTX load a library.
 
-    Parameters
-    ----------
-    injected
-        The library, from `library`; None for none.
-    command, log, timeout_s, env, meanwhile
-        As of `collectors.profilers.process.run`.
-
-    Raises
-    ------
-    ProfilerError
-        If the program cannot be started.
+    Raises `ProfilerError` if the program cannot be started.
     """
-    names = ("CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH")
-    variables = {**env, **(dict.fromkeys(names, str(injected)) if injected else {})}
+    variables = {**env, **(loading(injected) if injected else {})}
     return run(command, log=log, timeout_s=timeout_s, env=variables, meanwhile=meanwhile)
 
 

@@ -153,37 +153,18 @@ def profile(
     options: NcuOptions,
     program: Sequence[str],
     *,
+    # folder, name: where the two files go
     folder: Path,
-    log: Path,
-    timeout_s: float,
-    launcher: Sequence[str] = (),
-    env: dict[str, str] | None = None,
+    log: Path,  # what the program and the profiler print is appended to it
+    timeout_s: float,  # limit for the profiled program; it and its children are killed then
+    launcher: Sequence[str] = (),  # goes in front of the command (`srun --gres=gpu:1`)
+    env: dict[str, str] | None = None,  # variables for the program
     name: str = "metrics",
 ) -> Profile:
     """Profile a program into ``NAME.ncu-rep`` and ``NAME.csv`` in `folder`.
 
-    Parameters
-    ----------
-    options
-        What to measure.
-    program
-        Argument list of the program.
-    folder, name
-        Where the two files go.
-    log
-        What the program and the profiler print is appended to it.
-    timeout_s
-        Limit for the profiled program; it and its children are killed then.
-    launcher
-        Goes in front of the command (``srun --gres=gpu:1``).
-    env
-        Variables for the program.
-
-    Raises
-    ------
-    ProfilerError
-        If the profiler is missing or refused, the program failed, or there is no usable result;
-        the message names the cure.
+    Raises `ProfilerError` if the profiler is missing or refused, the program failed, or there is no
+    usable result; the message names the cure.
     """
     report, table = folder / f"{name}.ncu-rep", folder / f"{name}.csv"
     if not launcher and shutil.which(options.executable) is None:

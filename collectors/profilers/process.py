@@ -45,43 +45,21 @@ class Finished:
 
 
 def run(
-    command: Sequence[str],
+    command: Sequence[str],  # the argument list; no shell sees it
     *,
-    log: Path,
-    timeout_s: float,
-    env: Mapping[str, str] | None = None,
-    cwd: Path | None = None,
+    log: Path,  # what was printed goes here, after a line with the command
+    timeout_s: float,  # after this many seconds the command and all its descendants are killed
+    env: Mapping[str, str] | None = None,  # variables on top of this process's environment
+    cwd: Path | None = None,  # working directory
+    # Called with each new piece of output, so that progress can be followed
     watch: Callable[[str], None] | None = None,
-    output: Path | None = None,
-    meanwhile: Callable[[], None] | None = None,
+    output: Path | None = None,  # where standard output goes alone; errors stay in the log
+    meanwhile: Callable[[], None] | None = None,  # called again and again while it runs
 ) -> Finished:
     """Run a command, with its output appended to `log`.
 
-    Parameters
-    ----------
-    command
-        The argument list; no shell sees it.
-    log
-        What was printed goes here, after a line with the command.
-    timeout_s
-        After this many seconds the command and all its descendants are killed.
-    env
-        Variables on top of this process's environment.
-    cwd
-        Working directory.
-    watch
-        Called with each new piece of output, so that progress can be followed.
-    output
-        Where standard output goes alone; errors stay in the log.
-    meanwhile
-        Called again and again while it runs.
-
-    Raises
-    ------
-    ProfilerError
-        If the program cannot be started, or the log cannot be written.
-    KeyboardInterrupt
-        Passed on after the command was killed.
+    Raises `ProfilerError` if the program cannot be started, or the log cannot be written. A
+    `KeyboardInterrupt` is passed on after the command was killed.
     """
     started = time.monotonic()
     mark = uuid.uuid4().hex

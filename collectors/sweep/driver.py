@@ -89,34 +89,18 @@ Observer = Callable[[Change], None]
 
 def run_sweep(
     sweep: Sweep,
-    out: Path,
+    out: Path,  # folder of the run folders and the manifest
     executor: Executor,
     *,
+    # Go on in a folder where a sweep was begun; what is missing or failed is measured
     resume: bool = False,
-    observer: Observer | None = None,
+    observer: Observer | None = None,  # called with every change, in this thread
 ) -> Outcome:
     """Measure a sweep's runs into a folder.
 
-    Parameters
-    ----------
-    sweep
-        What to measure.
-    out
-        Folder of the run folders and the manifest.
-    executor
-        Where to measure.
-    resume
-        Go on in a folder where a sweep was begun; what is missing or failed is measured.
-    observer
-        Called with every change, in this thread.
-
-    Raises
-    ------
-    PerfmlError
-        If another sweep is at work in the folder, one was begun there and `resume` is not set, or
-        there are no workers. A run that fails raises nothing.
-    KeyboardInterrupt
-        On Ctrl-C or SIGTERM, after the running runs were stopped and their half results removed.
+    Raises `PerfmlError` if another sweep is at work in the folder, one was begun there and `resume`
+    is not set, or there are no workers. A run that fails raises nothing. Raises `KeyboardInterrupt`
+    on Ctrl-C or SIGTERM, after the running runs were stopped and their half results removed.
     """
     with _alone(out), Manifest(out) as manifest, interruptible():
         _check_resumed(manifest, out, resume)

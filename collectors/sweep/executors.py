@@ -71,16 +71,10 @@ class Executor:
 def choose_gpus(asked: str | None) -> tuple[str, ...]:
     """Return the GPUs of this machine to use.
 
-    Parameters
-    ----------
-    asked
-        ``"2"``: the first two; ``"0,2"`` or ``"3,"``: these; None: all. What
-        ``CUDA_VISIBLE_DEVICES`` hides is not there.
+    `asked` is ``"2"`` for the first two, ``"0,2"`` or ``"3,"`` for these, None for all. What
+    ``CUDA_VISIBLE_DEVICES`` hides is not there.
 
-    Raises
-    ------
-    PerfmlError
-        If there are not as many, or no such ones.
+    Raises `PerfmlError` if there are not as many, or no such ones.
     """
     numbers = [str(index) for index in range(len(gpus()))]
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")

@@ -184,27 +184,18 @@ class Kernel:
 
     def __call__(
         self,
+        # grid, block: extents, one to three
         grid: int | Sequence[int],
         block: int | Sequence[int],
+        # torch tensors (their address is passed), `int` (passed as a C `int`), `float` (C `float`),
+        # numpy scalars of any other type, or a numpy array of bytes for a structure passed by
+        # value. None is a null pointer.
         *arguments: Any,
+        # Dynamic shared memory in bytes; the kernel is allowed more than 48 KiB when needed
         shared: int = 0,
-        stream: Any = None,
+        stream: Any = None,  # a torch stream; torch's current one by default
     ) -> None:
-        """Launch.
-
-        Parameters
-        ----------
-        grid, block
-            Extents, one to three.
-        arguments
-            torch tensors (their address is passed), ``int`` (passed as a C ``int``), ``float``
-            (C ``float``), numpy scalars of any other type, or a numpy array of bytes for a
-            structure passed by value. None is a null pointer.
-        shared
-            Dynamic shared memory in bytes; the kernel is allowed more than 48 KiB when needed.
-        stream
-            A torch stream; torch's current one by default.
-        """
+        """Launch."""
         cupy = import_cupy()
         import torch
 

@@ -145,11 +145,7 @@ def poison(tensor: Any) -> None:
 def relative_error(output: Any, expected: Any) -> float:
     """Return ``|output - expected| / |expected|`` in double precision; NaN if a value is NaN.
 
-    Parameters
-    ----------
-    output, expected
-        torch tensors of one shape. Compared in parts, so that no double copy of a large tensor is
-        needed.
+    The tensors have one shape, and are compared in parts: a large one needs no double copy.
     """
     if tuple(output.shape) != tuple(expected.shape):
         msg = "an output has another shape than its reference"
