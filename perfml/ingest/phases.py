@@ -15,8 +15,8 @@ from perfml.kernel_names import kernel_class
 from perfml.util.typing import Floats
 
 NAMED_BY_CLASS = (
-    "The profile names no layers, so steps were found by what repeats, and layers are what the "
-    "names of kernels tell: decode/attention is the attention of a decode step."
+    "The profile names no layers: steps were found by what repeats, layers by their kernels' "
+    "names. The attention of a decode step is decode/attention."
 )
 _FEW = 3.0
 """Ranges that hold a step's time as evenly as fewer than this many would are no layers."""
