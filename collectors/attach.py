@@ -17,7 +17,7 @@ from collectors import run_folder as folders
 from collectors.in_process import keep_times
 from collectors.profilers import timing
 from collectors.profilers.gpu import gpus
-from collectors.profilers.inject import COUNTERS, library
+from collectors.profilers.inject import COUNTERS, library, loading
 from collectors.profilers.process import ProfilerError, unstartable
 from perfml.errors import InputError
 
@@ -49,9 +49,7 @@ def start(command: Sequence[str]) -> None:
 
     Raises a `ProfilerError` if the library cannot be built, or the program cannot be started.
     """
-    loaded = str(library(COUNTERS))
-    names = ("CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH")
-    variables = {**os.environ, **dict.fromkeys(names, loaded), FOLDER: str(meeting_place())}
+    variables = {**os.environ, **loading(library(COUNTERS)), FOLDER: str(meeting_place())}
     try:
         os.execvpe(command[0], list(command), variables)  # noqa: S606 - the user's own command
     except OSError as error:
@@ -69,23 +67,11 @@ def attach(
 ) -> Path:
     """Time kernels that a running process launches; return the run's folder.
 
-    Parameters
-    ----------
-    pid
-        A process that `start` started.
-    seconds
-        For which it is watched.
-    share
-        Part of each second, 0 to 1, in which its launches are recorded; 1 records all of them.
-    out
-        Folder of runs; this one gets a folder in it.
+    `pid` is a process that `start` started, watched for `seconds`. `share` is the part of each
+    second, 0 to 1, in which its launches are recorded. The run gets a folder in `out`.
 
-    Raises
-    ------
-    InputError
-        If the share is none.
-    ProfilerError
-        If the process was started without the library, ends meanwhile, or launched nothing.
+    Raises `InputError` if the share is none. Raises `ProfilerError` if the process was started
+    without the library, ends meanwhile, or launched nothing.
     """
     if not 0 < share <= 1:
         msg = "no share of the time"

@@ -25,10 +25,7 @@ def require_right(folder: Path) -> None:
 
     Without its own ``run.json``, or a check in it, nothing is known to be wrong.
 
-    Raises
-    ------
-    ProfilerError
-        With the output that is furthest off.
+    Raises `ProfilerError` with the output that is furthest off.
     """
     check: Any = None
     with contextlib.suppress(OSError, ValueError, AttributeError):

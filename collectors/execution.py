@@ -14,23 +14,12 @@ from collectors.run_spec import Run
 
 @dataclass(frozen=True)
 class ExecutionContext:
-    """Where and under what limits runs are measured.
+    """Where and under what limits runs are measured."""
 
-    Attributes
-    ----------
-    gpu
-        The GPU of this machine; None if the launcher goes to another one.
-    launcher
-        Goes in front of every command.
-    timeout_s
-        Limit of each command.
-    tell
-        Takes sentences on how long a run will take, while it is measured.
-    """
-
-    gpu: Gpu | None
-    launcher: tuple[str, ...] = ()
-    timeout_s: float = 1800.0
+    gpu: Gpu | None  # the GPU of this machine; None if the launcher goes to another one
+    launcher: tuple[str, ...] = ()  # goes in front of every command
+    timeout_s: float = 1800.0  # limit of each command
+    # Takes sentences on how long a run will take, while it is measured
     tell: Callable[[str], None] | None = None
 
 

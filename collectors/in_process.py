@@ -281,10 +281,7 @@ def keep_times(
     Of a server, which has many launches, the table is compressed; `seen` are ``seen_share`` and
     ``windows``.
 
-    Raises
-    ------
-    ProfilerError
-        If no kernel is among them.
+    Raises `ProfilerError` if no kernel is among them.
     """
     if not any(each.bytes is None for each in launches):
         msg = "no kernel ran on the GPU meanwhile"

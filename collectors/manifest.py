@@ -28,105 +28,60 @@ class _Part:
 
 @dataclass(frozen=True)
 class TimingRecord(_Part):
-    """Where a run's times come from.
+    """Where a run's times come from."""
 
-    Attributes
-    ----------
-    source
-        ``torch.profiler``, ``cupti-activity``, ``ncu`` or ``nvprof``.
-    seconds
-        Wall-clock time of the timing pass.
-    command
-        Its argument list.
-    launches
-        Timed launches.
-    unattributed_share
-        Share of their time outside every layer; None where a layer map will tell.
-    processes
-        How many processes were timed, where there were several.
-    seen_share, windows
-        Of a server: part of the time in which launches were recorded, in how many windows.
-    why
-        Why there was no pass without counters.
-    sm_clock_mhz
-        Clock of the multiprocessors right after it (`collectors.profilers.sm_clock`).
-    warnings
-        Sentences for the user; they become the run's.
-    """
-
-    source: str
-    seconds: float | None = None
-    command: tuple[str, ...] | None = None
-    launches: int | None = None
+    source: str  # `torch.profiler`, `cupti-activity`, `ncu` or `nvprof`
+    seconds: float | None = None  # wall-clock time of the timing pass
+    command: tuple[str, ...] | None = None  # its argument list
+    launches: int | None = None  # timed launches
+    # Share of their time outside every layer; None where a layer map will tell
     unattributed_share: float | None = None
-    processes: int | None = None
+    processes: int | None = None  # how many processes were timed, where there were several
+    # seen_share, windows: of a server: part of the time in which launches were recorded, in how
+    # many windows
     seen_share: float | None = None
     windows: int | None = None
-    why: str | None = None
+    why: str | None = None  # why there was no pass without counters
+    # Clock of the multiprocessors right after it (`collectors.profilers.sm_clock`)
     sm_clock_mhz: float | None = None
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()  # sentences for the user; they become the run's
 
 
 @dataclass(frozen=True)
 class MeasurementRecord(_Part):
-    """What a profiler measured of a run, and what it cost.
+    """What a profiler measured of a run, and what it cost."""
 
-    Attributes
-    ----------
-    profiler_version
-        Version of the profiler.
-    metrics_requested, metrics_missing
-        The profiler's names; those that this GPU did not deliver.
-    commands
-        The argument lists that were run.
-    clock_control, cache_control, caches, replay
-        How launches were repeated.
-    launches_profiled, passes, runs
-        How many.
-    profiling_seconds, conversion_seconds, seconds_per_launch
-        Wall-clock times.
-    warnings
-        Sentences for the user; they become the run's.
-    """
-
+    # metrics_requested, metrics_missing: the profiler's names; those that this GPU did not deliver
     metrics_requested: tuple[str, ...]
-    commands: tuple[tuple[str, ...], ...]
+    commands: tuple[tuple[str, ...], ...]  # the argument lists that were run
     profiler_version: str | None = None
     metrics_missing: tuple[str, ...] | None = None
+    # clock_control, cache_control, caches, replay: how launches were repeated
     clock_control: str | None = None
     cache_control: str | None = None
     caches: str | None = None
     replay: str | None = None
+    # launches_profiled, passes, runs: how many
     launches_profiled: int | None = None
     passes: int | None = None
     runs: int | None = None
+    # profiling_seconds, conversion_seconds, seconds_per_launch: wall-clock times
     profiling_seconds: float | None = None
     conversion_seconds: float | None = None
     seconds_per_launch: float | None = None
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()  # sentences for the user; they become the run's
 
 
 @dataclass(frozen=True)
 class RunRecord:
-    """A finished run.
+    """A finished run."""
 
-    Attributes
-    ----------
-    facts
-        What the run is: JSON values by key.
-    workload
-        What a built-in workload says of itself: layers, environment, checks.
-    timing, measurement
-        What the two passes say.
-    notes
-        Further sentences for the user.
-    """
-
-    facts: dict[str, Any]
-    workload: dict[str, Any]
+    facts: dict[str, Any]  # what the run is: JSON values by key
+    workload: dict[str, Any]  # what a built-in workload says of itself: layers, environment, checks
+    # timing, measurement: what the two passes say
     timing: TimingRecord
     measurement: MeasurementRecord
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # further sentences for the user
 
     @property
     def warnings(self) -> tuple[str, ...]:

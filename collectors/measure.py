@@ -9,17 +9,16 @@ import shutil
 from dataclasses import dataclass
 from typing import Any
 
-from collectors.checks import checked_first
+from collectors.checks import checked_first, require_right
 from collectors.execution import ExecutionContext, Job
 from collectors.manifest import MeasurementRecord, RunRecord, TimingRecord
 from collectors.measure_cupti import Measured, measure_with_cupti
-from collectors.measure_nvprof import checked, measure_with_nvprof, nvprof_commands
 from collectors.profilers import cupti, lines, ncu, nvprof, timing
 from collectors.profilers.cupti_failures import UnableError
 from collectors.profilers.gpu import NCU_FIRST, NVPROF_LAST, Gpu
 from collectors.profilers.inject import COUNTERS, library
 from collectors.profilers.process import ProfilerError
-from collectors.run_folder import now
+from collectors.run_folder import RUN_FILE, now, read_object
 from collectors.run_spec import Run
 from collectors.timing_passes import (
     TIMING_FILE,
@@ -80,7 +79,7 @@ def planned_commands(job: Job) -> list[list[str]]:
     first = [*launcher, *subject.command("timing", folder / "timing")]
     program = subject.command("profile", folder / "profile")
     if profiler == "nvprof":
-        second = nvprof_commands(job)
+        second = _nvprof_commands(job)
         if checked_first(subject):
             second.insert(0, subject.command("check", folder / "check"))
         return [[*launcher, *each] for each in second]
@@ -114,8 +113,8 @@ def measure(job: Job) -> RunRecord:
             raise ProfilerError(msg, where="--lines", cure="Leave --lines out.")
         if context.gpu is not None:
             nvprof.require(context.gpu.compute_capability, launched=bool(context.launcher))
-        about = checked(job) if checked_first(subject) else {}
-        measured = Measured(TimingRecord("nvprof"), about, measure_with_nvprof(job))
+        about = _checked(job) if checked_first(subject) else {}
+        measured = Measured(TimingRecord("nvprof"), about, _with_nvprof(job))
     sampled = None
     if subject.settings.lines:
         aside = job.folder / "lines"
@@ -254,3 +253,48 @@ def _with_ncu(job: Job, timed: _Timed) -> MeasurementRecord:
         commands=tuple(tuple(each) for each in found.commands),
         warnings=tuple(warnings),
     )
+
+
+def _nvprof_commands(job: Job) -> list[list[str]]:
+    """Return the argument lists that `_with_nvprof` runs, without a launcher."""
+    return nvprof.pass_commands(_nvprof_options(job.subject), _nvprof_programs(job), job.folder)
+
+
+def _with_nvprof(job: Job) -> MeasurementRecord:
+    """Measure a run into ``metrics.csv`` and ``trace.nvvp`` of its folder, or raise."""
+    options = _nvprof_options(job.subject)
+    commands = nvprof.profile(options, _nvprof_programs(job), folder=job.folder, **job.limits)
+    shutil.rmtree(job.folder / "profile", ignore_errors=True)
+    return MeasurementRecord(metrics_requested=options.metrics, commands=tuple(commands))
+
+
+def _checked(job: Job) -> dict[str, Any]:
+    """Let a workload check itself, as no timing pass does it; return what it says, or raise."""
+    aside = job.folder / "check"
+    try:
+        timing.trace(job.subject.command("check", aside), None, **job.limits)
+    finally:
+        require_right(aside)
+    about = read_object(aside / RUN_FILE)
+    shutil.rmtree(aside)
+    return about
+
+
+def _nvprof_programs(job: Job) -> nvprof.Programs:
+    subject, aside = job.subject, job.folder / "profile"
+    timed = subject.command("profile", aside, iterations=subject.settings.iterations)
+    return nvprof.Programs(metrics=subject.command("profile", aside), trace=timed)
+
+
+def _nvprof_options(subject: Run) -> nvprof.NvprofOptions:
+    return nvprof.NvprofOptions(_nvprof_metrics(subject), region_only=subject.built_in)
+
+
+def _nvprof_metrics(subject: Run) -> tuple[str, ...]:
+    from perfml.metrics import load_catalogue
+
+    if nvprof.ALL in subject.settings.metrics:
+        return (nvprof.ALL,)
+    catalogue = load_catalogue()
+    names = catalogue.select(subject.settings.metrics)
+    return tuple(name for name in names if catalogue[name].nvprof_unit)

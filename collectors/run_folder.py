@@ -43,10 +43,7 @@ def claimed(out: Path, run_id: str) -> Iterator[bool]:
 
     The claim ends with the process, however it ends.
 
-    Raises
-    ------
-    InputError
-        If the output folder cannot be written.
+    Raises `InputError` if the output folder cannot be written.
     """
     try:
         (out / _LOCKS).mkdir(parents=True, exist_ok=True)
@@ -70,10 +67,7 @@ def building(out: Path, run_id: str) -> Iterator[Path]:
 
     If the block fails, its log is kept under ``.failed`` and the rest is removed.
 
-    Raises
-    ------
-    InputError
-        If the disk is full or the folder cannot be written.
+    Raises `InputError` if the disk is full or the folder cannot be written.
     """
     aside = out / _PARTIAL
     with contextlib.suppress(FileNotFoundError):  # another process may just have removed it
@@ -135,10 +129,7 @@ def write_json(path: Path, document: dict[str, Any]) -> None:
 def note(out: Path, entry: dict[str, Any]) -> None:
     """Add a whole line to the manifest, or none; lines of two processes do not mix.
 
-    Raises
-    ------
-    OSError
-        If the disk is full or the folder cannot be written.
+    Raises `OSError` if the disk is full or the folder cannot be written.
     """
     line = (json.dumps({"time": now(), **entry}, allow_nan=False) + "\n").encode()
     handle = os.open(out / MANIFEST, os.O_CREAT | os.O_RDWR | os.O_APPEND, 0o666)
@@ -162,10 +153,7 @@ def note(out: Path, entry: dict[str, Any]) -> None:
 def read_object(path: Path) -> dict[str, Any]:
     """Read the JSON object that a workload left.
 
-    Raises
-    ------
-    InputError
-        If there is none.
+    Raises `InputError` if there is none.
     """
     try:
         found = json.loads(path.read_text(encoding="utf-8"))

@@ -23,25 +23,15 @@ _RAW_METRIC = re.compile(r"[a-z0-9]+__\w+(\.\w+)*")
 
 @dataclass(frozen=True)
 class Run:
-    """One run: a built-in workload in one configuration, or a program.
+    """One run: a built-in workload in one configuration, or a program."""
 
-    Attributes
-    ----------
-    workload
-        Name of the built-in workload, or the program's file name.
-    backend, precision, batch
-        Of a built-in workload; None for a program.
-    program
-        Argument list of a program; empty for a built-in workload.
-    layer_map
-        The layer map as a document, for a program without NVTX ranges.
-    """
-
-    workload: str
+    workload: str  # name of the built-in workload, or the program's file name
+    # backend, precision, batch: of a built-in workload; None for a program
     backend: str | None = None
     precision: str | None = None
     batch: int | None = None
-    program: tuple[str, ...] = ()
+    program: tuple[str, ...] = ()  # argument list of a program; empty for a built-in workload
+    # The layer map as a document, for a program without NVTX ranges
     layer_map: dict[str, Any] | None = None
     settings: Settings = field(default_factory=Settings)
 
@@ -141,10 +131,7 @@ _PREALLOCATE = "XLA_PYTHON_CLIENT_PREALLOCATE"
 def metric_names(given: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Split names, sets and files (one name a line, ``#``) into catalogue metrics and raw ones.
 
-    Raises
-    ------
-    PerfmlError
-        If a name is neither known nor in Nsight Compute's form.
+    Raises `PerfmlError` if a name is neither known nor in Nsight Compute's form.
     """
     from perfml.metrics import EVERY, load_catalogue
 

@@ -21,24 +21,12 @@ TIMINGS = ("auto", "cupti", "ncu")
 
 @dataclass(frozen=True)
 class Option:
-    """What there is to know of an option besides its name and default.
+    """What there is to know of an option besides its name and default."""
 
-    Attributes
-    ----------
-    help
-        What it does, as the command line says it.
-    choices
-        The words it may be; empty for any.
-    least
-        The smallest number it may be; None for any.
-    flag
-        The option's spelling where it is only switched on.
-    """
-
-    help: str
-    choices: tuple[str, ...] = ()
-    least: int | None = None
-    flag: str | None = None
+    help: str  # what it does, as the command line says it
+    choices: tuple[str, ...] = ()  # the words it may be; empty for any
+    least: int | None = None  # the smallest number it may be; None for any
+    flag: str | None = None  # the option's spelling where it is only switched on
 
 
 def _option(default: Any, help: str, **rest: Any) -> Any:

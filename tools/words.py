@@ -130,7 +130,8 @@ def too_long(text: str) -> list[str]:
 
 
 def _words(sentence: str) -> int:
-    return len(re.findall(r"[^\W_][\w'.,-]*", sentence))
+    values_filled = re.sub(r"\{[^{}]*\}", "x", sentence)  # a template's field is one value
+    return len(re.findall(r"[^\W_][\w'.,-]*", values_filled))
 
 
 def long_sentences(markdown: str) -> list[str]:

@@ -20,76 +20,43 @@ _TIMED_FIELDS = 11
 
 @dataclass(frozen=True)
 class Launch:
-    """One kernel launch, or one copy or fill of memory, as the traced program made it.
+    """One kernel launch, or one copy or fill of memory, as the traced program made it."""
 
-    Attributes
-    ----------
-    sequence
-        Place in the order of launches of its process; launches of one CUDA graph share it.
-    profiled
-        Whether it lay between cudaProfilerStart and cudaProfilerStop.
-    start_ns, end_ns
-        On the GPU's clock.
-    grid, block
-        Like ``(4096, 1, 1)``.
-    instance
-        Number of the innermost range's instance, 0 outside every range.
-    ranges
-        Names of the NVTX push/pop ranges around it, outermost first.
-    kernel
-        Demangled name; of a copy like ``Memcpy HtoD (Pageable -> Device)``.
-    bytes
-        That a copy or fill moves; None for a kernel.
-    """
-
+    # Place in the order of launches of its process; launches of one CUDA graph share it
     sequence: int
-    profiled: bool
+    profiled: bool  # whether it lay between cudaProfilerStart and cudaProfilerStop
+    # start_ns, end_ns: on the GPU's clock
     start_ns: int
     end_ns: int
+    # grid, block: like `(4096, 1, 1)`
     grid: str
     block: str
-    instance: int
-    ranges: tuple[str, ...]
-    kernel: str
-    bytes: int | None = None
+    instance: int  # number of the innermost range's instance, 0 outside every range
+    ranges: tuple[str, ...]  # names of the NVTX push/pop ranges around it, outermost first
+    kernel: str  # demangled name; of a copy like `Memcpy HtoD (Pageable -> Device)`
+    bytes: int | None = None  # that a copy or fill moves; None for a kernel
 
 
 @dataclass(frozen=True)
 class MeasuredLaunch:
-    """One kernel launch and its counters; what `Launch` has, too, is the same.
+    """One kernel launch and its counters; what `Launch` has, too, is the same."""
 
-    Attributes
-    ----------
-    set_number
-        Which complete measurement of the iteration it belongs to, from 0.
-    place
-        Its place among the launches of the iteration.
-    context, stream
-        Numbers that tell contexts and streams of a process apart.
-    registers
-        A thread's; None where the driver does not say.
-    static_shared, dynamic_shared
-        Bytes of shared memory of a block.
-    blocks_per_multiprocessor
-        As many as fit; None where the driver does not say.
-    values
-        Metric to value.
-    """
-
-    set_number: int
-    place: int
+    set_number: int  # which complete measurement of the iteration it belongs to, from 0
+    place: int  # its place among the launches of the iteration
+    # context, stream: numbers that tell contexts and streams of a process apart
     context: int
     stream: int
     grid: str
     block: str
-    registers: int | None
+    registers: int | None  # a thread's; None where the driver does not say
+    # static_shared, dynamic_shared: bytes of shared memory of a block
     static_shared: int | None
     dynamic_shared: int
-    blocks_per_multiprocessor: int | None
+    blocks_per_multiprocessor: int | None  # as many as fit; None where the driver does not say
     instance: int
     ranges: tuple[str, ...]
     kernel: str
-    values: dict[str, float]
+    values: dict[str, float]  # metric to value
 
     @property
     def identity(self) -> tuple[str, str, str, int]:
@@ -148,76 +115,44 @@ class Machine:
 
 @dataclass
 class CounterRecord:
-    """What one process left.
+    """What one process left."""
 
-    Attributes
-    ----------
-    timed
-        Launches timed without counters.
-    rows
-        Measured launches of all groups, as they were taken.
-    group_metrics, group_passes
-        Metrics of each group, and the passes they take.
-    finished_groups
-        Groups that were measured as often as was asked.
-    apart
-        The group of instrumented code, if it is run apart from the hardware's counters.
-    once
-        Groups of instrumented code that were measured once, since every measurement executed as
-        many instructions: their values hold for all measurements.
-    groups
-        Into how many groups the metrics fall; 0 if none was begun.
-    parts
-        Whether the process begins its iterations anew with other work (``injected/parts.h``).
-    unit
-        ``nvtx``, ``region``, ``program`` or ``none``: what the process repeats.
-    region
-        Whether it calls cudaProfilerStart.
-    units, outside, launches, all_launches
-        Iterations seen, those outside such a region, launches of the last one, and of all.
-    windows, seen_s
-        In how many windows a server was recorded, and how long they were together.
-    pass_costs
-        Every pass that was taken, in order.
-    missing
-        Metrics that the chip does not have.
-    differences, errors
-        What went wrong.
-    unfinished
-        How far the last group came.
-    graph
-        Whether an iteration replays a CUDA graph.
-    ended
-        Whether the process wrote its last line.
-    launched
-        Whether it launched anything.
-    """
-
-    timed: list[Launch] = field(default_factory=list)
+    timed: list[Launch] = field(default_factory=list)  # launches timed without counters
+    # Measured launches of all groups, as they were taken
     rows: list[MeasuredLaunch] = field(default_factory=list)
+    # group_metrics, group_passes: metrics of each group, and the passes they take
     group_metrics: dict[int, tuple[str, ...]] = field(default_factory=dict)
     group_passes: dict[int, int] = field(default_factory=dict)
+    # Groups that were measured as often as was asked
     finished_groups: set[int] = field(default_factory=set)
+    # The group of instrumented code, if it is run apart from the hardware's counters
     apart: int | None = None
+    # Groups of instrumented code that were measured once, since every measurement executed as many
+    # instructions: their values hold for all measurements
     once: set[int] = field(default_factory=set)
-    groups: int = 0
+    groups: int = 0  # into how many groups the metrics fall; 0 if none was begun
+    # Whether the process begins its iterations anew with other work (`injected/parts.h`)
     parts: bool = False
-    unit: str = "none"
-    region: bool = False
+    unit: str = "none"  # `nvtx`, `region`, `program` or `none`: what the process repeats
+    region: bool = False  # whether it calls cudaProfilerStart
+    # units, outside, launches, all_launches: iterations seen, those outside such a region, launches
+    # of the last one, and of all
     units: int = 0
     outside: int = 0
     launches: int = 0
     all_launches: int = 0
+    # windows, seen_s: in how many windows a server was recorded, and how long they were together
     windows: int = 0
     seen_s: float = 0.0
-    pass_costs: list[PassCost] = field(default_factory=list)
-    missing: list[str] = field(default_factory=list)
+    pass_costs: list[PassCost] = field(default_factory=list)  # every pass that was taken, in order
+    missing: list[str] = field(default_factory=list)  # metrics that the chip does not have
+    # differences, errors: what went wrong
     differences: list[Difference] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
-    unfinished: str = ""
-    graph: bool = False
-    ended: bool = False
-    launched: bool = False
+    unfinished: str = ""  # how far the last group came
+    graph: bool = False  # whether an iteration replays a CUDA graph
+    ended: bool = False  # whether the process wrote its last line
+    launched: bool = False  # whether it launched anything
     machine: Machine = field(default_factory=Machine)
 
     @property
@@ -234,10 +169,7 @@ class CounterRecord:
 def read_record(path: Path) -> CounterRecord:
     """Read the record of one process.
 
-    Raises
-    ------
-    ProfilerError
-        If a line is damaged, or records of the timed part were lost.
+    Raises `ProfilerError` if a line is damaged, or records of the timed part were lost.
     """
     record = CounterRecord()
     notes: dict[str, str] = {}

@@ -31,26 +31,14 @@ _REGISTER_UNIT, _FEWEST_REGISTERS = 8, 16
 
 @dataclass(frozen=True)
 class Measurement:
-    """How a table was measured.
-
-    Attributes
-    ----------
-    replay
-        ``iterations`` or ``kernel``.
-    passes
-        Counter passes of a measurement.
-    runs
-        Starts of the program that counters were read in.
-    once
-        Whether instrumented code was run for the first measurement alone.
-    """
+    """How a table was measured."""
 
     machine: Machine
-    replay: str
-    passes: int
-    runs: int = 1
+    replay: str  # `iterations` or `kernel`
+    passes: int  # counter passes of a measurement
+    runs: int = 1  # starts of the program that counters were read in
     driver: str = ""
-    once: bool = False
+    once: bool = False  # whether instrumented code was run for the first measurement alone
 
     @property
     def caches(self) -> str:
@@ -105,10 +93,7 @@ def write_counters(
 def merged(records: Sequence[CounterRecord]) -> list[MeasuredLaunch]:
     """Put the groups of metrics together that were measured of the same launches.
 
-    Raises
-    ------
-    UnableError
-        If two runs of the program launched different kernels.
+    Raises `UnableError` if two runs of the program launched different kernels.
     """
     together: dict[tuple[int, int], MeasuredLaunch] = {}
     for row in (row for record in records for row in _repeated(record)):

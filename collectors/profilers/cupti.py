@@ -54,26 +54,13 @@ _XLA_RANGE = "XlaModule:"
 
 @dataclass(frozen=True)
 class CuptiOptions:
-    """What to measure.
+    """What to measure."""
 
-    Attributes
-    ----------
-    metrics
-        Nsight Compute's names.
-    sets
-        How often an iteration is measured completely.
-    timed
-        Iterations that are timed without counters before.
-    memory
-        Bytes that one session's counters may take on the host.
-    layers
-        Regular expression: only launches in layers whose name it matches are kept.
-    """
-
-    metrics: tuple[str, ...]
-    sets: int = 1
-    timed: int = 3
-    memory: int = 2 << 30
+    metrics: tuple[str, ...]  # Nsight Compute's names
+    sets: int = 1  # how often an iteration is measured completely
+    timed: int = 3  # iterations that are timed without counters before
+    memory: int = 2 << 30  # bytes that one session's counters may take on the host
+    # Regular expression: only launches in layers whose name it matches are kept
     layers: str | None = None
 
     @property

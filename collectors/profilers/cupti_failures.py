@@ -18,14 +18,8 @@ class GraphError(UnableError):
 def check_record(record: CounterRecord) -> None:
     """Raise what a process met while it was measured.
 
-    Raises
-    ------
-    GraphError
-        If an iteration replays a CUDA graph.
-    UnableError
-        If CUPTI refused.
-    ProfilerError
-        If the process ended before it wrote its last line.
+    Raises `GraphError` if an iteration replays a CUDA graph. Raises `UnableError` if CUPTI refused.
+    Raises `ProfilerError` if the process ended before it wrote its last line.
     """
     if record.graph:
         msg = "an iteration replays a CUDA graph, of which CUPTI measures no single kernel"

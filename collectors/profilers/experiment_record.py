@@ -18,30 +18,14 @@ from perfml.experiments.record import Condition, Examined, Experiments
 
 @dataclass(frozen=True)
 class Settings:
-    """How a program is run.
+    """How a program is run."""
 
-    Attributes
-    ----------
-    command
-        Argument list, with what starts it.
-    log
-        File for its output.
-    seconds
-        Of experiments, in all.
-    rounds
-        Times a launch and condition.
-    env
-        Variables for it.
-    findings
-        First causes of layers, if only these are asked.
-    """
-
-    command: tuple[str, ...]
-    log: Path
-    seconds: float
-    rounds: int
-    env: Mapping[str, str]
-    findings: Sequence[Finding] = ()
+    command: tuple[str, ...]  # argument list, with what starts it
+    log: Path  # file for its output
+    seconds: float  # of experiments, in all
+    rounds: int  # times a launch and condition
+    env: Mapping[str, str]  # variables for it
+    findings: Sequence[Finding] = ()  # first causes of layers, if only these are asked
 
     def run(
         self, folder: Path, timeout_s: float, lists: Mapping[str, Iterable[Sequence[str]]]
@@ -86,10 +70,8 @@ def hung(rows: Sequence[Sequence[str]]) -> tuple[str, str] | None:
 def read_record(path: Path) -> Experiments:
     """Read what the injected library wrote for one process.
 
-    Raises
-    ------
-    ProfilerError
-        If the library says that something failed, or the process died before it was done.
+    Raises `ProfilerError` if the library says that something failed, or the process died before it
+    was done.
     """
     lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     errors = [line for line in lines if line.startswith("# error ")]

@@ -3,74 +3,63 @@
 No counters are read, so it works where they are forbidden. The library that does it
 (``injected/launch_experiments.cpp``) is loaded by the CUDA driver into the unchanged program, and
 puts back what the experiments write.
+
+Where repairs are asked for, the program is started once more. A launch whose kernel has PTX runs as
+each of its mutants, with its own arguments; memory is put back before each, and the program goes on
+with its own kernel. A mutant that does not end, or after which the GPU does nothing any more, ends
+the process: the program is run again without that mutant.
 """
 
 from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from collectors.profilers.experiment_record import Settings, hung, read_record, rows_of
-from collectors.profilers.mutants import with_mutants
+from collectors.profilers.experiment_record import Settings, hung, launches_of, read_record, rows_of
 from collectors.profilers.process import ProfilerError, last_lines
 from collectors.profilers.timing import check_ended
 from perfml.experiments.findings import Finding
+from perfml.experiments.mutation.catalog import OFF, Mutant, mutants
 from perfml.experiments.mutation.programs import kernels_of
-from perfml.experiments.plan import plan
-from perfml.experiments.record import Experiments
+from perfml.experiments.plan import mutations, plan
+from perfml.experiments.record import Examined, Experiments
 
 MOST_HUNG = 4
 """Kernels that do not end under an experiment, until the program is given up: one run each."""
+MOST_RUNS = 8
+"""Runs of the program at most: a mutant that crashes or hangs it costs one of them."""
+_PATIENCE = {"PERFML_EXPERIMENTS_PATIENCE": "3"}
+"""Seconds until a mutant is said not to end."""
+_NO_PTX = "no repair is measured: its PTX is not in the program (vendors' libraries have none)"
 
 
 def examine(
     program: Sequence[str],
     *,
-    log: Path,
+    log: Path,  # file for the program's output
+    # Seconds after which the program is killed, also one that is run again because a kernel of it
+    # does not end under an experiment
     timeout_s: float,
+    # Of experiments, in all; launches that come later are left open and counted
     seconds: float = 60.0,
-    rounds: int = 7,
+    rounds: int = 7,  # times a launch and condition
+    # The program marks its iterations by NVTX ranges: only the second one's launches are examined,
+    # and nothing before it
     iterations: bool = False,
-    launcher: Sequence[str] = (),
-    env: dict[str, str] | None = None,
-    repairs: bool = False,
+    launcher: Sequence[str] = (),  # put before the program, such as `srun`
+    env: dict[str, str] | None = None,  # variables for the program
+    repairs: bool = False,  # run the program once more, each kernel with PTX as its mutants
+    # First causes of layers: only these are examined, by what tells about these causes first
     findings: Sequence[Finding] = (),
 ) -> Experiments:
     """Run a program once, and each of its launches under every condition that applies.
 
-    Parameters
-    ----------
-    program
-        Argument list.
-    log
-        File for the program's output.
-    timeout_s
-        Seconds after which the program is killed, also one that is run again because a kernel of
-        it does not end under an experiment.
-    seconds
-        Of experiments, in all; launches that come later are left open and counted.
-    rounds
-        Times a launch and condition.
-    iterations
-        The program marks its iterations by NVTX ranges: only the second one's launches are
-        examined, and nothing before it.
-    launcher
-        Put before the program, such as ``srun``.
-    env
-        Variables for the program.
-    repairs
-        Run the program once more, each kernel with PTX as its mutants.
-    findings
-        First causes of layers: only these are examined, by what tells about these causes first.
-
-    Raises
-    ------
-    ProfilerError
-        If the library cannot be built, the program fails, or no launch could be examined.
+    Raises `ProfilerError` if the library cannot be built, the program fails, or no launch could be
+    examined.
     """
     command = (*launcher, *program)
     variables = {**(env or {}), "PERFML_EXPERIMENTS_UNIT": "nvtx" if iterations else ""}
@@ -96,7 +85,7 @@ def examine(
         record = replace(record, seconds=ended.seconds, command=command)
         if not repairs:
             return record
-        return with_mutants(record, modules, settings, end - time.monotonic())
+        return _with_mutants(record, modules, settings, end - time.monotonic())
 
 
 def _only(records: Sequence[Experiments], program: Sequence[str], output: str) -> Experiments:
@@ -126,3 +115,75 @@ def _loaded(files: Sequence[Path], program: Sequence[str]) -> list[Path]:
              if row[0].startswith("# code /")]  # fmt: skip
     own = shutil.which(program[0])
     return [*([Path(own)] if own else []), *map(Path, noted)]
+
+
+def _with_mutants(
+    experiments: Experiments, modules: Mapping[str, str], settings: Settings, timeout_s: float
+) -> Experiments:
+    """Run a program's kernels as their mutants; return the experiments with these conditions.
+
+    `modules` are a kernel's mangled name to the PTX module that holds it; `timeout_s` is for all
+    runs.
+    """
+    symbols = dict.fromkeys(each.symbol for each in experiments.launches)
+    names = [name for name in symbols if name in modules]
+    chosen = mutations(settings.findings)
+    left = [
+        mutant
+        for name in names
+        for mutant in mutants(modules[name], name)
+        if chosen is None or mutant.mutation in chosen
+    ]
+    without = {each.kernel for each in experiments.launches if each.symbol not in modules}
+    skipped = [(kernel, _NO_PTX) for kernel in sorted(without)]
+    measured: dict[tuple[object, ...], Examined] = {}
+    end = time.monotonic() + timeout_s
+    for _ in range(MOST_RUNS):
+        if not left or time.monotonic() >= end:
+            break
+        rows = _run_mutants(left, settings, end - time.monotonic())
+        done = launches_of(rows)
+        measured |= {_identity(each): each for each in done}
+        skipped += [(row[2], row[3]) for row in rows if row[0] == "S"]
+        stopped = hung(rows)
+        if stopped is None:
+            break
+        kernel, condition = stopped
+        mutation = condition.removesuffix(f".{OFF}")
+        skipped.append((kernel, f"{mutation or 'it'} does not end, or ends the process"))
+        unfinished = {e.symbol for e in experiments.launches if _identity(e) not in measured}
+        changed = any(each.mutation == mutation for each in left)
+        left = [
+            each
+            for each in left
+            if each.kernel in unfinished
+            and not (each.kernel == kernel and (not changed or each.mutation == mutation))
+        ]
+    launches = tuple(
+        replace(each, conditions=each.conditions + found.conditions)
+        if (found := measured.get(_identity(each)))
+        else each
+        for each in experiments.launches
+    )
+    return replace(
+        experiments, launches=launches, skipped=(*experiments.skipped, *dict.fromkeys(skipped))
+    )
+
+
+def _identity(launch: Examined) -> tuple[object, ...]:
+    return (launch.ranges, launch.symbol, launch.grid, launch.block, launch.dynamic_shared)
+
+
+def _run_mutants(left: Sequence[Mutant], settings: Settings, timeout_s: float) -> list[list[str]]:
+    """Run the program once; return what the library wrote, as far as it came."""
+    with TemporaryDirectory(prefix="perfml-mutants-") as name:
+        folder, lines = Path(name), []
+        for number, mutant in enumerate(left):
+            path = folder / f"{number}.ptx"
+            path.write_text(mutant.ptx, encoding="utf-8")
+            switched = "1" if mutant.switched else "0"
+            lines.append([mutant.kernel, mutant.mutation, str(path), switched, *mutant.variables])
+        ranges = [[name] for name in plan(settings.findings)]
+        impatient = replace(settings, env={**settings.env, **_PATIENCE})
+        impatient.run(folder, timeout_s, {"MUTANTS": lines, "PLAN": ranges})
+        return [row for path in sorted(folder.glob("*.tsv")) for row in rows_of(path)]

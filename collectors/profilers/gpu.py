@@ -22,26 +22,16 @@ class NoGpuError(PerfmlError):
 
 @dataclass(frozen=True)
 class Gpu:
-    """One GPU.
+    """One GPU."""
 
-    Attributes
-    ----------
-    name, driver
-        As ``nvidia-smi`` writes them.
-    compute_capability
-        Like ``"9.0"``.
-    memory_mib, free_mib
-        Device memory in MiB; None where the driver does not say.
-    sm_clock_mhz
-        Clock of the multiprocessors at this moment.
-    """
-
+    # name, driver: as `nvidia-smi` writes them
     name: str
     driver: str
-    compute_capability: str
+    compute_capability: str  # like `"9.0"`
+    # memory_mib, free_mib: device memory in MiB; None where the driver does not say
     memory_mib: float | None = None
     free_mib: float | None = None
-    sm_clock_mhz: float | None = None
+    sm_clock_mhz: float | None = None  # clock of the multiprocessors at this moment
 
     @property
     def capability(self) -> tuple[int, int]:
@@ -53,10 +43,7 @@ class Gpu:
 def gpus() -> list[Gpu]:
     """Return the GPUs of this machine.
 
-    Raises
-    ------
-    NoGpuError
-        If there is no driver, it does not answer, or it knows no GPU.
+    Raises `NoGpuError` if there is no driver, it does not answer, or it knows no GPU.
     """
     found = shutil.which("nvidia-smi")
     if found is None:

@@ -33,10 +33,7 @@ class Toolkit:
 def toolkit() -> Toolkit:
     """Find CUPTI: in CUDA_HOME, beside nvcc, in /usr/local/cuda, or in NVIDIA's wheels.
 
-    Raises
-    ------
-    ProfilerError
-        If there is none.
+    Raises `ProfilerError` if there is none.
     """
     for root in _roots():
         headers = [root / "include", root / "extras" / "CUPTI" / "include"]
@@ -58,10 +55,7 @@ def toolkit() -> Toolkit:
 def library(name: str) -> Path:
     """Return a compiled library (`COUNTERS`, `EXPERIMENTS`, `SAMPLES`), building it on first use.
 
-    Raises
-    ------
-    ProfilerError
-        If there is no compiler or no CUPTI, or the source does not compile.
+    Raises `ProfilerError` if there is no compiler or no CUPTI, or the source does not compile.
     """
     source = Path(__file__).parent / "injected" / f"{name}.cpp"
     cupti = toolkit()
@@ -97,8 +91,14 @@ def library(name: str) -> Path:
     return target
 
 
+def loading(injected: Path) -> dict[str, str]:
+    """Return the variables with which the CUDA driver and NVTX load a library into a program."""
+    return dict.fromkeys(("CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH"), str(injected))
+
+
 def run_injected(
-    injected: Path | None,
+    injected: Path | None,  # the library, from `library`; None for none
+    # command, log, timeout_s, env, meanwhile: as of `collectors.profilers.process.run`
     command: Sequence[str],
     *,
     log: Path,
@@ -108,20 +108,9 @@ def run_injected(
 ) -> Finished:
     """Run a program into which the CUDA driver and NVTX load a library.
 
-    Parameters
-    ----------
-    injected
-        The library, from `library`; None for none.
-    command, log, timeout_s, env, meanwhile
-        As of `collectors.profilers.process.run`.
-
-    Raises
-    ------
-    ProfilerError
-        If the program cannot be started.
+    Raises `ProfilerError` if the program cannot be started.
     """
-    names = ("CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH")
-    variables = {**env, **(dict.fromkeys(names, str(injected)) if injected else {})}
+    variables = {**env, **(loading(injected) if injected else {})}
     return run(command, log=log, timeout_s=timeout_s, env=variables, meanwhile=meanwhile)
 
 

@@ -41,10 +41,7 @@ def sample(
 
     The parameters are those of `collectors.profilers.timing.trace`.
 
-    Raises
-    ------
-    ProfilerError
-        If CUPTI refuses, the program fails, or no sample was taken.
+    Raises `ProfilerError` if CUPTI refuses, the program fails, or no sample was taken.
     """
     with TemporaryDirectory(prefix="perfml-lines-") as folder:
         ended = run_injected(

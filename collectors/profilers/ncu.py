@@ -43,30 +43,16 @@ _IN_NO_RANGE = "smsp__sass_"
 
 @dataclass(frozen=True)
 class NcuOptions:
-    """What Nsight Compute is asked for.
+    """What Nsight Compute is asked for."""
 
-    Attributes
-    ----------
-    metrics
-        Nsight Compute's metric names.
-    region_only
-        Only launches between cudaProfilerStart and cudaProfilerStop.
-    include
-        NVTX filters, any of which lets a launch through (``iter_0/conv_03/``).
-    replay
-        One of `REPLAYS`.
-    cache_control
-        ``all`` flushes the caches before every pass, ``none`` leaves them as they are.
-    executable
-        Name or path of ``ncu``.
-    """
-
-    metrics: tuple[str, ...]
-    region_only: bool = False
+    metrics: tuple[str, ...]  # Nsight Compute's metric names
+    region_only: bool = False  # only launches between cudaProfilerStart and cudaProfilerStop
+    # NVTX filters, any of which lets a launch through (`iter_0/conv_03/`)
     include: tuple[str, ...] = ()
-    replay: str = "kernel"
+    replay: str = "kernel"  # one of `REPLAYS`
+    # `all` flushes the caches before every pass, `none` leaves them as they are
     cache_control: str = "all"
-    executable: str = "ncu"
+    executable: str = "ncu"  # name or path of `ncu`
 
     def __post_init__(self) -> None:
         _one_of("--replay", self.replay, REPLAYS)
@@ -85,37 +71,20 @@ class NcuOptions:
 
 @dataclass(frozen=True)
 class Profile:
-    """What a profiling run gave, and what it cost.
+    """What a profiling run gave, and what it cost."""
 
-    Attributes
-    ----------
-    report, table
-        The ``.ncu-rep`` file and the CSV made from it.
-    launches
-        Rows of the table.
-    passes
-        The most passes a launch was measured in.
-    seconds
-        Wall-clock time of the profiled program.
-    seconds_per_launch
-        From the first finished launch to the last, over the launches between; without the
-        program's own start. NaN for a single launch.
-    missing
-        Requested metrics that this GPU did not deliver.
-    commands
-        The argument lists that were run.
-    conversion_seconds
-        Wall-clock time from the report to the CSV, in which the GPU has nothing to do.
-    """
-
+    # report, table: the `.ncu-rep` file and the CSV made from it
     report: Path
     table: Path
-    launches: int
-    passes: int
-    seconds: float
+    launches: int  # rows of the table
+    passes: int  # the most passes a launch was measured in
+    seconds: float  # wall-clock time of the profiled program
+    # From the first finished launch to the last, over the launches between; without the program's
+    # own start. NaN for a single launch.
     seconds_per_launch: float
-    missing: tuple[str, ...]
-    commands: tuple[tuple[str, ...], ...]
+    missing: tuple[str, ...]  # requested metrics that this GPU did not deliver
+    commands: tuple[tuple[str, ...], ...]  # the argument lists that were run
+    # Wall-clock time from the report to the CSV, in which the GPU has nothing to do
     conversion_seconds: float
 
 
@@ -163,10 +132,7 @@ def table_command(options: NcuOptions, report: Path) -> list[str]:
 def version(executable: str = "ncu") -> str:
     """Return Nsight Compute's version.
 
-    Raises
-    ------
-    ProfilerError
-        If it is not installed or does not say.
+    Raises `ProfilerError` if it is not installed or does not say.
     """
     found = shutil.which(executable)
     if found is None:
@@ -187,37 +153,18 @@ def profile(
     options: NcuOptions,
     program: Sequence[str],
     *,
+    # folder, name: where the two files go
     folder: Path,
-    log: Path,
-    timeout_s: float,
-    launcher: Sequence[str] = (),
-    env: dict[str, str] | None = None,
+    log: Path,  # what the program and the profiler print is appended to it
+    timeout_s: float,  # limit for the profiled program; it and its children are killed then
+    launcher: Sequence[str] = (),  # goes in front of the command (`srun --gres=gpu:1`)
+    env: dict[str, str] | None = None,  # variables for the program
     name: str = "metrics",
 ) -> Profile:
     """Profile a program into ``NAME.ncu-rep`` and ``NAME.csv`` in `folder`.
 
-    Parameters
-    ----------
-    options
-        What to measure.
-    program
-        Argument list of the program.
-    folder, name
-        Where the two files go.
-    log
-        What the program and the profiler print is appended to it.
-    timeout_s
-        Limit for the profiled program; it and its children are killed then.
-    launcher
-        Goes in front of the command (``srun --gres=gpu:1``).
-    env
-        Variables for the program.
-
-    Raises
-    ------
-    ProfilerError
-        If the profiler is missing or refused, the program failed, or there is no usable result;
-        the message names the cure.
+    Raises `ProfilerError` if the profiler is missing or refused, the program failed, or there is no
+    usable result; the message names the cure.
     """
     report, table = folder / f"{name}.ncu-rep", folder / f"{name}.csv"
     if not launcher and shutil.which(options.executable) is None:

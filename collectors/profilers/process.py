@@ -33,68 +33,33 @@ class ProfilerError(PerfmlError):
 
 @dataclass(frozen=True)
 class Finished:
-    """How a command ended.
+    """How a command ended."""
 
-    Attributes
-    ----------
-    command
-        The argument list.
-    returncode
-        The exit status; negative for a signal. Meaningless if a limit was hit.
-    output
-        The end of what it printed, standard output and error together (256 KiB at most).
-    seconds
-        Wall-clock time.
-    timed_out, flooded
-        Whether it was ended for running, or printing, beyond its limit.
-    """
-
-    command: tuple[str, ...]
-    returncode: int
-    output: str
-    seconds: float
+    command: tuple[str, ...]  # the argument list
+    returncode: int  # the exit status; negative for a signal. Meaningless if a limit was hit.
+    output: str  # the end of what it printed, standard output and error together (256 KiB at most)
+    seconds: float  # wall-clock time
+    # timed_out, flooded: whether it was ended for running, or printing, beyond its limit
     timed_out: bool = False
     flooded: bool = False
 
 
 def run(
-    command: Sequence[str],
+    command: Sequence[str],  # the argument list; no shell sees it
     *,
-    log: Path,
-    timeout_s: float,
-    env: Mapping[str, str] | None = None,
-    cwd: Path | None = None,
+    log: Path,  # what was printed goes here, after a line with the command
+    timeout_s: float,  # after this many seconds the command and all its descendants are killed
+    env: Mapping[str, str] | None = None,  # variables on top of this process's environment
+    cwd: Path | None = None,  # working directory
+    # Called with each new piece of output, so that progress can be followed
     watch: Callable[[str], None] | None = None,
-    output: Path | None = None,
-    meanwhile: Callable[[], None] | None = None,
+    output: Path | None = None,  # where standard output goes alone; errors stay in the log
+    meanwhile: Callable[[], None] | None = None,  # called again and again while it runs
 ) -> Finished:
     """Run a command, with its output appended to `log`.
 
-    Parameters
-    ----------
-    command
-        The argument list; no shell sees it.
-    log
-        What was printed goes here, after a line with the command.
-    timeout_s
-        After this many seconds the command and all its descendants are killed.
-    env
-        Variables on top of this process's environment.
-    cwd
-        Working directory.
-    watch
-        Called with each new piece of output, so that progress can be followed.
-    output
-        Where standard output goes alone; errors stay in the log.
-    meanwhile
-        Called again and again while it runs.
-
-    Raises
-    ------
-    ProfilerError
-        If the program cannot be started, or the log cannot be written.
-    KeyboardInterrupt
-        Passed on after the command was killed.
+    Raises `ProfilerError` if the program cannot be started, or the log cannot be written. A
+    `KeyboardInterrupt` is passed on after the command was killed.
     """
     started = time.monotonic()
     mark = uuid.uuid4().hex

@@ -35,28 +35,15 @@ WHOLE_PROGRAM = {"PERFML_COUNTERS_UNIT": "program", "PERFML_COUNTERS_TIMED": "1"
 
 @dataclass(frozen=True)
 class Timing:
-    """What a timing pass gave.
+    """What a timing pass gave."""
 
-    Attributes
-    ----------
-    launches
-        In launch order with copies and fills between them, only those of the profiled region if
-        the program marks one.
-    region
-        Whether the program calls cudaProfilerStart.
-    seconds
-        Wall-clock time of the program.
-    command
-        The argument list that was run.
-    warnings
-        Sentences for the user.
-    """
-
+    # In launch order with copies and fills between them, only those of the profiled region if the
+    # program marks one
     launches: tuple[Launch, ...]
-    region: bool
-    seconds: float
-    command: tuple[str, ...]
-    warnings: tuple[str, ...] = ()
+    region: bool  # whether the program calls cudaProfilerStart
+    seconds: float  # wall-clock time of the program
+    command: tuple[str, ...]  # the argument list that was run
+    warnings: tuple[str, ...] = ()  # sentences for the user
 
 
 def trace(
@@ -75,10 +62,7 @@ def trace(
     None to run without; `own` is the table that a program leaves which timed itself. There are no
     launches then.
 
-    Raises
-    ------
-    ProfilerError
-        If the program fails, or launches no kernel.
+    Raises `ProfilerError` if the program fails, or launches no kernel.
     """
     command = [*launcher, *program]
     with TemporaryDirectory(prefix="perfml-activity-") as folder:
@@ -219,10 +203,7 @@ def write_timing(launches: Sequence[Launch], path: Path) -> None:
 def unattributed_share(table: Path) -> tuple[float, int]:
     """Return the share of a timing CSV's time that lies outside every layer, and its launches.
 
-    Raises
-    ------
-    ProfilerError
-        If it is no such table.
+    Raises `ProfilerError` if it is no such table.
     """
     total = outside = 0.0
     count = 0

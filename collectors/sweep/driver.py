@@ -26,8 +26,7 @@ from collectors import run_folder as folders
 from collectors.run_spec import Run
 from collectors.sweep.executors import RESOURCE, Executor, ExecutorError, workers
 from collectors.sweep.manifest import FILE, Manifest, State
-from collectors.sweep.order import longest_first
-from collectors.sweep.spec import Sweep
+from collectors.sweep.spec import Sweep, longest_first
 from perfml.errors import InputError
 from perfml.util.files import cannot_write
 from perfml.util.signals import interruptible
@@ -40,81 +39,43 @@ _STOP_S = 20.0
 
 @dataclass(frozen=True)
 class Change:
-    """Something that happened to a run.
+    """Something that happened to a run."""
 
-    Attributes
-    ----------
-    run_id
-        Which one.
-    state
-        ``kept`` (was finished before), ``running``, ``done`` or ``failed``.
-    worker, host, gpu
-        Where.
-    attempt
-        How often it was begun, this time included.
-    seconds, launches, seconds_per_launch
-        What it took and gave, when done.
-    message
-        Why it failed.
-    finished, total
-        Runs done or failed so far, and all.
-    """
-
-    run_id: str
-    state: str
+    run_id: str  # which one
+    state: str  # `kept` (was finished before), `running`, `done` or `failed`
+    # worker, host, gpu: where
     worker: str = ""
     host: str = ""
     gpu: str = ""
-    attempt: int = 0
+    attempt: int = 0  # how often it was begun, this time included
+    # seconds, launches, seconds_per_launch: what it took and gave, when done
     seconds: float | None = None
     launches: int | None = None
     seconds_per_launch: float | None = None
-    message: str = ""
+    message: str = ""  # why it failed
+    # finished, total: runs done or failed so far, and all
     finished: int = 0
     total: int = 0
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a sweep did.
+    """What a sweep did."""
 
-    Attributes
-    ----------
-    out
-        Folder of the results.
-    states
-        The manifest of this sweep's runs, in the order of its file.
-    kept
-        How many runs had been finished before.
-    seconds
-        Wall-clock time of this start.
-    gpu_seconds
-        GPU time of this start, lost and failed attempts included.
-    launches
-        Launches profiled by this start.
-    lost
-        Attempts of this start that ended with their worker.
-    warnings
-        Run id to the warnings of a run that was measured now.
-    others
-        Runs in the folder that are not of this sweep's file.
-    waited
-        Seconds from this start to its first run: the workers' start. NaN if none was begun.
-    devices
-        GPU model to how many of this sweep's finished runs were measured on it. A sweep that was
-        resumed on another machine may have several.
-    """
-
-    out: Path
-    states: tuple[State, ...]
-    kept: int
-    seconds: float
-    gpu_seconds: float
-    launches: int
-    lost: int
+    out: Path  # folder of the results
+    states: tuple[State, ...]  # the manifest of this sweep's runs, in the order of its file
+    kept: int  # how many runs had been finished before
+    seconds: float  # wall-clock time of this start
+    gpu_seconds: float  # GPU time of this start, lost and failed attempts included
+    launches: int  # launches profiled by this start
+    lost: int  # attempts of this start that ended with their worker
+    # Run id to the warnings of a run that was measured now
     warnings: dict[str, list[str]] = field(default_factory=dict)
-    others: int = 0
+    others: int = 0  # runs in the folder that are not of this sweep's file
+    # Seconds from this start to its first run: the workers' start. NaN if none was begun.
     waited: float = math.nan
+    # GPU model to how many of this sweep's finished runs were measured on it. A sweep that was
+    # resumed on another machine may have several.
     devices: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -128,34 +89,18 @@ Observer = Callable[[Change], None]
 
 def run_sweep(
     sweep: Sweep,
-    out: Path,
+    out: Path,  # folder of the run folders and the manifest
     executor: Executor,
     *,
+    # Go on in a folder where a sweep was begun; what is missing or failed is measured
     resume: bool = False,
-    observer: Observer | None = None,
+    observer: Observer | None = None,  # called with every change, in this thread
 ) -> Outcome:
     """Measure a sweep's runs into a folder.
 
-    Parameters
-    ----------
-    sweep
-        What to measure.
-    out
-        Folder of the run folders and the manifest.
-    executor
-        Where to measure.
-    resume
-        Go on in a folder where a sweep was begun; what is missing or failed is measured.
-    observer
-        Called with every change, in this thread.
-
-    Raises
-    ------
-    PerfmlError
-        If another sweep is at work in the folder, one was begun there and `resume` is not set, or
-        there are no workers. A run that fails raises nothing.
-    KeyboardInterrupt
-        On Ctrl-C or SIGTERM, after the running runs were stopped and their half results removed.
+    Raises `PerfmlError` if another sweep is at work in the folder, one was begun there and `resume`
+    is not set, or there are no workers. A run that fails raises nothing. Raises `KeyboardInterrupt`
+    on Ctrl-C or SIGTERM, after the running runs were stopped and their half results removed.
     """
     with _alone(out), Manifest(out) as manifest, interruptible():
         _check_resumed(manifest, out, resume)

@@ -49,27 +49,14 @@ class ExecutorError(PerfmlError):
 
 @dataclass(frozen=True)
 class Executor:
-    """How to get workers.
+    """How to get workers."""
 
-    Attributes
-    ----------
-    kind
-        One of `EXECUTORS`.
-    gpus
-        For ``local``: the GPUs, by the numbers of ``nvidia-smi``.
-    address
-        For ``dask``: the scheduler, like ``tcp://host:8786``.
-    options
-        For ``slurm``: see `collectors.sweep.slurm.check_options`.
-    pin
-        For ``local``: give every worker its own share of the processors.
-    """
-
-    kind: str = "local"
-    gpus: tuple[str, ...] = ()
-    address: str = ""
+    kind: str = "local"  # one of `EXECUTORS`
+    gpus: tuple[str, ...] = ()  # for `local`: the GPUs, by the numbers of `nvidia-smi`
+    address: str = ""  # for `dask`: the scheduler, like `tcp://host:8786`
+    # For `slurm`: see `collectors.sweep.slurm.check_options`
     options: dict[str, Any] = field(default_factory=dict)
-    pin: bool = False
+    pin: bool = False  # for `local`: give every worker its own share of the processors
 
     def __post_init__(self) -> None:
         if self.kind not in EXECUTORS:
@@ -84,16 +71,10 @@ class Executor:
 def choose_gpus(asked: str | None) -> tuple[str, ...]:
     """Return the GPUs of this machine to use.
 
-    Parameters
-    ----------
-    asked
-        ``"2"``: the first two; ``"0,2"`` or ``"3,"``: these; None: all. What
-        ``CUDA_VISIBLE_DEVICES`` hides is not there.
+    `asked` is ``"2"`` for the first two, ``"0,2"`` or ``"3,"`` for these, None for all. What
+    ``CUDA_VISIBLE_DEVICES`` hides is not there.
 
-    Raises
-    ------
-    PerfmlError
-        If there are not as many, or no such ones.
+    Raises `PerfmlError` if there are not as many, or no such ones.
     """
     numbers = [str(index) for index in range(len(gpus()))]
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
@@ -118,12 +99,8 @@ def choose_gpus(asked: str | None) -> tuple[str, ...]:
 def workers(executor: Executor, out: Path) -> Iterator[Any]:
     """Give a Dask client whose workers measure; they are ended with the block.
 
-    Raises
-    ------
-    MissingExtraError
-        If Dask is not installed.
-    ExecutorError
-        If a GPU is in use by another sweep, or no worker with a GPU can be reached.
+    Raises `MissingExtraError` if Dask is not installed. Raises `ExecutorError` if a GPU is in use
+    by another sweep, or no worker with a GPU can be reached.
     """
     needed = ("distributed", "perfml sweep", "dask")  # one package is told for both modules
     dask, distributed = (import_extra(each, *needed) for each in ("dask", "distributed"))

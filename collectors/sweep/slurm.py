@@ -69,10 +69,7 @@ def slurm_cluster(options: dict[str, Any], *, preload: str, log_directory: str) 
 
     `options` are those of `check_options`; a worker imports the module `preload` when it starts.
 
-    Raises
-    ------
-    MissingExtraError
-        If dask-jobqueue is not installed.
+    Raises `MissingExtraError` if dask-jobqueue is not installed.
     """
     jobqueue = import_extra("dask_jobqueue", "distributed", "--executor slurm", "dask-jobqueue")
     directives = list(options.get("directives", []))

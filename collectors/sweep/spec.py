@@ -11,7 +11,7 @@ import difflib
 import itertools
 import math
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,8 @@ from collectors.settings import Settings
 from collectors.sweep.options import OPTIONS
 from collectors.sweep.yaml_file import Document, read_yaml
 from perfml.errors import InputError, PerfmlError
+from perfml.metrics import load_catalogue
+from perfml.metrics.passes import load_passes
 
 MOST_RUNS = 20_000
 _TOP = ("matrix", "defaults", "include", "exclude", "out", "timeout", "launcher", "slurm")
@@ -30,34 +32,17 @@ _BUILT_IN_ONLY = ("backend", "precision", "batch", "cfg", "weights", "cudnn_benc
 
 @dataclass(frozen=True)
 class Sweep:
-    """A sweep that was found to be right.
-
-    Attributes
-    ----------
-    path
-        Its file.
-    runs
-        Its runs by id, in the order of the file. Ids are those of now: they depend on the content
-        of the files a command names.
-    twins
-        How many combinations were left out because they are the same run as another.
-    out
-        Folder of the results, as the file names it; None if it does not.
-    launcher
-        Goes in front of every command.
-    timeout_s
-        Limit of each command.
-    slurm
-        Options for Slurm, as the file names them.
-    """
+    """A sweep that was found to be right."""
 
     path: Path
+    # Its runs by id, in the order of the file. Ids are those of now: they depend on the content of
+    # the files a command names.
     runs: dict[str, Run]
-    twins: int = 0
-    out: Path | None = None
-    launcher: tuple[str, ...] = ()
-    timeout_s: float = 1800.0
-    slurm: dict[str, Any] = field(default_factory=dict)
+    twins: int = 0  # how many combinations were left out because they are the same run as another
+    out: Path | None = None  # folder of the results, as the file names it; None if it does not
+    launcher: tuple[str, ...] = ()  # goes in front of every command
+    timeout_s: float = 1800.0  # limit of each command
+    slurm: dict[str, Any] = field(default_factory=dict)  # options for Slurm, as the file names them
 
 
 @dataclass
@@ -71,12 +56,8 @@ class _Point:
 def read_sweep(path: str | Path) -> Sweep:
     """Read and validate a sweep's file; nothing is started.
 
-    Raises
-    ------
-    InputError
-        If anything in it is wrong: the first fault, with its line, and how many more there are.
-    MissingExtraError
-        If PyYAML is not installed.
+    Raises `InputError` if anything in it is wrong: the first fault, with its line, and how many
+    more there are. Raises `MissingExtraError` if PyYAML is not installed.
     """
     document = read_yaml(path)
     return _Expansion(document).sweep()
@@ -394,3 +375,22 @@ def _words(given: str, where: str) -> list[str]:
     except ValueError as error:
         msg = "quotes do not match"
         raise InputError(msg, where=where, found=given) from error
+
+
+def longest_first(runs: Mapping[str, Run]) -> list[str]:
+    """Return the ids of the runs, the longest first, so that the last to end is a short one."""
+    return sorted(runs, key=lambda run_id: -_relative_length(runs[run_id]))
+
+
+def _relative_length(run: Run) -> int:
+    """Return a number that is larger for a longer run: passes x iterations x batch.
+
+    Kernel replay takes time in proportion to passes and launches; cuBLAS launches once an image.
+    """
+    settings = run.settings
+    asked = load_catalogue().select(settings.metrics) if settings.metrics else ()
+    counts = load_passes()
+    # a metric whose passes nobody measured does not change the order
+    known = [name for name in asked if counts.known(name)]
+    passes = counts.estimate(known).passes if known else 1
+    return passes * settings.metric_iterations * (run.batch or 1)

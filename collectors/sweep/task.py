@@ -39,31 +39,16 @@ class Stopped(BaseException):
 
 @dataclass(frozen=True)
 class Task:
-    """One run, as it travels to a worker.
-
-    Attributes
-    ----------
-    run
-        The run.
-    run_id
-        Its id where the driver is; a program that differs here would give another.
-    out
-        Absolute path of the results, the same on every machine.
-    launcher, timeout_s
-        As of `collectors.execution.ExecutionContext`.
-    sweep
-        Name of this start of the sweep: the topic of its messages.
-    version
-        perfml's version where the driver is.
-    """
+    """One run, as it travels to a worker."""
 
     run: Run
-    run_id: str
-    out: str
+    run_id: str  # its id where the driver is; a program that differs here would give another
+    out: str  # absolute path of the results, the same on every machine
+    # launcher, timeout_s: as of `collectors.execution.ExecutionContext`
     launcher: tuple[str, ...]
     timeout_s: float
-    sweep: str
-    version: str = __version__
+    sweep: str  # name of this start of the sweep: the topic of its messages
+    version: str = __version__  # perfml's version where the driver is
 
 
 @dataclass

@@ -17,20 +17,11 @@ _DEEPEST = 8
 
 @dataclass
 class Document:
-    """The content of a YAML file.
-
-    Attributes
-    ----------
-    path
-        The file.
-    value
-        Dictionaries, lists, texts, numbers, booleans and None.
-    lines
-        Where each value stands: its keys from the top to its line, counted from 1.
-    """
+    """The content of a YAML file."""
 
     path: Path
-    value: Any = None
+    value: Any = None  # dictionaries, lists, texts, numbers, booleans and None
+    # Where each value stands: its keys from the top to its line, counted from 1
     lines: dict[Key, int] = field(default_factory=dict)
 
     def where(self, *keys: str | int) -> str:

@@ -54,10 +54,8 @@ def is_workload(name: str) -> bool:
 def workload(name: str) -> Workload:
     """Return a workload by name: a built-in one, or any PyTorch model (``torch:...``).
 
-    Raises
-    ------
-    InputError
-        If there is none of that name, or it is of the studies and these are not here.
+    Raises `InputError` if there is none of that name, or it is of the studies and these are not
+    here.
     """
     if name.startswith(PREFIX):
         return TorchModel(name)

@@ -15,57 +15,31 @@ from .ranges import Ranges
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """What to run.
+    """What to run."""
 
-    Parameters
-    ----------
-    backend, precision
-        One of the workload's backends and one of that backend's precisions.
-    batch
-        Images (or sequences) in one inference.
-    seed
-        Seed of random weights and inputs.
-    device
-        ``cuda``, or ``cpu`` to run the same definition without a GPU.
-    cudnn_benchmark
-        Let cuDNN time its algorithms during the warm-up and keep the fastest.
-    cfg, weights
-        The user's own network (Darknet); None for the built-in one and random weights.
-    classes
-        Classes of the built-in network.
-    settings
-        The workload's own settings as (key, value), in the order given (``--set KEY=VALUE``).
-    """
-
+    # backend, precision: one of the workload's backends and one of that backend's precisions
     backend: str
     precision: str = "fp32"
-    batch: int = 1
-    seed: int = 0
-    device: str = "cuda"
+    batch: int = 1  # images (or sequences) in one inference
+    seed: int = 0  # seed of random weights and inputs
+    device: str = "cuda"  # `cuda`, or `cpu` to run the same definition without a GPU
+    # Let cuDNN time its algorithms during the warm-up and keep the fastest
     cudnn_benchmark: bool = True
+    # cfg, weights: the user's own network (Darknet); None for the built-in one and random weights
     cfg: Path | None = None
     weights: Path | None = None
-    classes: int = 2
+    classes: int = 2  # classes of the built-in network
+    # The workload's own settings as (key, value), in the order given (`--set KEY=VALUE`)
     settings: tuple[tuple[str, str], ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
 class CheckRow:
-    """One output compared with the reference.
+    """One output compared with the reference."""
 
-    Parameters
-    ----------
-    output
-        Name of the output.
-    error
-        ‖output - reference‖ / ‖reference‖.
-    limit
-        Largest error that passes.
-    """
-
-    output: str
-    error: float
-    limit: float
+    output: str  # name of the output
+    error: float  # ‖output - reference‖ / ‖reference‖
+    limit: float  # largest error that passes
 
     @property
     def passed(self) -> bool:
@@ -75,29 +49,15 @@ class CheckRow:
 
 @dataclasses.dataclass(frozen=True)
 class TimedKernel:
-    """One kernel launch of a measured iteration, as a backend's own library times it.
+    """One kernel launch of a measured iteration, as a backend's own library times it."""
 
-    Parameters
-    ----------
-    iteration
-        Counted from 0.
-    layer
-        Innermost layer around the launch, empty if there is none.
-    kernel
-        Name.
-    time_us
-        Duration in microseconds.
-    start_us
-        Start in microseconds after the first one; NaN if the library reports durations only.
-    grid, block
-        Launch configuration as ``(x, y, z)``, empty if not known.
-    """
-
-    iteration: int
-    layer: str
+    iteration: int  # counted from 0
+    layer: str  # innermost layer around the launch, empty if there is none
     kernel: str
-    time_us: float
+    time_us: float  # duration in microseconds
+    # Start in microseconds after the first one; NaN if the library reports durations only
     start_us: float
+    # grid, block: launch configuration as `(x, y, z)`, empty if not known
     grid: str
     block: str
 
@@ -167,10 +127,7 @@ class Ladder:
 def parse_settings(given: Sequence[str]) -> tuple[tuple[str, str], ...]:
     """Read what follows ``--set``: words of the form KEY=VALUE.
 
-    Raises
-    ------
-    InputError
-        If a word has no ``=`` or no key.
+    Raises `InputError` if a word has no ``=`` or no key.
     """
     pairs = [word.partition("=") for word in given]
     for word, (key, mark, _) in zip(given, pairs, strict=True):
@@ -183,10 +140,7 @@ def parse_settings(given: Sequence[str]) -> tuple[tuple[str, str], ...]:
 def read_settings(options: Options, defaults: Mapping[str, str]) -> dict[str, str]:
     """Return a workload's settings, completed by their defaults.
 
-    Raises
-    ------
-    InputError
-        If a key is none of the workload's.
+    Raises `InputError` if a key is none of the workload's.
     """
     for key, _ in options.settings:
         if key not in defaults:

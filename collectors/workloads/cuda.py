@@ -30,20 +30,12 @@ _KEPT = 4000
 
 @dataclass(frozen=True)
 class Source:
-    """A CUDA source with the options of one variant.
+    """A CUDA source with the options of one variant."""
 
-    Parameters
-    ----------
-    path
-        The ``.cu`` file; headers beside it are found.
-    defines
-        Macros of the variant, ``{"TILE": 32}``.
-    flags
-        Further options that nvcc and NVRTC share (``--use_fast_math``, ``-maxrregcount=64``).
-    """
-
-    path: Path
+    path: Path  # the `.cu` file; headers beside it are found
+    # Macros of the variant, `{"TILE": 32}`
     defines: Mapping[str, int | str] = field(default_factory=dict)
+    # Further options that nvcc and NVRTC share (`--use_fast_math`, `-maxrregcount=64`)
     flags: tuple[str, ...] = ()
 
     def options(self) -> list[str]:
@@ -54,23 +46,12 @@ class Source:
 
 @dataclass(frozen=True)
 class Resources:
-    """What a kernel needs of a multiprocessor.
+    """What a kernel needs of a multiprocessor."""
 
-    Attributes
-    ----------
-    registers
-        Registers a thread.
-    shared_bytes
-        Static shared memory a block; dynamic memory is asked for at launch.
-    local_bytes
-        Local memory a thread: spilled registers and arrays with run-time indices.
-    spill_stores, spill_loads
-        Bytes of spills that ptxas reports; None where NVRTC compiled.
-    """
-
-    registers: int
-    shared_bytes: int
-    local_bytes: int
+    registers: int  # registers a thread
+    shared_bytes: int  # static shared memory a block; dynamic memory is asked for at launch
+    local_bytes: int  # local memory a thread: spilled registers and arrays with run-time indices
+    # spill_stores, spill_loads: bytes of spills that ptxas reports; None where NVRTC compiled
     spill_stores: int | None = None
     spill_loads: int | None = None
 
@@ -203,27 +184,18 @@ class Kernel:
 
     def __call__(
         self,
+        # grid, block: extents, one to three
         grid: int | Sequence[int],
         block: int | Sequence[int],
+        # torch tensors (their address is passed), `int` (passed as a C `int`), `float` (C `float`),
+        # numpy scalars of any other type, or a numpy array of bytes for a structure passed by
+        # value. None is a null pointer.
         *arguments: Any,
+        # Dynamic shared memory in bytes; the kernel is allowed more than 48 KiB when needed
         shared: int = 0,
-        stream: Any = None,
+        stream: Any = None,  # a torch stream; torch's current one by default
     ) -> None:
-        """Launch.
-
-        Parameters
-        ----------
-        grid, block
-            Extents, one to three.
-        arguments
-            torch tensors (their address is passed), ``int`` (passed as a C ``int``), ``float``
-            (C ``float``), numpy scalars of any other type, or a numpy array of bytes for a
-            structure passed by value. None is a null pointer.
-        shared
-            Dynamic shared memory in bytes; the kernel is allowed more than 48 KiB when needed.
-        stream
-            A torch stream; torch's current one by default.
-        """
+        """Launch."""
         cupy = import_cupy()
         import torch
 

@@ -17,16 +17,20 @@ import io
 import json
 import math
 import os
+import platform
 import sys
 import time
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import perfml
+from collectors.profilers.gpu import gpus
 from collectors.workloads.base import CheckRow, Ladder, TimedKernel, parse_settings
-from collectors.workloads.environment import environment
 from perfml.errors import InputError, PerfmlError
 from perfml.util.files import write_text
+from perfml.util.installed import version_of
 
 from . import Options, Session, workload, workloads
 from .ranges import NvtxRanges, Ranges
@@ -122,7 +126,7 @@ def _run(given: argparse.Namespace) -> int:
         "device": given.device,
         "set": dict(options.settings),
         **session.describe(),
-        "environment": environment(given.device),
+        "environment": _environment(given.device),
         **results,
     }
     write_json(given.out / RUN_FILE, record)
@@ -237,6 +241,43 @@ def write_json(path: Path, document: Any) -> None:
 
 
 _MODES = {"profile": _profile, "timing": _timing, "counters": _counters, "check": _check}
+
+
+def _environment(device: str) -> dict[str, Any]:
+    """Return versions and GPU as JSON values; what is not there is None.
+
+    Only for the device ``cuda`` torch is asked for a GPU.
+    """
+    found: dict[str, Any] = {
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "perfml": perfml.__version__,
+        "numpy": version_of("numpy"),
+        "torch": version_of("torch"),
+        "triton": version_of("triton"),
+        **{library: version_of(library) for library in ("torchvision", "timm", "transformers")},
+        "driver": _driver_version(),
+    }
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        cudnn = torch.backends.cudnn
+        found["cuda"] = torch.version.cuda
+        found["cudnn"] = cudnn.version() if cudnn.is_available() else None
+    if torch is not None and device == "cuda" and torch.cuda.is_available():
+        properties = torch.cuda.get_device_properties(0)
+        found["gpu"] = properties.name
+        found["compute_capability"] = f"{properties.major}.{properties.minor}"
+        found["multiprocessors"] = properties.multi_processor_count
+        found["memory_bytes"] = properties.total_memory
+    return found
+
+
+def _driver_version() -> str | None:
+    try:
+        return gpus()[0].driver
+    except PerfmlError:
+        return None
 
 
 if __name__ == "__main__":

@@ -15,37 +15,22 @@ from .ranges import Ranges
 
 @dataclass(frozen=True)
 class Layer:
-    """One problem: what is launched inside its range, and what has to come out.
+    """One problem: what is launched inside its range, and what has to come out."""
 
-    Attributes
-    ----------
-    name
-        Of the range; letters, digits and ``_`` (``n2048_d64``).
-    launch
-        Runs it once, on torch's current stream, into `outputs`.
-    outputs
-        Name to the tensor that `launch` writes. Filled with NaN before a check, so that what is
-        not written is seen.
-    reference
-        Returns the outputs in higher precision, from the inputs as they are when it is called.
-    limit
-        Largest ``|output - reference| / |reference|`` (norms over the tensor) that passes.
-    renew
-        Fills the inputs with new random values from a seed; called before a check.
-    about
-        JSON values for ``run.json``, such as ``flops, input_bytes, output_bytes``.
-    changes
-        What is checked beside the inputs as they are drawn: name to a change of them, made right
-        after `renew`, to values that random ones hardly ever are.
-    """
-
-    name: str
-    launch: Callable[[], None]
+    name: str  # of the range; letters, digits and `_` (`n2048_d64`)
+    launch: Callable[[], None]  # runs it once, on torch's current stream, into `outputs`
+    # Name to the tensor that `launch` writes. Filled with NaN before a check, so that what is not
+    # written is seen.
     outputs: Mapping[str, Any]
+    # Returns the outputs in higher precision, from the inputs as they are when it is called
     reference: Callable[[], Mapping[str, Any]]
-    limit: float
+    limit: float  # largest `|output - reference| / |reference|` (norms over the tensor) that passes
+    # Fills the inputs with new random values from a seed; called before a check
     renew: Callable[[int], None] | None = None
+    # JSON values for `run.json`, such as `flops, input_bytes, output_bytes`
     about: Mapping[str, Any] = field(default_factory=dict)
+    # What is checked beside the inputs as they are drawn: name to a change of them, made right
+    # after `renew`, to values that random ones hardly ever are
     changes: Mapping[str, Callable[[], None]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -160,11 +145,7 @@ def poison(tensor: Any) -> None:
 def relative_error(output: Any, expected: Any) -> float:
     """Return ``|output - expected| / |expected|`` in double precision; NaN if a value is NaN.
 
-    Parameters
-    ----------
-    output, expected
-        torch tensors of one shape. Compared in parts, so that no double copy of a large tensor is
-        needed.
+    The tensors have one shape, and are compared in parts: a large one needs no double copy.
     """
     if tuple(output.shape) != tuple(expected.shape):
         msg = "an output has another shape than its reference"

@@ -41,8 +41,8 @@ _ACTIONS = {
     "to_host": "Leave it on the device: in PyTorch no .cpu(), .numpy(), .tolist() or .item() in a "
     "step. The host waits for such a copy, and the device then for the host.",
     "to_device": "Make it on the device, or copy it once before the loop. Copy what is new in each "
-    "step from pinned memory, while kernels run (in PyTorch: pin_memory=True and "
-    '.to("cuda", non_blocking=True)).',
+    "step from pinned memory, while kernels run. "
+    'In PyTorch: pin_memory=True and .to("cuda", non_blocking=True).',
     "copied": "Let the kernel before write it where it is needed (in PyTorch: fewer .contiguous(), "
     ".clone() and torch.cat).",
     "filled": "Let the first kernel that writes there overwrite it, so that nothing has to be "

@@ -16,21 +16,11 @@ _MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 
 @dataclass(frozen=True)
 class ModelName:
-    """Where a model comes from.
+    """Where a model comes from."""
 
-    Attributes
-    ----------
-    library
-        One of `LIBRARIES`; None for a file.
-    name
-        The library's name of the model, or the function in the file.
-    file
-        The Python file; None for a library.
-    """
-
-    library: str | None
-    name: str
-    file: Path | None = None
+    library: str | None  # one of `LIBRARIES`; None for a file
+    name: str  # the library's name of the model, or the function in the file
+    file: Path | None = None  # the Python file; None for a library
 
 
 def parse_name(text: str) -> ModelName:

@@ -43,12 +43,8 @@ def build(name: ModelName, batch: int, seed: int, settings: Mapping[str, str]) -
     Settings are ``input`` (shape of one sample, ``3x224x224``), ``tokens``, and ``config.FIELD``
     for a transformers model.
 
-    Raises
-    ------
-    MissingExtraError
-        If the library is not installed.
-    PerfmlError
-        If it has no such model, the model cannot be built, or its inputs are not known.
+    Raises `MissingExtraError` if the library is not installed. Raises `PerfmlError` if it has no
+    such model, the model cannot be built, or its inputs are not known.
     """
     import numpy as np
     import torch

@@ -53,10 +53,7 @@ class TorchModel:
     def settings(self, options: Options) -> dict[str, str]:
         """Return the settings, completed by their defaults.
 
-        Raises
-        ------
-        InputError
-            If there is no such setting, or its value is none of its choices.
+        Raises `InputError` if there is no such setting, or its value is none of its choices.
         """
         fields = {key: text for key, text in options.settings if key.startswith(CONFIG)}
         if fields and self.source.library != "transformers":

@@ -23,24 +23,12 @@ class Option:
 
 @dataclasses.dataclass(frozen=True)
 class Section:
-    """One ``[type]`` block of a cfg file.
+    """One ``[type]`` block of a cfg file."""
 
-    Parameters
-    ----------
-    type
-        The name between the brackets, lower case.
-    line
-        Line of the bracket, counted from 1.
-    options
-        The ``key=value`` lines below it.
-    source
-        Name of the file, for error messages.
-    """
-
-    type: str
-    line: int
-    options: dict[str, Option]
-    source: str
+    type: str  # the name between the brackets, lower case
+    line: int  # line of the bracket, counted from 1
+    options: dict[str, Option]  # the `key=value` lines below it
+    source: str  # name of the file, for error messages
 
     def where(self, key: str | None = None) -> str:
         """Return ``file:line`` of an option, or of the section's head if it has no such option."""
@@ -55,10 +43,8 @@ class Section:
     def integer(self, key: str, default: int | None = None, *, minimum: int | None = None) -> int:
         """Return an option as an integer.
 
-        Raises
-        ------
-        InputError
-            If it is missing without a default, is no integer, or lies under ``minimum``.
+        Raises `InputError` if it is missing without a default, is no integer, or lies under
+        ``minimum``.
         """
         option = self.options.get(key)
         if option is None:
@@ -183,10 +169,7 @@ def builtin_cfg(classes: int = 2) -> list[Section]:
 def with_classes(sections: list[Section], classes: int) -> list[Section]:
     """Return the sections with another number of classes in every ``[yolo]`` head.
 
-    Raises
-    ------
-    InputError
-        If ``classes`` is under 1, or a head does not follow a convolution.
+    Raises `InputError` if ``classes`` is under 1, or a head does not follow a convolution.
     """
     if classes < 1:
         what = "a detection head needs at least one class"

@@ -43,63 +43,37 @@ _SHORT = {
 
 @dataclasses.dataclass(frozen=True)
 class Layer:
-    """One layer.
+    """One layer."""
 
-    Parameters
-    ----------
-    name
-        Type and number within the type, counted from 1: ``conv_01``.
-    type
-        ``conv``, ``pool``, ``route``, ``shortcut``, ``upsample``, ``yolo`` or ``dropout``.
-    index
-        Darknet's layer index, counted from 0.
-    inputs
-        Indices of the layers whose outputs it reads; :data:`IMAGE` is the network's input.
-    in_shape, out_shape
-        Channels, height, width. A route that concatenates has the sum of its inputs' channels as
-        input.
-    filters, size, stride, groups
-        Of a convolution; ``size`` and ``stride`` also of a pool, ``stride`` the factor of an
-        upsample, ``groups`` the number of parts of a route.
-    pad
-        Zeros (a convolution) or ignored cells (a pool) before the first row and column.
-    pad_end
-        The same after the last row and column.
-    group_id
-        Which part of each of its inputs a route hands on.
-    in_channels
-        Channels of each input of a route.
-    activation
-        One of :data:`ACTIVATIONS`.
-    batch_normalize
-        Whether the convolution has batch-normalisation statistics in a weights file.
-    classes, anchors, scale_x_y, new_coords
-        Of a yolo head; ``anchors`` is their number in this head.
-    where
-        ``file:line`` of the section in the cfg.
-    """
-
-    name: str
-    type: str
-    index: int
+    name: str  # type and number within the type, counted from 1: `conv_01`
+    type: str  # `conv`, `pool`, `route`, `shortcut`, `upsample`, `yolo` or `dropout`
+    index: int  # darknet's layer index, counted from 0
+    # Indices of the layers whose outputs it reads; :data:`IMAGE` is the network's input
     inputs: tuple[int, ...]
+    # in_shape, out_shape: channels, height, width. A route that concatenates has the sum of its
+    # inputs' channels as input.
     in_shape: Shape
     out_shape: Shape
+    # filters, size, stride, groups: of a convolution; `size` and `stride` also of a pool, `stride`
+    # the factor of an upsample, `groups` the number of parts of a route
     filters: int = 0
     size: int = 0
     stride: int = 0
-    pad: int = 0
-    pad_end: int = 0
+    pad: int = 0  # zeros (a convolution) or ignored cells (a pool) before the first row and column
+    pad_end: int = 0  # the same after the last row and column
     groups: int = 1
-    group_id: int = 0
-    in_channels: tuple[int, ...] = ()
-    activation: str = "linear"
+    group_id: int = 0  # which part of each of its inputs a route hands on
+    in_channels: tuple[int, ...] = ()  # channels of each input of a route
+    activation: str = "linear"  # one of :data:`ACTIVATIONS`
+    # Whether the convolution has batch-normalisation statistics in a weights file
     batch_normalize: bool = False
+    # classes, anchors, scale_x_y, new_coords: of a yolo head; `anchors` is their number in this
+    # head
     classes: int = 0
     anchors: int = 0
     scale_x_y: float = 1.0
     new_coords: bool = False
-    where: str = ""
+    where: str = ""  # `file:line` of the section in the cfg
 
     @property
     def weight_shape(self) -> tuple[int, int, int, int]:
@@ -174,11 +148,8 @@ Make = Callable[..., Layer]
 def build_network(sections: list[Section]) -> Network:
     """Derive the layers and all shapes from the sections of a cfg.
 
-    Raises
-    ------
-    InputError
-        With ``file:line``: an unknown section, an option no backend implements, a reference to a
-        layer that does not exist, or shapes that do not fit.
+    Raises `InputError` with ``file:line``: an unknown section, an option no backend implements, a
+    reference to a layer that does not exist, or shapes that do not fit.
     """
     net = sections[0]
     if len(sections) == 1:

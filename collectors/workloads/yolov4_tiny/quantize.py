@@ -21,17 +21,12 @@ LARGEST = 127
 
 @dataclasses.dataclass
 class MaxCalibrator:
-    """Record the largest magnitude of every tensor over the images it is shown.
-
-    Attributes
-    ----------
-    largest
-        Layer index (:data:`~collectors.workloads.yolov4_tiny.network.IMAGE` for the input) to the
-        largest magnitude seen.
-    """
+    """Record the largest magnitude of every tensor over the images it is shown."""
 
     network: Network
     folded: Folded
+    # Layer index (:data:`~collectors.workloads.yolov4_tiny.network.IMAGE` for the input) to the
+    # largest magnitude seen
     largest: dict[int, float] = dataclasses.field(default_factory=dict)
 
     def observe(self, images: NDArray[np.floating]) -> None:

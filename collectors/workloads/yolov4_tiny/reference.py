@@ -153,10 +153,7 @@ _RUN: dict[str, Callable[[Layer, Folded, list[Array]], Array]] = {
 def relative_error(output: NDArray[np.floating], reference: Array) -> float:
     """Return ‖output - reference‖ / ‖reference‖ in the 2-norm, NaN if any output is not finite.
 
-    Raises
-    ------
-    ValueError
-        If the shapes differ.
+    Raises `ValueError` if the shapes differ.
     """
     if output.shape != reference.shape:
         message = f"output has shape {output.shape}, the reference {reference.shape}"

@@ -25,10 +25,7 @@ if TYPE_CHECKING:
 def import_torch() -> Any:
     """Import torch.
 
-    Raises
-    ------
-    MissingExtraError
-        If it is not installed.
+    Raises `MissingExtraError` if it is not installed.
     """
     return import_extra("torch", "gpu", "this backend")
 

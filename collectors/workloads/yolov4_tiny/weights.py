@@ -139,11 +139,8 @@ def read_weights(path: str | Path, network: Network) -> Weights:
     convolution the biases, the normalisation's scales, means and variances if it has them, and the
     kernel.
 
-    Raises
-    ------
-    InputError
-        If the file cannot be read, ends inside a layer, holds more values than the network
-        (usually another number of classes), or holds a value that is not finite.
+    Raises `InputError` if the file cannot be read, ends inside a layer, holds more values than the
+    network (usually another number of classes), or holds a value that is not finite.
     """
     path = Path(path)
     try:

@@ -34,22 +34,13 @@ ELEMENT_BYTES = {"fp32": 4, "tf32": 4, "fp16": 2, "int8": 1}
 
 @dataclasses.dataclass(frozen=True)
 class Problem:
-    """One network with weights and inputs: the same for every backend of the same options.
+    """One network with weights and inputs: the same for every backend of the same options."""
 
-    Parameters
-    ----------
-    options
-        What the user asked for.
-    network, folded
-        The network and its weights without batch normalisation.
-    images
-        float32, shape (batch, channels, height, width).
-    """
-
-    options: Options
+    options: Options  # what the user asked for
+    # network, folded: the network and its weights without batch normalisation
     network: Network
     folded: Folded
-    images: NDArray[np.float32]
+    images: NDArray[np.float32]  # float32, shape (batch, channels, height, width)
 
     def layer_names(self) -> tuple[str, ...]:
         """Names of the layers, in order."""
@@ -86,10 +77,7 @@ class Problem:
 def build_problem(options: Options) -> Problem:
     """Read or generate the network, its weights and its inputs.
 
-    Raises
-    ------
-    InputError
-        If the cfg or the weights file cannot be used; see the readers.
+    Raises `InputError` if the cfg or the weights file cannot be used; see the readers.
     """
     if options.cfg is None:
         sections = darknet.builtin_cfg(options.classes)

@@ -12,8 +12,7 @@ pytest.importorskip("yaml")
 from collectors import run_folder as folders
 from collectors.collect import collect
 from collectors.sweep.manifest import FILE, Manifest
-from collectors.sweep.order import longest_first
-from collectors.sweep.spec import read_sweep
+from collectors.sweep.spec import longest_first, read_sweep
 from collectors.sweep.task import processors
 from perfml.cli import app
 from perfml.errors import InputError, PerfmlError
