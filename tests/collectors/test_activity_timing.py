@@ -4,7 +4,6 @@ import csv
 import ctypes
 import io
 import os
-import subprocess
 
 import pandas as pd
 import pytest
@@ -181,14 +180,9 @@ def test_the_library_compiles_once_or_cupti_is_named_as_missing(tmp_path, monkey
             inject.library(inject.COUNTERS)
         return
     made = inject.library(inject.COUNTERS)
-    loaded = ctypes.CDLL(str(made))
-    assert loaded.InitializeInjection
-    assert loaded.InitializeInjectionNvtx2
+    assert ctypes.CDLL(str(made)).InitializeInjection
     before = made.stat().st_mtime_ns
     assert inject.library(inject.COUNTERS).stat().st_mtime_ns == before
-    names = subprocess.run(["nm", "-D", made], capture_output=True, text=True, check=True).stdout
-    exported = [line.split()[-1] for line in names.splitlines() if " T " in line]
-    assert exported[:2] == ["InitializeInjection", "InitializeInjectionNvtx2"]
     assert os.listdir(tmp_path / "perfml") == [made.name]
 
 

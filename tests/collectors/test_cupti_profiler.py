@@ -40,15 +40,19 @@ def measure(built, tmp_path, monkeypatch):
     return measured
 
 
+RANGES = tuple(f"perfml_{name}" for name in ("begin", "counters_wanted", "end", "pop", "push"))
+
+
 @pytest.mark.slow
-def test_the_library_compiles_against_the_installed_cupti(tmp_path, monkeypatch):
+@pytest.mark.parametrize(("name", "others"), [(inject.COUNTERS, RANGES), (inject.EXPERIMENTS, ())])
+def test_a_library_compiles_against_the_installed_cupti(name, others, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    made = inject.library(inject.COUNTERS)
+    made = inject.library(name)
     names = subprocess.run(["nm", "-D", made], capture_output=True, text=True, check=True).stdout
     assert [line.split()[-1] for line in names.splitlines() if " T " in line] == [
         "InitializeInjection",
         "InitializeInjectionNvtx2",
-        *(f"perfml_{name}" for name in ("begin", "counters_wanted", "end", "pop", "push")),
+        *others,
     ]
     # it runs where the driver is, but is compiled where there is none
     assert not [line for line in names.splitlines() if " U cu" in line and "cupti" not in line]

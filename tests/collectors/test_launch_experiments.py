@@ -4,55 +4,16 @@ The stand-in's kernels have known limits: ``units`` takes 1320 us on one multipr
 ``dram`` half as long again while other multiprocessors use DRAM.
 """
 
-import subprocess
-
 import pytest
 
-from collectors.profilers import experiment_record, experiments, inject
+from collectors.profilers import experiment_record
 from collectors.profilers.process import ProfilerError
 from perfml.experiments.findings import Finding
 from perfml.experiments.limits import breakdown
 from perfml.experiments.responses import responses
 from perfml.experiments.verdicts import OPEN, verdict
-from tests.support import cupti_on_cpu
-from tests.support.processes import PATIENCE_S
 
 pytestmark = pytest.mark.process
-
-
-@pytest.fixture(scope="session")
-def built(tmp_path_factory):
-    return cupti_on_cpu.compiled_experiments(tmp_path_factory.mktemp("experiments"))
-
-
-@pytest.fixture
-def examine(built, tmp_path, monkeypatch):
-    """Return a function that examines the program under words that say what it launches."""
-    library, program = built
-    monkeypatch.setattr(experiment_record, "library", lambda name: library)
-
-    def examined(words, *, env=None, **settings):
-        command = [str(program), *words.split()]
-        log = tmp_path / "log.txt"
-        variables = {"PERFML_EXPERIMENTS_PATIENCE": "1", **(env or {})}
-        found = experiments.examine(
-            command, log=log, timeout_s=PATIENCE_S, env=variables, **settings
-        )
-        return found, log.read_text()
-
-    return examined
-
-
-@pytest.mark.slow
-def test_the_library_compiles_against_the_installed_cupti_without_the_driver(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    made = inject.library(inject.EXPERIMENTS)
-    names = subprocess.run(["nm", "-D", made], capture_output=True, text=True, check=True).stdout
-    assert [line.split()[-1] for line in names.splitlines() if " T " in line] == [
-        "InitializeInjection",
-        "InitializeInjectionNvtx2",
-    ]
-    assert not [line for line in names.splitlines() if " U cu" in line and "cupti" not in line]
 
 
 def test_fewer_multiprocessors_and_traffic_answer_as_the_kernels_were_made(examine):

@@ -5,11 +5,8 @@ There a kernel of PTX takes 10 us, and 4 us while its switch is on.
 
 import pytest
 
-from collectors.profilers import experiment_record, experiments
 from perfml.experiments.repairs import repair_of, repairs
 from perfml.experiments.responses import responses
-from tests.support import cupti_on_cpu
-from tests.support.processes import PATIENCE_S
 
 pytestmark = pytest.mark.process
 
@@ -34,28 +31,18 @@ KERNEL = """
 """
 
 
-@pytest.fixture(scope="session")
-def built(tmp_path_factory):
-    return cupti_on_cpu.compiled_experiments(tmp_path_factory.mktemp("mutants"))
-
-
 @pytest.fixture
-def examine(built, tmp_path, monkeypatch):
+def repaired(examine):
     """Return a function that measures repairs of the program under words that say what it does."""
-    library, program = built
-    monkeypatch.setattr(experiment_record, "library", lambda name: library)
 
     def examined(words, more=""):
-        env = {"FAKE_PTX": KERNEL.replace("MORE", more), "PERFML_EXPERIMENTS_PATIENCE": "1"}
-        command = [str(program), *words.split()]
-        log = tmp_path / "log.txt"
-        return experiments.examine(command, log=log, timeout_s=PATIENCE_S, env=env, repairs=True)
+        return examine(words, env={"FAKE_PTX": KERNEL.replace("MORE", more)}, repairs=True)[0]
 
     return examined
 
 
-def test_a_repair_gains_what_its_mutant_takes_less_than_the_same_code_switched_off(examine):
-    (launch,) = responses(examine("loads units"))
+def test_a_repair_gains_what_its_mutant_takes_less_than_the_same_code_switched_off(repaired):
+    (launch,) = responses(repaired("loads units"))
     gained = {each.mutation: each for each in repairs(launch)}
     assert gained["dense_loads"].factor == pytest.approx(0.4)
     assert gained["dense_loads"].gain_us == pytest.approx(0.6 * launch.time_us)
@@ -64,22 +51,22 @@ def test_a_repair_gains_what_its_mutant_takes_less_than_the_same_code_switched_o
     assert repair_of(launch, "bank_conflicts") is None
 
 
-def test_a_kernel_without_ptx_is_left_alone_and_named(examine):
-    found = examine("loads dram")
+def test_a_kernel_without_ptx_is_left_alone_and_named(repaired):
+    found = repaired("loads dram")
     assert repairs(*responses(found)) == []
     ((kernel, why),) = found.skipped
     assert kernel == "dram(float*)"
     assert "its PTX is not in the program" in why
 
 
-def test_a_mutant_that_breaks_the_process_is_left_out_and_the_others_are_measured(examine):
-    found = examine("loads units", "atom.global.add.u32 %r3, [%rd1], 1;")
+def test_a_mutant_that_breaks_the_process_is_left_out_and_the_others_are_measured(repaired):
+    found = repaired("loads units", "atom.global.add.u32 %r3, [%rd1], 1;")
     (launch,) = responses(found)
     assert {each.mutation for each in repairs(launch)} == {"dense_loads", "cached_loads"}
     assert ("_Z5unitsPf", "no_global_atomics does not end, or ends the process") in found.skipped
 
 
-def test_ptx_that_the_driver_refuses_is_said_with_its_reason(examine):
-    found = examine("loads units", "wgmma.fence.sync.aligned;")
+def test_ptx_that_the_driver_refuses_is_said_with_its_reason(repaired):
+    found = repaired("loads units", "wgmma.fence.sync.aligned;")
     assert repairs(*responses(found)) == []
     assert any("recompiled: compiling it" in why for _, why in found.skipped)

@@ -9,7 +9,7 @@ import pytest
 
 from collectors.profilers import ncu
 from collectors.profilers.ncu_failures import explain
-from collectors.profilers.process import Finished, ProfilerError, descendants, run
+from collectors.profilers.process import Finished, ProfilerError, descendants
 from perfml.errors import InputError
 from perfml.metrics import load_catalogue
 from tests.support.paths import ROOT
@@ -161,13 +161,6 @@ def test_a_program_that_floods_its_output_is_ended(tmp_path, tools, monkeypatch)
     with pytest.raises(ProfilerError, match="printed more than perfml keeps"):
         profile(tmp_path, "flood", tools)
     assert (tmp_path / "log.txt").stat().st_size < 1_100_000
-
-
-def test_a_child_left_in_the_background_is_ended_after_a_normal_end(tmp_path):
-    script = f"sleep 600 & echo $! > {tmp_path}/pid"
-    ended = run(["sh", "-c", script], log=tmp_path / "log", timeout_s=PATIENCE_S)
-    assert ended.returncode == 0
-    assert not alive(int((tmp_path / "pid").read_text()))
 
 
 def test_descendants_are_found_through_the_process_table():

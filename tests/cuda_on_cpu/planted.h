@@ -15,7 +15,6 @@ struct alignas(16) uint4 {
 };
 static uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
 
-static float __uint_as_float(unsigned bits) { return std::bit_cast<float>(bits); }
 static unsigned __float_as_uint(float value) { return std::bit_cast<unsigned>(value); }
 static unsigned __funnelshift_l(unsigned low, unsigned high, unsigned by)
 {

@@ -58,6 +58,7 @@ def test_a_pytorch_program(tmp_path):
 def test_a_jax_program(tmp_path):
     command = [sys.executable, str(PROGRAMS / "small_jax.py")]
     result = one(collect(command=command, out=tmp_path))
+    assert result.record["profiler"] == "cupti", result.warnings
     # XLA's own trial runs are not among them: they come to 250 launches without a warm cache
     assert result.record["launches_profiled"] < 60
     profiled = read(result.folder / "metrics.csv").frame
@@ -73,12 +74,6 @@ def test_a_program_timed_by_ncu_alone(vectors, tmp_path):
     result = one(collect(command=[vectors], out=tmp_path, timing="ncu"))
     assert not (result.folder / "timing.csv").exists()
     assert ingest([tmp_path]).frame["time_source"].eq("ncu").all()
-
-
-def test_a_failing_program_is_one_message(tmp_path):
-    (result,) = collect(command=["sh", "-c", "echo hello; exit 3"], out=tmp_path)
-    assert result.status == "failed"
-    assert "exit status 3" in result.message
 
 
 def test_range_replay_of_one_layer(vectors, tmp_path):

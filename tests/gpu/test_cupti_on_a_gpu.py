@@ -206,13 +206,3 @@ def test_a_checked_workload_is_checked_in_the_same_start(tmp_path):
     )
     assert result.status == "done", result.message
     assert (result.record["profiler"], result.record["check"]["passed"]) == ("cupti", True)
-
-
-def test_a_jax_program_is_measured(tmp_path):
-    command = [sys.executable, str(PROGRAMS / "small_jax.py")]
-    (result,) = collect(command=command, out=tmp_path, metrics=("published",))
-    assert result.status == "done", result.message
-    assert result.record["profiler"] == "cupti", result.warnings
-    layer = ingest([tmp_path]).frame
-    layer = layer[layer["layer"].str.contains("jit_layer", na=False)]
-    assert layer["achieved_occupancy"].notna().all()

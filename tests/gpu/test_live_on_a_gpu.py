@@ -31,12 +31,9 @@ def test_a_server_goes_on_while_and_after_its_kernels_are_recorded(tmp_path):
             assert kernels.iloc[0] == kernels.iloc[1] >= 1200
 
 
-@pytest.mark.parametrize(
-    ("name", "at_least"), [("planted_lines", 9), ("planted_lines_2", 9), ("planted_lines_3", 9)]
-)
-def test_the_planted_line_is_waited_for_most(name, at_least, tmp_path):
-    source = PROGRAMS / f"{name}.cu"
-    program = tmp_path / name
+def test_the_planted_line_is_waited_for_most(tmp_path):
+    source = PROGRAMS / "planted_lines.cu"
+    program = tmp_path / "planted_lines"
     command = [shutil.which("nvcc"), "-O2", "-arch=native", "-lineinfo", "-o", program, source]
     subprocess.run(command, check=True)
     found = sample([str(program), "3"], log=tmp_path / "log.txt", timeout_s=120)
@@ -46,7 +43,7 @@ def test_the_planted_line_is_waited_for_most(name, at_least, tmp_path):
     text = source.read_text().splitlines()
     planted = {number for number, line in enumerate(text, 1) if line.endswith("// HOT")}
     assert len(first) == 10
-    assert sum(each.line in planted for each in first.values()) >= at_least
+    assert sum(each.line in planted for each in first.values()) >= 9
 
 
 RANKED = """

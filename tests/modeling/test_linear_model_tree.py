@@ -118,14 +118,6 @@ def test_a_split_is_as_good_as_the_best_found_by_brute_force(problem, few):
     assert min(same) == pytest.approx(best, abs=1e-8 * len(y))
 
 
-def test_the_threshold_of_a_change_of_law_is_found_exactly():
-    x, y = regimes(n=2000)
-    model = LinearModelTreeRegressor(max_depth=1).fit(x, y)
-    below, above = x[x[:, 1] <= 0.4, 1].max(), x[x[:, 1] > 0.4, 1].min()
-    assert model.tree_.nodes[0].feature == 1
-    assert below <= model.tree_.nodes[0].threshold < above
-
-
 @pytest.mark.parametrize("alpha", [0.1, 3.0])
 def test_one_factorisation_holds_the_losses_of_every_first_rows(alpha):
     rng = np.random.default_rng(0)

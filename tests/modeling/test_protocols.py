@@ -7,12 +7,11 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.model_selection import train_test_split
 
 from perfml.errors import PerfmlError
 from perfml.modeling import build_problem, make_protocol
 from perfml.modeling.features import SHAPE_AMOUNTS
-from perfml.modeling.scoring.protocols import PROTOCOLS, group_folds, random_splits, twin_codes
+from perfml.modeling.scoring.protocols import PROTOCOLS, group_folds, twin_codes
 from tests.support.modeling_data import networks_with_law, six_conditions
 
 
@@ -24,15 +23,6 @@ def test_every_protocol_tests_rows_it_did_not_train_on():
             assert len(test)
             assert not np.intersect1d(train, test).size
             assert len(train) + len(test) == problem.rows, name
-
-
-def test_random_split_is_train_test_split_with_consecutive_seeds():
-    X = np.arange(50)
-    found = random_splits(len(X), 3, test_size=0.25, seed=7)
-    for offset, (train, test) in enumerate(found):
-        expected = train_test_split(X, test_size=0.25, random_state=7 + offset)
-        assert list(train) == list(expected[0])
-        assert list(test) == list(expected[1])
 
 
 @pytest.mark.parametrize(
@@ -110,11 +100,6 @@ def test_rows_have_one_code_exactly_if_their_features_are_equal(rows):
     for i in range(len(rows)):
         for j in range(len(rows)):
             assert (codes[i] == codes[j]) == (plain[i] == plain[j])
-
-
-def test_rows_without_a_layer_are_an_error():
-    with pytest.raises(PerfmlError, match="which layer"):
-        make_protocol("leave-one-layer-out", build_problem(six_conditions().assign(layer=None)))
 
 
 @pytest.mark.parametrize("name", ["kfold", "random:2", "random:x", "by-run:3"])

@@ -33,6 +33,7 @@ from perfml.modeling.ranking.summary import ranks, top_share
 from perfml.modeling.ranking.tree_shapley import tree_shapley
 from perfml.tables import write_table
 from tests.support.modeling_data import linear_layers, six_conditions
+from tests.support.tables import make_kernels
 
 pytestmark = pytest.mark.long
 
@@ -125,16 +126,6 @@ def test_a_resample_keeps_every_backend():
     problem = build_problem(rare.reset_index(drop=True), "classification")
     for drawn in resampled(problem, problem.layer, range(30)):
         assert len(np.unique(problem.truth[drawn.rows])) == 3
-
-
-@pytest.mark.slow
-def test_rankings_repeat_and_do_not_depend_on_processes():
-    layers = linear_layers()
-    one = rank(layers, models=["dt"], resamples=4, seed=3, n_jobs=1, **FEWEST)
-    two = rank(layers, models=["dt"], resamples=4, seed=3, n_jobs=2, **FEWEST)
-    pd.testing.assert_frame_equal(one.table, two.table)
-    pd.testing.assert_frame_equal(one.summary, two.summary)
-    pd.testing.assert_frame_equal(one.agreement, two.agreement)
 
 
 def test_stacked_permutation_agrees_with_scikit_learn():
@@ -254,30 +245,15 @@ def two_kernel_layers(noise):
     Without noise every repeat takes the same time, so both weights are the same numbers.
     """
     rng = np.random.default_rng(3)
-    rows = []
+    metrics, rows = ("gld_efficiency", "dram_utilization", "stall_sync"), []
     for number in range(8):
         shares, times = rng.uniform(0.2, 0.8, (2, 3)), rng.uniform(20, 200, 2)
         for repeat in range(5):
             for index in range(2):
-                metrics = ("gld_efficiency", "dram_utilization", "stall_sync")
-                row = {
-                    "run_id": "r",
-                    "workload": "net",
-                    "backend": "cudnn",
-                    "precision": "fp32",
-                    "batch": 1,
-                    "device": "gpu",
-                    "compute_capability": "9.0",
-                    "iteration": repeat,
-                    "layer": f"conv_{number:02d}",
-                    "kernel": f"k{index}",
-                    "kernel_index": index,
-                    "grid": "(1,1,1)",
-                    "block": "(128,1,1)",
-                    "time_us": times[index] * np.exp(noise * rng.standard_normal()),
-                }
-                rows.append(row | dict(zip(metrics, shares[index], strict=True)))
-    return pd.DataFrame(rows)
+                row = {"iteration": repeat, "layer": f"conv_{number:02d}", "kernel": f"k{index}"}
+                row |= {"kernel_index": index, **dict(zip(metrics, shares[index], strict=True))}
+                rows.append(row | {"time_us": times[index] * np.exp(noise * rng.standard_normal())})
+    return make_kernels(rows)
 
 
 def test_without_noise_in_the_times_a_ranking_does_not_depend_on_the_weights():

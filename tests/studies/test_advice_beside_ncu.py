@@ -24,7 +24,7 @@ ON_DEVICE = {
     "dependent_chain": "exec_dependency",
     "long_code": "instruction_fetch",
 }
-"""Kernels of tests/gpu/programs/hazards.cu, and the rule of its day that each was planted for."""
+"""Kernels of `rules_hazards.csv.xz`, and the rule of its day that each was planted for."""
 
 
 @pytest.fixture(scope="module")

@@ -5,29 +5,14 @@ from __future__ import annotations
 import importlib.util
 import json
 
-import pandas as pd
 import pytest
 
 from collectors.workloads import Options, parse_settings
-from perfml.datasets import load
-from perfml.ingest.merge.rule import merge
-from perfml.ingest.profiles import ingest
-from perfml.tables import read_table
-from studies.attention.counters import (
-    rows_of,
-    tensor_instructions,
-)
-from studies.attention.page import (
-    DATA,
-)
+from studies.attention.counters import rows_of, tensor_instructions
+from studies.attention.page import DATA
 from studies.workloads.attention.workload import plan
 
 pytestmark = pytest.mark.page
-
-
-@pytest.fixture(scope="module")
-def layers():
-    return load(DATA).frame
 
 
 @pytest.fixture(scope="module")
@@ -42,15 +27,6 @@ def test_an_instruction_of_mma_is_counted_once_and_does_4096_operations():
     # so the share of the tensor cores' peak, which is no counter, rests on the right cycles
     row = rows_of("b48_n25600_d64").loc["mma"]
     assert tensor_instructions(row) == pytest.approx(4 * 48 * 25_600**2 * 64 / 4096, rel=1e-3)
-
-
-@pytest.mark.filterwarnings("ignore::UserWarning")
-def test_what_was_recorded_gives_the_tables_again(layers):
-    kernels = ingest([DATA / "runs"])
-    stored = read_table(DATA / "kernels.parquet", kind="kernels").frame
-    pd.testing.assert_frame_equal(kernels.frame, stored)
-    pd.testing.assert_frame_equal(merge(kernels.frame), layers)
-    assert set(stored["time_source"]) == {"timing"}
 
 
 def test_every_run_of_the_recorder_can_be_planned(recording):

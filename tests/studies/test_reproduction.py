@@ -183,18 +183,3 @@ def test_a_recording_that_cannot_be_read_is_named(made, monkeypatch, tmp_path):
     claim = verdict(found, "Layer 3 under cuDNN")
     assert claim.verdict == NOT_TESTABLE
     assert "no profile in this folder" in claim.evidence
-
-
-def test_the_shapes_are_those_of_the_network_that_is_collected():
-    layers = build_network(builtin_cfg(2)).convolutions
-    assert len(layers) == len(SHAPES)
-    for layer, shape in zip(layers, SHAPES.values(), strict=True):
-        told = layer.describe(1, 4)
-        assert (told["filters"], told["size"], told["stride"], told["pad"]) == (
-            shape.filters,
-            shape.size,
-            shape.stride,
-            shape.pad,
-        )
-        assert told["input"] == "x".join(map(str, shape.input))
-        assert told["output"] == "x".join(map(str, shape.output))

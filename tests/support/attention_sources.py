@@ -7,7 +7,6 @@ import subprocess
 
 import numpy as np
 
-from collectors.workloads.cuda import Resources
 from studies.workloads.attention.variants import FOLDER, Variant
 from tests.support.compiling import ON_CPU, compile_once
 from tests.support.processes import PATIENCE_S
@@ -72,33 +71,3 @@ def tensor_program(folder, variant: Variant, dim, causal, sources=FOLDER):
     macros |= {"SOURCE": f'"{variant.source}"', "HALF": 1, "KERNEL": variant.kernel}
     macros |= {"QUERY_ROWS": variant.query_rows, "MAPS": int(variant.maps)}
     return compiled(folder, macros, sources)
-
-
-class CpuModule:
-    """Stands for `collectors.workloads.cuda.Module`: a program of `compiled` runs its kernels."""
-
-    compiler = "g++"
-
-    def __init__(self, program):
-        self._program = program
-
-    def kernel(self, name):
-        return CpuKernel(self._program, name)
-
-
-class CpuKernel:
-    """Stands for `Kernel`: reads and writes the tensors that a launch names."""
-
-    def __init__(self, program, name):
-        self._program, self._name = program, name
-
-    def resources(self):
-        return Resources(0, 0, 0)
-
-    def __call__(self, grid, block, *arguments, shared=0):
-        tensors = [each for each in arguments if hasattr(each, "data_ptr")]
-        if isinstance(arguments[0], list):  # stands for the tensor maps of Q, K and V
-            tensors = [*arguments[0], *tensors]
-        q, k, v, o = tensors[:4]
-        made = run_on_cpu(self._program, [each.numpy() for each in (q, k, v)], self._name)
-        o.numpy()[:] = made

@@ -5,6 +5,7 @@
 
 import contextlib
 import json
+import math
 import os
 import sys
 from pathlib import Path
@@ -47,7 +48,7 @@ class Session:
     def timed_kernels(self, iterations):
         from collectors.workloads.base import TimedKernel
 
-        return [TimedKernel(i, "n8", "k", 2.5, 0.0, "", "") for i in range(iterations)]
+        return [TimedKernel(i, "n8", "k", 2.5, math.nan, "", "") for i in range(iterations)]
 
 
 class Workload:

@@ -38,7 +38,8 @@ class CpuModule:
         ]
         defines += ["-DWMMA"] if source.path.name == "wmma.cu" else []
         defines += [f'-DFUNCTIONS="{functions}"'] if functions else []
-        flags = ["-std=c++20", "-shared", "-fPIC", *defines]
+        # its own symbols first: glibc has an `advance`, too
+        flags = ["-std=c++20", "-shared", "-fPIC", "-Wl,-Bsymbolic", *defines]
         folders = [FOLDER / "headers", source.path.parent]
         compile_once(out, FOLDER / "ladders.cpp", flags, folders)
         self.library = ctypes.CDLL(str(out))

@@ -1,15 +1,11 @@
-"""Small Layers tables for the tests of modeling, and where the published file lies."""
+"""Small Layers tables for the tests of modeling."""
 
 from __future__ import annotations
-
-import os
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 from perfml.metrics import PUBLISHED
-from tests.support.paths import ROOT
 
 CONDITION_TIMES = {
     ("conv_03", "trt"): 264.0,
@@ -128,13 +124,3 @@ def _identity(layer: str, backend: str, repeat: int) -> dict[str, object]:
         "iteration": repeat,
         "layer": layer,
     }
-
-
-def published_file() -> Path | None:
-    """Return the published dataset.csv where this machine has it."""
-    named = os.environ.get("PERFML_DATA")
-    beside = ROOT.parent / "shared" / "data" / "nazir2024_gtx1050ti.csv"
-    for path in (Path(named) if named else None, beside):
-        if path is not None and path.is_file():
-            return path
-    return None

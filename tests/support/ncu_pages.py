@@ -24,7 +24,6 @@ DURATION = "gpu__time_duration.sum"
 OCCUPANCY = "sm__warps_active.avg.pct_of_peak_sustained_active"
 THREADS = "launch__thread_count"
 BYTES = "dram__bytes_read.sum"
-STALL = "smsp__warp_issue_stalled_wait_per_warp_active.pct"
 
 
 def table(header, units, rows, *, newline="\n"):

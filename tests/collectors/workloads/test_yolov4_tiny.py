@@ -16,31 +16,7 @@ from collectors.workloads.yolov4_tiny.weights import (
 )
 from collectors.workloads.yolov4_tiny.workload import LIMITS, build_problem
 from perfml.errors import InputError
-
-# Figure A-1 of the study: Darknet index, filters, size, stride, input, output.
-PUBLISHED = """
- 0  32 3 2 416x416x3   208x208x32
- 1  64 3 2 208x208x32  104x104x64
- 2  64 3 1 104x104x64  104x104x64
- 4  32 3 1 104x104x32  104x104x32
- 5  32 3 1 104x104x32  104x104x32
- 7  64 1 1 104x104x64  104x104x64
-10 128 3 1 52x52x128   52x52x128
-12  64 3 1 52x52x64    52x52x64
-13  64 3 1 52x52x64    52x52x64
-15 128 1 1 52x52x128   52x52x128
-18 256 3 1 26x26x256   26x26x256
-20 128 3 1 26x26x128   26x26x128
-21 128 3 1 26x26x128   26x26x128
-23 256 1 1 26x26x256   26x26x256
-26 512 3 1 13x13x512   13x13x512
-27 256 1 1 13x13x512   13x13x256
-28 512 3 1 13x13x256   13x13x512
-29  21 1 1 13x13x512   13x13x21
-32 128 1 1 13x13x256   13x13x128
-35 256 3 1 26x26x384   26x26x256
-36  21 1 1 26x26x256   26x26x21
-"""
+from studies.reproduction.published import SHAPES
 
 
 @pytest.fixture(scope="module")
@@ -48,15 +24,16 @@ def network():
     return build_network(builtin_cfg(2))
 
 
-def test_the_convolutions_are_those_of_the_published_figure(network):
-    rows = [line.split() for line in PUBLISHED.strip().splitlines()]
-    described = [layer.describe(1, 4) for layer in network.convolutions]
-    ours = [
-        [str(d[k]) for k in ("index", "filters", "size", "stride", "input", "output")]
-        for d in described
-    ]
-    assert ours == rows
-    assert [d["layer"] for d in described] == [f"conv_{i:02d}" for i in range(1, 22)]
+def test_the_convolutions_are_those_of_the_published_study(network):
+    # figure A-1 and table 2.4: filters, size, stride, padding, input and output
+    layers = network.convolutions
+    assert [layer.name for layer in layers] == [f"conv_{i:02d}" for i in range(1, 22)]
+    for layer, shape in zip(layers, SHAPES.values(), strict=True):
+        said = layer.describe(1, 4)
+        extents = (shape.filters, shape.size, shape.stride, shape.pad)
+        assert (said["filters"], said["size"], said["stride"], said["pad"]) == extents
+        assert said["input"] == "x".join(map(str, shape.input))
+        assert said["output"] == "x".join(map(str, shape.output))
 
 
 def test_routes_and_pools_read_the_published_layers(network):

@@ -1,4 +1,4 @@
-"""Families of memory, units and blocks: their own sources on the CPU against the references."""
+"""Planted families: their own sources on the CPU against the references."""
 
 import re
 from pathlib import Path
@@ -19,6 +19,19 @@ OURS = (*memory.FAMILIES, *units.FAMILIES, *blocks.FAMILIES, *bulk.FAMILIES)
 SMS = 132
 FACTOR, INVERSE = 22695477, 690295837
 SMALL = [
+    Call("load_stride", 4, 256, ("in", "out", 10, 2, 5)),
+    Call("chase", 2, 256, ("next", "in", "out", 50, 7)),
+    Call("load_chain", 2, 64, ("next", "out", 50, 16)),
+    Call("bank_conflicts_held", 2, 256, ("in", "out", 4, 3)),
+    Call("divergence", 4, 256, ("in", "out", 3, 2, 10, 2)),
+    Call("barriers", 1, 1024, ("in", "out", 64, 4)),
+    Call("dependency", 1, 128, ("in", "out", 5)),
+    Call("special", 1, 256, ("in", "out", 20, 1)),
+    Call("doubles", 1, 256, ("in", "out", 20)),
+    Call("doubles_or_none", 1, 256, ("in", "out", 20)),
+    Call("code_footprint", 2, 256, ("in", "out", 6, 63), source="instructions"),
+    Call("waves", 1, 1024, ("in", "out", 20)),
+    Call("advance", 1, 256, ("in", "out", 8)),
     Call("atomic_bins", 2, 256, ("in", "out", 12, 6, 1, 5), source="memory"),
     Call("atomic_bins", 2, 256, ("in", "out", 12, 8, 4, 16), source="memory"),
     Call("shared_bins", 2, 256, ("in", "out", 0, 11), source="memory"),
@@ -49,14 +62,34 @@ SMALL = [
 ]
 KERNELS = {
     source: sorted({call.kernel for call in SMALL if call.source == source})
-    for source in ("memory", "units", "blocks", "bulk")
+    for source in ("planted", "instructions", "memory", "units", "blocks", "bulk")
 }
+PLAIN = {
+    r'const unsigned at =[^;]*;\s*asm volatile\("ld.volatile.shared.v4.*?"memory"\);': (
+        "std::memcpy(value + 4 * k, tile + (k % 8) * 128 + lane * 4, 16);"
+    ),
+    r'asm volatile\("fma.rn.f32 %0, %0, %1, %2; // path[^\n]*': (
+        "a = fmaf(a, 1.0f - 0.0005f * (n + 1), 0.125f * (n + 1));"
+    ),
+    r'asm volatile\("ex2[^\n]*': "y = std::exp2(x);",
+    r'asm volatile\("// piece.*?\+ 1\)\)\);': (
+        "for (int i = 0; i < 64; ++i) a = fmaf(a, 0.99999f, 0.001f * ((n) + 1));"
+    ),
+}
+"""PTX in the sources, and the same in C++."""
 
 
-def build(source, macros, folder):
-    """Compile a source for the CPU."""
-    kernels = tuple(KERNELS[source.stem])
-    return CpuModule(Source(source, macros), folder, kernels=kernels, functions="planted.h")
+def build(name, level, folder, before="", after=""):
+    """Compile a source for the CPU, with a text in it replaced."""
+    text = (ROOM / f"{name}.cu").read_text(encoding="utf-8")
+    assert before in text
+    for ptx, plain in PLAIN.items():
+        text = re.sub(ptx, plain, text, flags=re.DOTALL)
+    source = folder / f"{name}.cu"
+    source.write_text(text.replace(before, after), encoding="utf-8")
+    (folder / "common.cuh").write_text((ROOM / "common.cuh").read_text("utf-8"), "utf-8")
+    made = Source(source, plans.source_macros(level)[name])
+    return CpuModule(made, folder, kernels=tuple(KERNELS[name]), functions="planted.h")
 
 
 LEVELS = [0, pytest.param(3, marks=pytest.mark.slow)]
@@ -67,14 +100,13 @@ def level(request, tmp_path_factory):
     """Return a level's macros, and its sources compiled for the CPU."""
     pytest.importorskip("torch")
     built = {
-        name: build(ROOM / f"{name}.cu", plans.source_macros(request.param)[name], folder)
+        name: build(name, request.param, tmp_path_factory.mktemp(f"{name}{request.param}"))
         for name in KERNELS
-        for folder in [tmp_path_factory.mktemp(f"{name}{request.param}")]
     }
     return plans.macros(request.param), built
 
 
-def run(call, module, macros):
+def run(module, macros, *calls):
     """Launch on the CPU into an output of NaN; return it and what the reference says."""
     import torch
 
@@ -85,9 +117,10 @@ def run(call, module, macros):
     out = torch.full((1 << 14,), torch.nan)
     table = order.to(torch.int32).repeat_interleave(32)
     tensors = {"in": given, "wide": wide, "rows": order, "next": table, "out": out}
-    arguments = [tensors[each] if isinstance(each, str) else each for each in call.arguments]
-    module.kernel(call.kernel)(call.grid, call.block, *arguments)
-    wanted = expected(Plan((call,), 0, 0), macros, tensors)
+    for call in calls:
+        arguments = [tensors[each] if isinstance(each, str) else each for each in call.arguments]
+        module.kernel(call.kernel)(call.grid, call.block, *arguments)
+    wanted = expected(Plan(calls, calls[0].grid * calls[0].block, 0), macros, tensors)
     return out.double(), wanted
 
 
@@ -99,9 +132,16 @@ def off(out, wanted):
 @pytest.mark.parametrize("call", SMALL, ids=lambda call: f"{call.kernel} {call.arguments[2:]}")
 def test_a_kernel_computes_what_its_reference_says_and_writes_nothing_else(call, level):
     macros, built = level
-    out, wanted = run(call, built[call.source], macros)
+    out, wanted = run(built[call.source], macros, call)
     assert off(out, wanted) < 1e-5
     assert bool(out[len(wanted) :].isnan().all())
+
+
+def test_several_launches_continue_where_the_one_before_ended(level):
+    macros, built = level
+    calls = [Call("advance", 1, 256, (source, "out", 8)) for source in ("in", "out")]
+    out, wanted = run(built["planted"], macros, *calls)
+    assert off(out, wanted) < 1e-5
 
 
 FAULTS = {
@@ -129,13 +169,8 @@ FAULTS = {
 def test_a_wrong_kernel_does_not_pass(fault, tmp_path):
     pytest.importorskip("torch")
     name, before, after, call = FAULTS[fault]
-    text = (ROOM / f"{name}.cu").read_text(encoding="utf-8")
-    assert before in text
-    (tmp_path / f"{name}.cu").write_text(text.replace(before, after), encoding="utf-8")
-    (tmp_path / "common.cuh").write_text((ROOM / "common.cuh").read_text("utf-8"), "utf-8")
-    macros = plans.macros(1)
-    module = build(tmp_path / f"{name}.cu", plans.source_macros(1)[name], tmp_path)
-    out, wanted = run(call, module, macros)
+    module = build(name, 1, tmp_path, before, after)
+    out, wanted = run(module, plans.macros(1), call)
     assert not off(out, wanted) <= LIMIT
 
 

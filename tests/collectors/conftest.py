@@ -1,0 +1,30 @@
+"""What several tests of the collectors measure with."""
+
+import pytest
+
+from collectors.profilers import experiment_record, experiments
+from tests.support import cupti_on_cpu
+from tests.support.processes import PATIENCE_S
+
+
+@pytest.fixture(scope="session")
+def experiments_on_cpu(tmp_path_factory):
+    return cupti_on_cpu.compiled_experiments(tmp_path_factory.mktemp("experiments"))
+
+
+@pytest.fixture
+def examine(experiments_on_cpu, tmp_path, monkeypatch):
+    """Return a function that examines the program under words that say what it launches."""
+    library, program = experiments_on_cpu
+    monkeypatch.setattr(experiment_record, "library", lambda name: library)
+
+    def examined(words, *, env=None, **settings):
+        command = [str(program), *words.split()]
+        log = tmp_path / "log.txt"
+        variables = {"PERFML_EXPERIMENTS_PATIENCE": "1", **(env or {})}
+        found = experiments.examine(
+            command, log=log, timeout_s=PATIENCE_S, env=variables, **settings
+        )
+        return found, log.read_text()
+
+    return examined
