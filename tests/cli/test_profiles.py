@@ -108,12 +108,6 @@ def test_the_second_pattern_chooses_the_target_s_kernel_and_skip_leaves_out_the_
     assert document("explain", report, report, *words)["total"]["repeats"] == [2, 2]
 
 
-def test_two_files_with_two_names_are_no_difference_in_workload(report, tmp_path):
-    shutil.copy(report, tmp_path / "other.csv")
-    found = document("explain", report, "other.csv", "--model", "none")
-    assert not [text for text in found["warnings"] if "workload" in text]
-
-
 def test_what_tells_the_sides_apart_is_no_difference_besides(report, tmp_path):
     (tmp_path / "both").mkdir()
     for name in ("first", "second"):

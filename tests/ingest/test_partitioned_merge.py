@@ -201,13 +201,6 @@ def test_the_summary_counts_rows_layers_and_iterations_a_run(recorded, tmp_path)
     )
 
 
-def test_only_layers_that_match_are_kept(recorded, tmp_path):
-    path = write(recorded, tmp_path / "kernels.parquet", 300)
-    found = on_disk(path, tmp_path, layers=["conv_0[1-3]"])
-    kept = recorded[recorded["layer"].isin(["conv_01", "conv_02", "conv_03"])]
-    same(found, merge(kept))
-
-
 @pytest.mark.parametrize("time", [0.0, -1.0, np.nan, np.inf])
 def test_a_time_that_is_not_positive_is_an_error_that_names_the_kernel(tmp_path, time):
     rows = [{"iteration": i} for i in range(9)]

@@ -7,7 +7,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from perfml.errors import PerfmlError
-from perfml.readers.ncu.nvtx import start_end
 from perfml.readers.ncu.units import to_base
 from perfml.readers.numbers import (
     ENGLISH,
@@ -191,11 +190,6 @@ def test_a_registered_message_does_not_hide_the_name():
         'REGISTERED:Thunk:#hlo_op=add#" '
     )
     assert push_pop(cell) == ("XlaModule:#hlo_module=jit_f,program_id=662#", "Thunk:#hlo_op=add#")
-
-
-@given(st.text(max_size=200))
-def test_no_cell_breaks_the_range_parser(cell):
-    assert all(isinstance(name, str) for name in (*push_pop(cell), *start_end(cell)))
 
 
 @example([("<default domain>", ":", True)])

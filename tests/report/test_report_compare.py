@@ -206,12 +206,6 @@ def test_foreign_text_is_escaped_in_page_and_markdown():
     assert "<img" not in to_markdown(built)
 
 
-@pytest.mark.slow
-def test_same_tables_give_the_same_page():
-    given = (table(), table(1.1))
-    assert page_of(*given, model=None) == page_of(*given, model=None)
-
-
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
     """Write a dataset before and after a change: a Kernels and a Layers table."""
