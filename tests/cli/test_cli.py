@@ -103,15 +103,6 @@ def test_a_random_split_is_never_shown_alone(tables):
     assert "leave-one-layer-out" in {row["protocol"] for row in document["scores"]}
 
 
-def test_where_keeps_only_matching_rows(tables):
-    words = ("--model", "dt", "--splits", "2", "-q", "--json")
-    result = run("train", tables[1], "--where", "backend=cublas", *words)
-    assert result.exit_code == 0
-    result = run("train", tables[1], "--where", "backend=mkl", *words)
-    assert result.exit_code == 1
-    assert "cublas, cudnn" in result.stderr
-
-
 def test_a_roofline_without_bytes_says_what_is_known(tmp_path):
     _, table = on_h200(layers=2)
     path = tmp_path / "layers.parquet"

@@ -173,21 +173,6 @@ def test_a_report_of_counters_does_not_compare_with_a_trace(tmp_path):
     assert gate.exit_code in (ExitCode.CANNOT_TELL, ExitCode.NOT_COMPARABLE)
 
 
-def test_counters_of_launches_on_two_streams_give_no_verdict_on_the_whole(tmp_path):
-    sides = []
-    for name, stream, time in (("one", "7", "10"), ("two", "8", "14")):
-        path = tmp_path / f"{name}.csv"
-        other = NCU.splitlines()[1].replace('"0","1","app"', '"1","1","app"')
-        other = other.replace("product", "sum").replace('"1","7"', f'"1","{stream}"')
-        path.write_text(NCU.format(time=time) + other.format(time=time) + "\n")
-        sides.append(path)
-    found = document("explain", *sides, "--model", "none")
-    assert (found["total"]["verdict"], found["total"]["interval"]) == ("undecided", None)
-    # a kernel of its own is on one stream
-    assert [each["verdict"] for each in found["layers"]] == ["slower", "slower"]
-    assert document("explain", sides[0], sides[0], "--model", "none")["total"]["ratio"] == 1
-
-
 def test_streams_that_overlap_are_faster_by_the_time_the_device_was_busy():
     words = ("--baseline", "unroll", "--target", "streams", "--layer", "conv2_b1000")
     found = document("explain", "h200-conv", *words, "--model", "none")["details"][0]

@@ -179,18 +179,6 @@ def check(name, words):
         assert refused in errors[0]
 
 
-def test_one_file_on_both_sides_is_said_and_files_of_one_name_are_told_apart(report, tmp_path):
-    same = run("explain", report, report, "--model", "none")
-    assert "both sides are vectors.csv: nothing can differ" in same.stderr
-    assert "vectors (again) against vectors" in same.stdout
-    for folder in ("before", "after"):
-        (tmp_path / folder).mkdir()
-        shutil.copy(report, tmp_path / folder)
-    two = run("explain", *(tmp_path / name / report for name in ("before", "after")))
-    assert "after/vectors.csv against before/vectors.csv" in two.stdout
-    assert "nothing can differ" not in two.stderr
-
-
 def test_a_profile_without_durations_has_no_time_and_none_is_said_to_be_the_profilers(
     report, tmp_path
 ):
@@ -204,13 +192,3 @@ def test_a_profile_without_durations_has_no_time_and_none_is_said_to_be_the_prof
     timed = document("inspect", report)
     assert timed["runs"][0]["us_per_iteration"] > 0
     assert "Nsight Compute" in timed["time_notes"][0]
-
-
-def test_a_gate_says_of_the_same_times_without_counters_what_was_not_counted(report, tmp_path):
-    rows = list(csv.reader((tmp_path / report).read_text().splitlines()))
-    keep = [place for place, name in enumerate(rows[0]) if "__" not in name or "time_dur" in name]
-    with (tmp_path / "times.csv").open("w", newline="") as stream:
-        writer = csv.writer(stream, quoting=csv.QUOTE_ALL, lineterminator="\n")
-        writer.writerows([row[place] for place in keep] for row in rows)
-    told = run("gate", "times.csv", "times.csv").stdout.replace("\n   ", "")
-    assert "not all work was counted: of 3 layers 3 same" in told

@@ -32,18 +32,6 @@ def test_a_report_is_recognised_by_its_content(vectors, tmp_path):
     assert len(read(renamed).frame) == 7
 
 
-def test_nested_ranges_iterations_and_shapes_of_a_recorded_report(vectors):
-    frame = read(vectors).frame
-    assert frame["layer"].fillna("").tolist() == ["", *["update/scale", "update", "reduce"] * 2]
-    assert frame["iteration"].tolist() == [0, 0, 0, 0, 1, 1, 1]
-    assert frame["kernel_index"].tolist() == [0, 1, 2, 3, 0, 1, 2]
-    assert frame["grid"].iloc[3] == "(264, 1, 1)"
-    assert frame["block"].unique().tolist() == ["(256, 1, 1)"]
-    assert frame["kernel"].iloc[0] == "scale(float *, float, int)"
-    assert frame["time_us"].iloc[:3].tolist() == [4.928, 4.736, 5.28]
-    assert (frame["time_us"] == frame["ncu_time_us"]).all()
-
-
 def test_the_provenance_of_a_report_names_tool_and_device(vectors):
     provenance = read(vectors).provenance
     assert provenance["format"] == "ncu-report"

@@ -12,7 +12,7 @@ import pytest
 from perfml.errors import InputError
 from perfml.readers import Source, read, recognise, torch_trace
 from perfml.tables import metric_columns
-from tests.support.paths import DATA, PUBLIC
+from tests.support.paths import DATA
 from tests.support.torch_trace import Trace, filled
 
 RECORDED = DATA / "torch_trace" / "yolov4tiny_cublas_fp32_b1_h200.json.gz"
@@ -149,17 +149,6 @@ def test_lists_nested_beyond_reason_are_an_error(readable):
     data = b'{"traceEvents": [], "x": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
     with pytest.raises(InputError, match="nested too deeply"):
         readable(data)
-
-
-if PUBLIC.is_dir():
-
-    def test_a_public_trace_of_distributed_training():
-        kernels = read(PUBLIC / "pytorch_chrome_trace_rank0.json.gz")
-        frame = kernels.frame
-        assert len(frame) == 1154
-        assert kernels.provenance["streams"] == frame["stream"].nunique()
-        assert frame["kernel"].iloc[0].startswith("void fbgemm_gpu::permute_2D_lengths_kernel")
-        assert any(text.startswith("50 memory copies and sets") for text in kernels.warnings)
 
 
 COUNTED = {

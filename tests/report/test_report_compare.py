@@ -246,9 +246,3 @@ def test_format_chooses_the_name_of_the_file(files, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert run("report", *files, "--format", "md", "-q").exit_code == 0
     assert (tmp_path / "report.md").exists()
-
-
-def test_kernels_and_a_second_dataset_exclude_each_other(files):
-    result = run("report", *files, "--launches", files[0])
-    assert result.exit_code == 1
-    assert "two inputs bring their own launches" in result.stderr
