@@ -1,15 +1,10 @@
 """perfml advise: what several layers share is told once."""
 
 import pytest
-from typer.testing import CliRunner
 
-from perfml.cli import app
+from tests.support.command_line import run
 
 pytestmark = pytest.mark.long
-
-
-def run(*words):
-    return CliRunner().invoke(app, [*map(str, words)])
 
 
 def test_what_helps_several_layers_is_told_once(recorded):

@@ -7,23 +7,16 @@ import sys
 
 import pandas as pd
 import pytest
-from typer.testing import CliRunner
 
-from perfml.cli import app
 from perfml.explain import Peaks
 from perfml.report.render.text import to_text
 from perfml.report.verbs import roofline_document
 from perfml.tables import write_table
+from tests.support.command_line import run
 from tests.support.processes import PATIENCE_S
 from tests.support.report_data import on_h200
 
 pytestmark = pytest.mark.process
-
-runner = CliRunner()
-
-
-def run(*words: object) -> object:
-    return runner.invoke(app, [str(word) for word in words])
 
 
 def start(*words: object, env=None) -> subprocess.CompletedProcess[str]:

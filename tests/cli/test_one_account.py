@@ -6,10 +6,9 @@ import json
 import re
 
 import pytest
-from typer.testing import CliRunner
 
-from perfml.cli import app
 from perfml.gate.exit_codes import ExitCode
+from tests.support.command_line import run
 from tests.support.counted import counted
 from tests.support.nsys_export import Export
 from tests.support.others_files import REFUSED, others_files
@@ -18,10 +17,6 @@ from tests.support.torch_trace import Trace
 
 pytestmark = pytest.mark.long
 SECONDS = {"s": 1e6, "ms": 1e3, "µs": 1.0}
-
-
-def run(*words):
-    return CliRunner().invoke(app, [str(word) for word in words])
 
 
 def document(*words):

@@ -6,14 +6,13 @@ import json
 
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from typer.testing import CliRunner
 
-from perfml.cli import app
 from perfml.cli.plot import Figure
 from perfml.errors import PerfmlError
 from perfml.ingest.merge.rule import merge
 from perfml.report.figures.registry import PLOTS, Request, draw_plot, named_apart
 from perfml.tables import read_table, write_table
+from tests.support.command_line import run
 from tests.support.report_data import kernels, shapes
 
 pytestmark = pytest.mark.long
@@ -28,10 +27,6 @@ WORDS = {
     "ratios": SIDES,
     "attribution": SIDES,
 }
-
-
-def run(*words):
-    return CliRunner().invoke(app, [str(word) for word in words])
 
 
 @pytest.fixture(scope="module")

@@ -7,10 +7,9 @@ import subprocess
 import sys
 
 import pytest
-from typer.testing import CliRunner
 
 from benchmarks.gate import processor_time
-from perfml.cli import app
+from tests.support.command_line import run
 from tests.support.others_files import REFUSED, others_files
 from tests.support.processes import PATIENCE_S
 
@@ -32,10 +31,6 @@ REPORTED = {
 }
 """A file of each format."""
 QUICK = [name for name, path in OTHERS.items() if path.stat().st_size < 700_000]
-
-
-def run(*words):
-    return CliRunner().invoke(app, [str(word) for word in words])
 
 
 def document(*words):

@@ -288,10 +288,6 @@ def test_where_times_come_from_is_kept_over_files_of_which_one_does_not_say(tmp_
     layers = read_table(tmp_path / "out.parquet", kind="layers").frame
     assert layers["time_source"].fillna("").tolist() == ["apportioned+timing", ""]
     assert layers["process"].fillna(0).tolist() == [1, 0]
-    whole = merge(told)
-    write(told, tmp_path / "alone.parquet")
-    merge_files(tmp_path / "alone.parquet", tmp_path / "again.parquet")
-    same(read_table(tmp_path / "again.parquet").frame, whole)
 
 
 @pytest.mark.parametrize("name", ["trace.csv", "kernels.parquet"])

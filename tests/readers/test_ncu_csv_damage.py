@@ -3,13 +3,10 @@
 import time
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from perfml.errors import InputError, PerfmlError
-from perfml.readers import Source, read
+from perfml.errors import InputError
+from perfml.readers import Source
 from perfml.readers.ncu import csv_page as ncu_csv
-from tests.support.examples import SHARED_FIXTURE, examples
 from tests.support.ncu_pages import (
     DURATION,
     IDENTITY,
@@ -19,20 +16,6 @@ from tests.support.ncu_pages import (
 )
 
 # Damage
-
-
-@given(place=st.integers(0, 10**6))
-@examples(60, suppress=SHARED_FIXTURE)
-def test_a_file_cut_anywhere_is_an_error_or_ends_at_a_row(cudnn, tmp_path, place):
-    place %= len(cudnn)
-    path = tmp_path / "cut.csv"
-    path.write_bytes(b"==PROF== x\n" + cudnn[:place])
-    lines = cudnn.count(b"\n", 0, place) + (cudnn[place : place + 1] == b"\n")
-    if b"\n" in cudnn[place - 1 : place + 1] and lines > 2:
-        assert len(read(path).frame) == lines - 2
-    else:
-        with pytest.raises(PerfmlError):
-            read(path)
 
 
 def test_rows_of_another_length_are_an_error_that_names_the_line(cudnn, failing):

@@ -174,17 +174,6 @@ def test_all_launches_of_all_ranges_are_read_in_order(reading):
     assert frame["time_us"].tolist() == [1.0, 2.5, 4.0]
 
 
-def test_older_reports_with_ratio_and_largest_rate_give_the_per_cent(reading):
-    base = "smsp__thread_inst_executed_per_inst_executed"
-    metrics = {
-        **DURATION,
-        f"{base}.ratio": metric(24.0),
-        f"{base}.max_rate": metric(32),
-    }
-    frame = read(reading(report_of(results(launch(metrics))))).frame
-    assert frame["warp_execution_efficiency"].tolist() == [0.75]
-
-
 def test_a_metric_that_a_launch_lacks_is_missing_there(reading):
     occupancy = "sm__warps_active.avg.pct_of_peak_sustained_active"
     actions = [

@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from typer.testing import CliRunner
 
-from perfml.cli import app
 from perfml.errors import PerfmlError
 from perfml.ingest.merge.rule import merge
 from perfml.report import build_comparison, to_html, to_markdown
@@ -16,6 +14,7 @@ from perfml.report.document import Panels
 from perfml.report.sections.comparison import comparison_document
 from perfml.report.sections.explanation import layers_table, undecided_note
 from perfml.tables import write_table
+from tests.support.command_line import run
 from tests.support.report_data import kernels, without_links
 
 pytestmark = pytest.mark.long
@@ -215,10 +214,6 @@ def files(tmp_path_factory):
     write_table(table(), before, kind="kernels", provenance=document)
     write_table(merge(table(1.2)), after, kind="layers", provenance=document)
     return before, after
-
-
-def run(*words):
-    return CliRunner().invoke(app, [str(word) for word in words])
 
 
 def test_report_of_two_tables_is_a_comparison(files, tmp_path):
