@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import lzma
 import math
 
 import pandas as pd
@@ -14,6 +15,7 @@ from perfml.explain.gaps import Timeline, Waterfall
 from perfml.explain.timelines import compare_clocks, idle_layers, layers_on_the_clock, timeline
 from perfml.explain.tree.causes import TERMS
 from perfml.readers import read
+from perfml.readers.timeline import Spans, idle_before
 from perfml.report.sections.explanation import explanation_summary
 from tests.support.tables import make_kernels
 
@@ -147,6 +149,30 @@ def test_a_host_that_waits_or_computes_is_in_the_gaps_and_not_in_the_kernels(tra
         assert found.target.wall_us > 2 * found.baseline.wall_us
         assert abs(found.computing_us) < 0.02 * found.baseline.wall_us
     assert timeline(traced["host_60_us"][1]).busiest.gap_us > 60
+
+
+def test_planted_pauses_are_named_with_their_length(root):
+    # the host works 0, 20, 60 and 160 us before each launch
+    sides = {}
+    for path in sorted((root / "studies/data/h200-planted-causes/runs").glob("*/timing.csv.xz")):
+        with lzma.open(path, "rt") as file:
+            table = pd.read_csv(file)
+        rows = table[table["layer"] == "launch_gaps_s0"].copy()
+        if rows.empty:
+            continue
+        level = path.parent.name.split("-fp32")[0].removeprefix("planted-").replace("-", "_")
+        start = (rows["start_us"] * 1e3).round().astype("int64").to_numpy()
+        end = start + (rows["time_us"] * 1e3).round().astype("int64").to_numpy()
+        rows["gap_us"] = idle_before(Spans(start * 0, start, end))
+        sides[level] = timeline(rows, level)
+    assert set(sides) == {"base", "level_1", "level_2", "level_3"}
+    assert sides["base"].sentence() is None
+    for level, pause in (("level_1", 20), ("level_2", 60), ("level_3", 160)):
+        found = Waterfall(sides["base"], sides[level])
+        gap_us = sides[level].busiest.gap_us
+        assert pause < gap_us < pause + 40
+        assert found.between_us == pytest.approx(found.wall_us, rel=0.02)
+        assert found.sentence() is not None
 
 
 def test_explain_and_advise_say_it_of_traces_and_nothing_of_others(traced):

@@ -2,14 +2,21 @@
 
 import time
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from perfml.errors import InputError
-from perfml.readers import Source
+from perfml.readers import ReadOptions, Source
 from perfml.readers.ncu import csv_page as ncu_csv
+from tests.support.examples import SHARED_FIXTURE, examples
 from tests.support.ncu_pages import (
+    BYTES,
     DURATION,
     IDENTITY,
+    OCCUPANCY,
+    THREADS,
     launch,
     raw_page,
     table,
@@ -79,6 +86,82 @@ def test_output_of_other_tools_is_not_claimed(tmp_path):
 
 
 # Round trips, fuzzing, speed
+
+
+SCALES = {
+    DURATION: {"ns": 1, "us": 1e3, "ms": 1e6},
+    BYTES: {"byte": 1, "Kbyte": 1e3, "Mbyte": 1e6, "Gbyte": 1e9},
+    OCCUPANCY: {"%": 1},
+    THREADS: {"thread": 1, "": 1},
+}
+
+
+JUNK = st.sampled_from(
+    ["", "hello", '"quoted" word', '"open', "🔥 1,234", "==PROF== x", "12,13,14", '"5","x","y"']
+)
+
+
+@st.composite
+def exports(draw):
+    count = draw(st.integers(1, 6))
+    german = draw(st.booleans())
+    columns, truth = {}, {}
+    for name, scales in SCALES.items():
+        unit = draw(st.sampled_from(sorted(scales)))
+        numbers = draw(
+            st.lists(
+                st.none() | st.integers(0, 10**12).map(lambda n: n / 1e6),
+                min_size=count,
+                max_size=count,
+            )
+        )
+        digits = draw(st.sampled_from([0, 2, 6]))
+        texts, values = [], []
+        for number in numbers:
+            if number is None:
+                texts.append(draw(st.sampled_from(["", "n/a", "nan", "no data"])))
+                values.append(np.nan)
+                continue
+            text = f"{number:,.{digits}f}" if not unit else f"{number:.{digits}f}"
+            values.append(float(text.replace(",", "")) * scales[unit])
+            texts.append(text.translate(str.maketrans(",.", ".,")) if german else text)
+        columns[name], truth[name] = (unit, texts), values
+    lines = raw_page(columns).splitlines()
+    body = []
+    for line in lines[2:]:
+        body += [*draw(st.lists(JUNK, max_size=2)), line]
+    head = draw(st.lists(st.sampled_from(["==PROF== Connected", "noise", '"']), max_size=2))
+    return "\n".join([*head, *lines[:2], *body, ""]), truth, "de" if german else "en"
+
+
+def attempt(path, locale):
+    try:
+        return ncu_csv.read(Source(path), ReadOptions(locale=locale)).frame, None
+    except InputError as error:
+        return None, error
+
+
+@given(export=exports(), told=st.booleans())
+@examples(80, suppress=SHARED_FIXTURE)
+def test_what_is_written_is_read_back_or_asked_about(tmp_path, export, told):
+    text, truth, locale = export
+    path = tmp_path / "round.csv"
+    path.write_text(text, encoding="utf-8")
+    frame, error = attempt(path, locale if told else None)
+    if frame is None:
+        assert not told
+        assert "two ways" in error.what
+        return
+    assert len(frame) == len(truth[DURATION])
+    for name, column, scale in (
+        (DURATION, "time_us", 1e-3),
+        (BYTES, "dram_read_bytes", 1),
+        (THREADS, "threads", 1),
+    ):
+        expected = np.array(truth[name]) * scale
+        if name == DURATION:  # a launch of 0 ns has no time
+            expected = np.where(expected == 0, np.nan, expected)
+        np.testing.assert_allclose(frame[column].to_numpy(), expected, rtol=1e-12)
 
 
 def test_a_stray_quote_does_not_make_a_large_file_slow(reading):

@@ -8,8 +8,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from perfml.errors import InputError
+from perfml.metrics import load_catalogue
 from perfml.readers.nvprof import csv_log as nvprof_csv
 from perfml.readers.nvprof import text_log as nvprof_text
 from perfml.readers.nvprof.kernels import join
@@ -17,6 +20,7 @@ from perfml.readers.nvprof.values import Value, canonical, parse_value
 from perfml.readers.options import ReadOptions
 from perfml.readers.source import Source
 from perfml.tables import Kernels, metric_columns, validate_kernels
+from tests.support.examples import examples
 from tests.support.paths import ROOT
 
 DATA = ROOT / "tests" / "data" / "nvprof"
@@ -386,6 +390,64 @@ def test_join_refuses_two_sides_that_cannot_be_joined():
     times.frame["kernel"] = ["other", "another"]
     with pytest.raises(InputError, match="no kernel in common"):
         join(metrics, times)
+
+
+HEADER = (
+    "Invocations                               Metric Name                        "
+    "Metric Description         Min         Max         Avg\n"
+)
+PERCENT = [n for n in load_catalogue().names if load_catalogue()[n].nvprof_unit == "percent"]
+LEVEL = [
+    n for n in load_catalogue().names if load_catalogue()[n].nvprof_unit.startswith("utilization")
+]
+NAMES = st.from_regex(
+    r"[a-z_]{1,12}(<int=[0-9]{1,3}>)?(\((int|float\*|, ){0,4}\))?", fullmatch=True
+)
+
+
+def metric_log(table: dict[str, tuple[int, dict[str, str]]]) -> str:
+    lines = ["==7== Profiling result:\n==7== Metric result:\n", HEADER, 'Device "GPU (0)"\n']
+    for kernel, (launches, metrics) in table.items():
+        lines.append(f"    Kernel: {kernel}\n")
+        for name, value in metrics.items():
+            cells = "".join(f"{value:>12}" for _ in range(3))
+            lines.append(f"{launches:>11}{name:>42}{'Some Description':>42}{cells}\n")
+    return "".join(lines)
+
+
+@given(
+    st.dictionaries(
+        NAMES,
+        st.tuples(
+            st.integers(1, 10**6),
+            st.integers(0, 10_000),
+            st.integers(0, 10),
+        ),
+        min_size=1,
+        max_size=5,
+    ),
+    st.sampled_from(sorted(set(PERCENT) - {"gld_efficiency"})),
+    st.sampled_from(LEVEL),
+)
+@examples(60)
+def test_a_random_metrics_log_is_read_back(tmp_path_factory, rows, percent, level):
+    words = {0: "Idle", 10: "Max"}
+    table = {
+        kernel: (
+            launches,
+            {percent: f"{share / 100:.2f}%", level: f"{words.get(grade, 'Mid')} ({grade})"},
+        )
+        for kernel, (launches, share, grade) in rows.items()
+    }
+    frame = parse(tmp_path_factory.mktemp("log"), metric_log(table)).frame
+    assert frame["kernel"].tolist() == list(rows)
+    assert frame["launches"].tolist() == [row[0] for row in rows.values()]
+    np.testing.assert_allclose(frame[level], [row[2] / 10 for row in rows.values()])
+    metric = load_catalogue()[percent]
+    wanted = np.clip([row[1] / 10_000 for row in rows.values()], metric.low, metric.high)
+    if metric.zero_undefined:
+        wanted = np.where(wanted == 0, np.nan, wanted)
+    np.testing.assert_allclose(frame[percent], wanted)
 
 
 def test_a_very_long_line_is_read_in_linear_time(tmp_path):
