@@ -279,15 +279,6 @@ def run(*words):
     return CliRunner().invoke(app, ["roofline", *map(str, words)])
 
 
-def test_the_verb_names_peaks_intensities_and_bounds(root):
-    result = run(root / "datasets" / FOLDER, *CONDITION, "--layer", "conv_20", "-q")
-    assert result.exit_code == 0, result.output
-    assert "measured: fp32 51.2 TFLOP/s" in result.stdout
-    assert "FLOP/B" in result.stdout
-    row = next(line for line in result.stdout.splitlines() if line.startswith("conv_20"))
-    assert "compute" in row
-
-
 @pytest.mark.long
 def test_a_peaks_file_moves_the_roofs(root, tmp_path):
     path = tmp_path / "peaks.json"

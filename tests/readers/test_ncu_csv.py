@@ -66,19 +66,6 @@ def test_the_first_recorded_launch_has_the_printed_numbers(recorded):
     assert kernels.provenance["process"] == "python3.12"
 
 
-def test_scaled_and_base_units_of_one_report_give_one_table(recorded, reading):
-    base = (recorded / "ncu" / "vectors.csv").read_text()
-    rows = list(csv.reader(io.StringIO(base)))
-    column = rows[0].index(DURATION)
-    micro = rows[1][column] == "us"
-    rows[1][column] = "ns" if micro else "us"
-    for row in rows[2:]:
-        row[column] = repr(float(row[column]) * (1000 if micro else 0.001))
-    changed = reading(table(rows[0], rows[1], rows[2:])).frame
-    expected = read(recorded / "ncu" / "vectors.csv").frame
-    assert changed["time_us"].to_numpy() == pytest.approx(expected["time_us"].to_numpy(), rel=1e-12)
-
-
 def test_nested_ranges_and_iterations_of_a_recorded_program(recorded):
     frame = read(recorded / "ncu" / "vectors.csv").frame
     assert frame["layer"].fillna("").tolist() == ["", *["update/scale", "update", "reduce"] * 2]
