@@ -7,23 +7,16 @@ import sys
 
 import pandas as pd
 import pytest
-from typer.testing import CliRunner
 
-from perfml.cli import app
 from perfml.explain import Peaks
 from perfml.report.render.text import to_text
 from perfml.report.verbs import roofline_document
 from perfml.tables import write_table
+from tests.support.command_line import run
 from tests.support.processes import PATIENCE_S
 from tests.support.report_data import on_h200
 
 pytestmark = pytest.mark.process
-
-runner = CliRunner()
-
-
-def run(*words: object) -> object:
-    return runner.invoke(app, [str(word) for word in words])
 
 
 def start(*words: object, env=None) -> subprocess.CompletedProcess[str]:
@@ -103,27 +96,6 @@ def test_a_random_split_is_never_shown_alone(tables):
     assert "leave-one-layer-out" in {row["protocol"] for row in document["scores"]}
 
 
-def test_where_keeps_only_matching_rows(tables):
-    words = ("--model", "dt", "--splits", "2", "-q", "--json")
-    result = run("train", tables[1], "--where", "backend=cublas", *words)
-    assert result.exit_code == 0
-    result = run("train", tables[1], "--where", "backend=mkl", *words)
-    assert result.exit_code == 1
-    assert "cublas, cudnn" in result.stderr
-
-
-@pytest.mark.slow
-def test_report_writes_one_file_and_says_the_answer(tables, tmp_path):
-    out = tmp_path / "report.html"
-    # of one layer nothing is learned, which takes ten seconds
-    words = ("--launches", tables[0], "--out", out, "--where", "layer=conv_03")
-    done = run("report", tables[1], *words)
-    assert done.exit_code == 0, done.stderr
-    assert out.read_text(encoding="utf-8").lower().startswith("<!doctype html>")
-    assert str(out) in done.stdout
-    assert [each.name for each in tmp_path.iterdir()] == ["report.html"]
-
-
 def test_a_roofline_without_bytes_says_what_is_known(tmp_path):
     _, table = on_h200(layers=2)
     path = tmp_path / "layers.parquet"
@@ -180,12 +152,6 @@ def test_errors_are_two_lines_on_stderr_and_exit_1(words, message, tmp_path, mon
     assert "Traceback" not in done.stderr
     assert done.stdout == ""
     assert list(tmp_path.iterdir()) == []
-
-
-def test_an_error_is_json_too_when_asked(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    done = run("ingest", "none.csv", "--json")
-    assert json.loads(done.stdout)["error"]["what"] == "no such file"
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """Traces of old versions, of graphs and of other makers' GPUs; logs as people post them."""
 
-import json
-
 import pytest
 from typer.testing import CliRunner
 
@@ -108,24 +106,6 @@ def test_files_of_rocprofv3_and_of_an_mtia_are_asked_for_no_counters_of_ncu(tmp_
         page = tmp_path / "r.md"
         assert RUN.invoke(app, ["report", str(path), "--out", str(page)]).exit_code == 0
         assert "ncu --" not in page.read_text(encoding="utf-8")
-
-
-@pytest.mark.parametrize(
-    ("name", "workload", "batch"),
-    [
-        ("llama_b200_fp16", "llama-b200", None),
-        ("llama_gb300_fp16", "llama-gb300", None),
-        ("llama_h100_fp16", "llama-h100", None),
-        ("llama_b16_b200_fp16", "llama-b200", 16),
-        ("llama_batch200_fp16", "llama", 200),
-    ],
-)
-def test_the_name_of_a_gpu_in_a_files_name_is_no_batch(tmp_path, name, workload, batch):
-    trace = Trace()
-    trace.launch("gemm()", 10, 20, 100.0)
-    path = written(trace, tmp_path, f"{name}.json")
-    (run,) = json.loads(RUN.invoke(app, ["inspect", str(path), "--json"]).stdout)["runs"]
-    assert (run["workload"], run["batch"]) == (workload, batch)
 
 
 def test_a_posted_summary_of_nvprof_without_its_header_is_read(tmp_path):

@@ -5,19 +5,14 @@ import sys
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from perfml.cli import app
 from perfml.errors import PerfmlError
 from perfml.metrics import load_catalogue
 from perfml.tables import write_table
+from tests.support.command_line import run
 from tests.support.report_data import layers
 
 SIDES = ("--baseline", "cublas", "--target", "cudnn")
-
-
-def run(*words):
-    return CliRunner().invoke(app, [*map(str, words)])
 
 
 @pytest.fixture(scope="module")

@@ -6,10 +6,9 @@ import json
 import re
 
 import pytest
-from typer.testing import CliRunner
 
-from perfml.cli import app
 from perfml.gate.exit_codes import ExitCode
+from tests.support.command_line import run
 from tests.support.counted import counted
 from tests.support.nsys_export import Export
 from tests.support.others_files import REFUSED, others_files
@@ -18,10 +17,6 @@ from tests.support.torch_trace import Trace
 
 pytestmark = pytest.mark.long
 SECONDS = {"s": 1e6, "ms": 1e3, "µs": 1.0}
-
-
-def run(*words):
-    return CliRunner().invoke(app, [str(word) for word in words])
 
 
 def document(*words):
@@ -171,21 +166,6 @@ def test_a_report_of_counters_does_not_compare_with_a_trace(tmp_path):
     assert "believe trace for the time of the program" in " ".join(said.split())
     gate = run("gate", trace, counters)
     assert gate.exit_code in (ExitCode.CANNOT_TELL, ExitCode.NOT_COMPARABLE)
-
-
-def test_counters_of_launches_on_two_streams_give_no_verdict_on_the_whole(tmp_path):
-    sides = []
-    for name, stream, time in (("one", "7", "10"), ("two", "8", "14")):
-        path = tmp_path / f"{name}.csv"
-        other = NCU.splitlines()[1].replace('"0","1","app"', '"1","1","app"')
-        other = other.replace("product", "sum").replace('"1","7"', f'"1","{stream}"')
-        path.write_text(NCU.format(time=time) + other.format(time=time) + "\n")
-        sides.append(path)
-    found = document("explain", *sides, "--model", "none")
-    assert (found["total"]["verdict"], found["total"]["interval"]) == ("undecided", None)
-    # a kernel of its own is on one stream
-    assert [each["verdict"] for each in found["layers"]] == ["slower", "slower"]
-    assert document("explain", sides[0], sides[0], "--model", "none")["total"]["ratio"] == 1
 
 
 def test_streams_that_overlap_are_faster_by_the_time_the_device_was_busy():

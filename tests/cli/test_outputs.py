@@ -7,21 +7,16 @@ import sys
 
 import pandas as pd
 import pytest
-from typer.testing import CliRunner
 
-from perfml.cli import app
 from perfml.errors import InputError, PerfmlError
 from perfml.tables import read_table
 from perfml.util.extras import missing_extra
 from perfml.util.installed import install_command
+from tests.support.command_line import run
 from tests.support.paths import DATA, ROOT
 
 PROFILE = DATA / "ncu" / "vectors.csv"
 RECORDED = DATA / "ncu" / "yolov4tiny_cudnn_b1_fp32.csv.xz"
-
-
-def run(*words):
-    return CliRunner().invoke(app, [*map(str, words)])
 
 
 @pytest.mark.process

@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 
 import pytest
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from typer.testing import CliRunner
 
-from perfml.cli import app
 from perfml.cli.plot import Figure
 from perfml.errors import PerfmlError
 from perfml.ingest.merge.rule import merge
 from perfml.report.figures.registry import PLOTS, Request, draw_plot, named_apart
-from perfml.tables import read_table, write_table
+from perfml.tables import write_table
+from tests.support.command_line import run
 from tests.support.report_data import kernels, shapes
 
 pytestmark = pytest.mark.long
@@ -28,10 +26,6 @@ WORDS = {
     "ratios": SIDES,
     "attribution": SIDES,
 }
-
-
-def run(*words):
-    return CliRunner().invoke(app, [str(word) for word in words])
 
 
 @pytest.fixture(scope="module")
@@ -59,15 +53,6 @@ def test_every_figure_is_drawn_into_a_file(name, files, tmp_path):
     assert document["out"] == str(out)
     assert document["bytes"] == out.stat().st_size > 1000
     assert out.read_text(encoding="utf-8").lstrip().startswith("<?xml")
-
-
-def test_a_title_names_the_layer_above_the_legend(files):
-    frame = read_table(files / "both.parquet").frame
-    layer = frame["layer"].iloc[0]
-    ax = draw_plot("stalls", Request(frame, options={"layer": layer}))
-    assert ax.get_title(loc="left") == f"Why warps waited: {layer} (fp32, batch 1 and 8)"
-    FigureCanvasAgg(ax.figure).draw()
-    assert ax._left_title.get_window_extent().y0 >= ax.get_legend().get_window_extent().y1
 
 
 def test_list_describes_every_figure():

@@ -7,10 +7,9 @@ import subprocess
 import sys
 
 import pytest
-from typer.testing import CliRunner
 
 from benchmarks.gate import processor_time
-from perfml.cli import app
+from tests.support.command_line import run
 from tests.support.others_files import REFUSED, others_files
 from tests.support.processes import PATIENCE_S
 
@@ -32,10 +31,6 @@ REPORTED = {
 }
 """A file of each format."""
 QUICK = [name for name, path in OTHERS.items() if path.stat().st_size < 700_000]
-
-
-def run(*words):
-    return CliRunner().invoke(app, [str(word) for word in words])
 
 
 def document(*words):
@@ -106,12 +101,6 @@ def test_two_launches_and_two_kernels_of_one_profile_are_two_sides(report):
 def test_the_second_pattern_chooses_the_target_s_kernel_and_skip_leaves_out_the_first(report):
     words = ("--kernel", "scale", "--skip", "1", "--model", "none")
     assert document("explain", report, report, *words)["total"]["repeats"] == [2, 2]
-
-
-def test_two_files_with_two_names_are_no_difference_in_workload(report, tmp_path):
-    shutil.copy(report, tmp_path / "other.csv")
-    found = document("explain", report, "other.csv", "--model", "none")
-    assert not [text for text in found["warnings"] if "workload" in text]
 
 
 def test_what_tells_the_sides_apart_is_no_difference_besides(report, tmp_path):
@@ -185,18 +174,6 @@ def check(name, words):
         assert refused in errors[0]
 
 
-def test_one_file_on_both_sides_is_said_and_files_of_one_name_are_told_apart(report, tmp_path):
-    same = run("explain", report, report, "--model", "none")
-    assert "both sides are vectors.csv: nothing can differ" in same.stderr
-    assert "vectors (again) against vectors" in same.stdout
-    for folder in ("before", "after"):
-        (tmp_path / folder).mkdir()
-        shutil.copy(report, tmp_path / folder)
-    two = run("explain", *(tmp_path / name / report for name in ("before", "after")))
-    assert "after/vectors.csv against before/vectors.csv" in two.stdout
-    assert "nothing can differ" not in two.stderr
-
-
 def test_a_profile_without_durations_has_no_time_and_none_is_said_to_be_the_profilers(
     report, tmp_path
 ):
@@ -210,13 +187,3 @@ def test_a_profile_without_durations_has_no_time_and_none_is_said_to_be_the_prof
     timed = document("inspect", report)
     assert timed["runs"][0]["us_per_iteration"] > 0
     assert "Nsight Compute" in timed["time_notes"][0]
-
-
-def test_a_gate_says_of_the_same_times_without_counters_what_was_not_counted(report, tmp_path):
-    rows = list(csv.reader((tmp_path / report).read_text().splitlines()))
-    keep = [place for place, name in enumerate(rows[0]) if "__" not in name or "time_dur" in name]
-    with (tmp_path / "times.csv").open("w", newline="") as stream:
-        writer = csv.writer(stream, quoting=csv.QUOTE_ALL, lineterminator="\n")
-        writer.writerows([row[place] for place in keep] for row in rows)
-    told = run("gate", "times.csv", "times.csv").stdout.replace("\n   ", "")
-    assert "not all work was counted: of 3 layers 3 same" in told

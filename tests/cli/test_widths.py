@@ -106,17 +106,6 @@ def test_lines_fit_and_words_and_numbers_are_whole(verb, width, printed):
         assert words_of(said) <= words_of(whole)
 
 
-@pytest.mark.parametrize("verb", ["inspect", "rank", "roofline", "metrics", "train"])
-def test_columns_that_are_left_out_are_named(verb, printed):
-    for write in printed(verb):
-        narrow, wide = (" ".join(write(width).split()) for width in (60, 100_000))
-        note = re.search(r"\(60 columns: without (.*?); --json has (?:them|it)\)", narrow)
-        lost = words_of(wide) - words_of(narrow)
-        assert bool(lost) == (note is not None)
-        for name in re.split(r", | and ", note[1]) if note else ():
-            assert name.removeprefix("small print of ") in wide
-
-
 def test_sentences_fold_between_words_and_commands_stay_whole(monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "60")
     words = "a verdict of many words that says which layers are worse, and why " * 2

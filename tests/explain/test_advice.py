@@ -236,14 +236,6 @@ def test_what_a_grid_below_one_wave_leaves_idle_is_no_imbalance():
     assert "sm_imbalance" in advise(launch(**uneven)).table["rules"].iloc[0]
 
 
-def test_a_limit_of_resident_blocks_is_said_with_its_number():
-    cells = PLANTED["theoretical_occupancy"] | {"shared_memory_per_block": 102_400.0}
-    cells |= {"registers_per_thread": 32.0}
-    row = advise(launch(**cells)).table.iloc[0]
-    assert "102,400 bytes of shared memory a block" in row["evidence"]
-    assert "with 102,400 bytes a block 2 block(s) fit" in row["mitigation"]
-
-
 def test_launches_of_a_layer_are_looked_at_together():
     rows = [
         {**HEALTHY, "kernel": "im2col_kernel", "time_us": 30.0},

@@ -284,18 +284,6 @@ def test_users_of_pytorch_are_told_what_their_own_code_can_do():
     assert "write into a tensor that is made once" in fix.action
     _, fix = _in_a_loop("void at::native::vectorized_elementwise_kernel<4>(int)", 9)
     assert "fuse them (torch.compile)" in fix.action
-    lookup = "void at::native::index_elementwise_kernel<128>(int)"
-    assert "sort the index" in action_for(
-        TERMS["sectors_per_request"], Launch(lookup, 1.0, {}), None
-    )
-    plain = "void at::native::elementwise_kernel<128>(int)"
-    assert "contiguous" in action_for(TERMS["sectors_per_request"], Launch(plain, 1.0, {}), None)
-    assert "segment_reduce" in action_for(TERMS["global_atomics"], Launch(lookup, 1.0, {}), None)
-    assert "one memory_format" in action_for(TERMS["global_requests"], Launch(plain, 1.0, {}), None)
-    whole = Launch("void at::native::vectorized_elementwise_kernel<4>(int)", 1.0, {})
-    assert "one memory_format" not in action_for(TERMS["global_requests"], whole, None)
-    scan = Launch("void at::native::tensor_kernel_scan_outer_dim<float>(float*)", 1.0, {})
-    assert "contiguous dimension" in action_for(TERMS["wave_quantization"], scan, None)
 
 
 def _of_one_kernel(names):

@@ -24,6 +24,10 @@ COPY = "void at::native::unrolled_elementwise_kernel<at::native::direct_copy_ker
         ("dram_bytes", "at::native::vectorized_gather_kernel<16>", "nn.EmbeddingBag"),
         ("fp64_pipe_time", "at::native::vectorized_elementwise_kernel<2>", "float32"),
         ("sectors_per_request", "cunn_SpatialSoftMaxForward<float>", "contiguous"),
+        ("sectors_per_request", "at::native::index_elementwise_kernel<128>", "sort the index"),
+        ("global_atomics", "at::native::index_elementwise_kernel<128>", "segment_reduce"),
+        ("global_requests", "at::native::elementwise_kernel<128>(int)", "one memory_format"),
+        ("wave_quantization", "tensor_kernel_scan_outer_dim<float>", "contiguous dimension"),
     ],
 )
 def test_who_calls_pytorch_is_told_which_call_to_make(term, kernel, said):
@@ -43,6 +47,11 @@ def test_who_calls_pytorch_is_told_which_call_to_make(term, kernel, said):
 )
 def test_who_calls_a_library_is_told_what_its_kernel_s_name_says(term, kernel, said):
     assert said in by_caller(Person.LIBRARY, TERMS[term], kernel)
+
+
+def test_who_adds_whole_tensors_needs_no_other_layout():
+    whole = "at::native::vectorized_elementwise_kernel<4>(int)"
+    assert "memory_format" not in by_caller(Person.PYTORCH, TERMS["global_requests"], whole)
 
 
 def test_aligned_rows_are_not_to_be_padded():

@@ -111,12 +111,6 @@ def test_a_few_layers_are_no_network():
     assert advise(network(*blocks(9)), layers=["blocks.1.fc"]).network == ()
 
 
-def test_json_lists_the_members_and_the_network():
-    found = advise(network(*blocks(9))).to_dict()
-    assert len(found["findings"][0]["layers"]) == 9
-    assert found["network"][0]["layers"]
-
-
 @pytest.mark.parametrize(
     ("names", "told"),
     [

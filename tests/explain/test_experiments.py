@@ -45,14 +45,6 @@ def test_a_first_cause_is_proven_and_its_gain_is_the_measured_one(runs):
     assert detail["reasons"][0].startswith("Proven by experiment. Measured (no atomics")
 
 
-def test_without_experiments_an_explanation_stays(runs, tmp_path):
-    table = pd.read_parquet(f"{runs[1]}/kernels.parquet")
-    table.to_parquet(tmp_path / "kernels.parquet")
-    words = ("--layer", "atomic_count_s0", "--model", "none")
-    (detail,) = run("explain", runs[0], str(tmp_path), *words)["details"]
-    assert detail["fix"]["confidence"] in ("high", "medium", "low")
-
-
 def test_advice_carries_verdicts_and_what_is_refuted_stands_last(runs):
     found = run("advise", runs[1])["findings"]
     sure = [each["confidence"] for each in found]

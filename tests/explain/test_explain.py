@@ -305,13 +305,6 @@ def test_an_explanation_is_json_and_html(explained):
     assert "<b>" not in page.split("<h5>")[0] or "Warning" in page
 
 
-def test_a_side_that_mixes_batches_is_refused(sweep):
-    layers = merge(ingest([sweep]).frame)
-    with pytest.raises(PerfmlError, match="mixes several values of batch") as caught:
-        explain(*sides_of(layers, "cublas", "cudnn"), model=None)
-    assert "--where batch=1" in str(caught.value)
-
-
 def test_the_cure_for_a_mixed_side_names_a_value_that_the_other_side_has(sweep):
     layers = merge(ingest([sweep]).frame)
     layers = layers[(layers["backend"] != "cudnn") | (layers["batch"] == 8)]

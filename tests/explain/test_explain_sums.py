@@ -222,19 +222,6 @@ def test_too_many_features_for_exact_values_is_an_error():
         exact_shapley(lambda X: X.sum(axis=1), np.zeros(20), np.ones(20))
 
 
-def test_shapley_values_of_a_boosted_tree_agree_with_the_shap_package():
-    shap = pytest.importorskip("shap")
-    from sklearn.ensemble import GradientBoostingRegressor
-
-    random = np.random.default_rng(3)
-    X = random.normal(size=(200, 8))
-    model = GradientBoostingRegressor(n_estimators=30, random_state=0)
-    model.fit(X, X[:, 0] * X[:, 1] + np.abs(X[:, 2]))
-    ours = exact_shapley(model.predict, X[0], X[1])
-    explainer = shap.TreeExplainer(model, X[:1], feature_perturbation="interventional")
-    assert ours == pytest.approx(explainer.shap_values(X[1:2])[0], abs=1e-5)
-
-
 def test_time_that_is_the_profiler_s_own_duration_has_no_term_outside_it():
     row = {"kernel": "k", "time_us": 3.0, "ncu_time_us": 3.0}
     side = one_kernel(row)

@@ -24,15 +24,6 @@ def replaced(details):
     return [each for each in details.values() if SEVERAL & set(each.kernels["change"])]
 
 
-def test_causes_add_up_to_the_sign_of_the_time(both_ways):
-    for details in both_ways:
-        assert len(replaced(details)) > 15
-        for detail in replaced(details):
-            total = sum(each.log_ratio for each in detail.causes.totals)
-            assert total == pytest.approx(detail.time.log_ratio, abs=1e-9)
-            assert (detail.time.target_us > detail.time.baseline_us) == (total > 0), detail.layer
-
-
 def test_kernels_that_vanished_save_and_those_that_appeared_cost(both_ways):
     for details in both_ways:
         for detail in replaced(details):

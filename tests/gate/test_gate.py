@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from xml.etree import ElementTree
 
 import numpy as np
@@ -19,7 +17,6 @@ from perfml.gate import ExitCode, Policy, Verdict, judge, load_policy
 from perfml.gate.render import junit, markdown, text
 from perfml.gate.work import COUNTED
 from perfml.tables import write_table
-from tests.support.paths import ROOT
 
 pytestmark = pytest.mark.long
 
@@ -371,13 +368,6 @@ def test_the_exit_code_is_the_verdict(tables):
     assert "missing.parquet" in broken.stderr
 
 
-@pytest.mark.slow
-def test_the_program_that_ci_starts_ends_with_the_verdict(tables):
-    words = ("-m", "perfml", "gate", "base.parquet", "more.parquet")
-    done = subprocess.run([sys.executable, *words], cwd=tables, capture_output=True, check=False)
-    assert done.returncode == 1, done.stderr
-
-
 def test_a_saved_baseline_is_used_by_its_name(tables):
     assert gate("--save", "main", "base.parquet").exit_code == 0
     done = gate("main", "more.parquet", "--json")
@@ -396,20 +386,6 @@ def test_a_report_for_ci_is_written_whole(tables):
     words = ("base.parquet", "more.parquet", "--format", "junit", "--out", "gate.xml")
     assert gate(*words).exit_code == 1
     assert ElementTree.parse(tables / "gate.xml").getroot().tag == "testsuite"
-
-
-def test_recorded_repeats_of_equal_code_never_close_the_gate_and_two_per_cent_do():
-    counts = json.loads((ROOT / "benchmarks/results/gate-repeats.json").read_text())
-    equal = {what: found for what, found in counts.items() if "," not in what}
-    assert sum(found["comparisons"] for found in equal.values()) >= 5000
-    for found in equal.values():
-        assert not {"gate: worse", "gate: better"} & set(found)
-    planted = [found for what, found in counts.items() if "," in what]
-    named, asked = (
-        sum(found[key] for found in planted)
-        for key in ("gate: worse, and that counter named", "comparisons")
-    )
-    assert named >= 0.99 * asked
 
 
 def test_a_single_launch_cannot_confirm_what_was_counted():

@@ -126,18 +126,6 @@ def test_a_number_of_launches_that_is_none_is_an_error_that_names_the_kernel():
         merge(make_kernels([{"launches": 1}, {"kernel": "sgemm", "launches": 0}]))
 
 
-def test_a_layer_whose_kernels_all_lack_a_metric_has_none():
-    kernels = make_kernels(
-        [
-            {FRACTION: np.nan, COUNT: np.nan, MOST: np.nan},
-            {"layer": "conv_02", FRACTION: 0.1, COUNT: 1.0, MOST: 2.0},
-        ]
-    )
-    layers = merge(kernels)
-    assert layers[[FRACTION, COUNT, MOST]].iloc[0].isna().all()
-    assert layers[[FRACTION, COUNT, MOST]].iloc[1].tolist() == [0.1, 1.0, 2.0]
-
-
 @pytest.mark.parametrize("time", [0.0, -1.0, np.nan, np.inf])
 def test_a_time_that_is_not_positive_is_an_error_that_names_the_kernel(time):
     kernels = make_kernels([{}, {"kernel": "volta_sgemm_128x64_nn", "time_us": time}])
@@ -207,16 +195,6 @@ def comparable(layers: pd.DataFrame) -> pd.DataFrame:
     return kept[["time_us", FRACTION, COUNT]].astype(float)
 
 
-@given(st.lists(st.tuples(times, values), min_size=1, max_size=8))
-def test_a_merge_of_one_kernel_is_itself(rows):
-    kernels = make_kernels(
-        [{"layer": f"l{i}", "time_us": t, FRACTION: v} for i, (t, v) in enumerate(rows)]
-    )
-    layers = merge(kernels)
-    np.testing.assert_allclose(layers[FRACTION], kernels[FRACTION], rtol=1e-12)
-    np.testing.assert_array_equal(layers["time_us"], kernels["time_us"])
-
-
 @given(launches, st.randoms(use_true_random=False))
 def test_the_order_of_rows_changes_nothing(rows, random):
     shuffled = list(rows)
@@ -234,12 +212,6 @@ def test_splitting_a_kernel_into_two_identical_halves_changes_nothing(rows):
         comparable(merge(make_kernels([half, half, *rows[1:]]))),
         rtol=1e-9,
     )
-
-
-@given(launches)
-def test_weights_add_up_to_one(rows):
-    constant = [{**row, FRACTION: 0.37} for row in rows]
-    np.testing.assert_allclose(merge(make_kernels(constant))[FRACTION], 0.37, rtol=1e-12)
 
 
 @given(launches)

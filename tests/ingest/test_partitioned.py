@@ -10,7 +10,6 @@ import pandas as pd
 import pyarrow.dataset
 import pyarrow.parquet as pq
 import pytest
-from typer.testing import CliRunner
 
 from perfml.errors import InputError
 from perfml.ingest import IngestSettings, ingest_folder
@@ -19,6 +18,7 @@ from perfml.ingest.merge.files import kernel_files
 from perfml.ingest.profiles import ingest
 from perfml.ingest.run_labels import Identity
 from perfml.tables import read_table
+from tests.support.command_line import run
 from tests.support.paths import ROOT
 
 pytestmark = pytest.mark.long
@@ -46,12 +46,6 @@ def tables(folder):
 def content(folder):
     frames = [read_table(path, kind="kernels").frame for path in tables(folder)]
     return pd.concat(frames, ignore_index=True).sort_values(ORDER, ignore_index=True)
-
-
-def run(*words):
-    from perfml.cli import app
-
-    return CliRunner().invoke(app, [str(word) for word in words])
 
 
 def timing(path, kernels=("im2col", "gemm"), layers=("conv_01", "conv_02")):

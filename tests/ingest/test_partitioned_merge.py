@@ -201,13 +201,6 @@ def test_the_summary_counts_rows_layers_and_iterations_a_run(recorded, tmp_path)
     )
 
 
-def test_only_layers_that_match_are_kept(recorded, tmp_path):
-    path = write(recorded, tmp_path / "kernels.parquet", 300)
-    found = on_disk(path, tmp_path, layers=["conv_0[1-3]"])
-    kept = recorded[recorded["layer"].isin(["conv_01", "conv_02", "conv_03"])]
-    same(found, merge(kept))
-
-
 @pytest.mark.parametrize("time", [0.0, -1.0, np.nan, np.inf])
 def test_a_time_that_is_not_positive_is_an_error_that_names_the_kernel(tmp_path, time):
     rows = [{"iteration": i} for i in range(9)]
@@ -295,10 +288,6 @@ def test_where_times_come_from_is_kept_over_files_of_which_one_does_not_say(tmp_
     layers = read_table(tmp_path / "out.parquet", kind="layers").frame
     assert layers["time_source"].fillna("").tolist() == ["apportioned+timing", ""]
     assert layers["process"].fillna(0).tolist() == [1, 0]
-    whole = merge(told)
-    write(told, tmp_path / "alone.parquet")
-    merge_files(tmp_path / "alone.parquet", tmp_path / "again.parquet")
-    same(read_table(tmp_path / "again.parquet").frame, whole)
 
 
 @pytest.mark.parametrize("name", ["trace.csv", "kernels.parquet"])

@@ -15,6 +15,11 @@ from perfml.ingest.run_labels import Identity, from_manifest, from_name, pair_ke
         ("resnet50_inductor_bf16_b8_timing.csv.xz", ("resnet50", "inductor", "bf16", 8)),
         ("profile.ncu-rep", ("profile", None, None, None)),
         ("my_big_model_v2.txt", ("my-big-model-v2", None, None, None)),
+        # the name of a GPU is no batch
+        ("llama_b200_fp16.json", ("llama-b200", None, "fp16", None)),
+        ("llama_gb300_fp16.json", ("llama-gb300", None, "fp16", None)),
+        ("llama_b16_b200_fp16.json", ("llama-b200", None, "fp16", 16)),
+        ("llama_batch200_fp16.json", ("llama", None, "fp16", 200)),
     ],
 )
 def test_a_file_name_tells_the_run(name, expected):

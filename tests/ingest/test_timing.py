@@ -145,12 +145,6 @@ def test_layers_that_run_only_at_the_start_do_not_make_later_iterations_incomple
     assert warnings == []
 
 
-def test_missing_timed_columns_do_not_lose_the_profiled_run(tmp_path):
-    frame, _ = join_timing(profiled({"time_us": 1.0}), timed({"time_us": 1.0}), where="run")
-    assert isinstance(frame, pd.DataFrame)
-    assert frame["backend"].tolist() == ["cublas"]
-
-
 def test_a_program_keeps_its_gaps_and_a_built_in_workload_only_when_its_kernels_began():
     timing = make_kernels([{"time_us": 10.0}, {"time_us": 5.0}, {"time_us": 5.0}])
     timing["start_us"] = [100.0, 130.0, 132.0]

@@ -8,7 +8,6 @@ import os
 import re
 import subprocess
 import sys
-import threading
 import time
 from contextlib import closing
 from pathlib import Path
@@ -64,30 +63,6 @@ def test_each_damaged_file_gives_the_launches_or_the_error_it_should(folder):
     names = [name for name in EXPECTED if name.startswith(f"{folder}/")]
     found = {name: verdict(BAD / name) for name in names}
     assert found == {name: EXPECTED[name] for name in names}
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    "folder",
-    [
-        folder if folder in ("foreign", "timing") else pytest.param(folder, marks=pytest.mark.slow)
-        for folder in FOLDERS
-    ],
-)
-def test_ingest_says_one_thing_about_each_damaged_file(folder, tmp_path):
-    mine = [name for name in EXPECTED if name.startswith(f"{folder}/")]
-    good = [name for name in mine if isinstance(EXPECTED[name], int)]
-    for name in [*(each for each in mine if each not in good), *good[::5]]:
-        out = tmp_path / "kernels.parquet"
-        ended = RUN.invoke(app, ["ingest", str(BAD / name), "--out", str(out), "--quiet"])
-        assert ended.exit_code == (0 if isinstance(EXPECTED[name], int) else 1), name
-        assert out.exists() == (ended.exit_code == 0)
-        if ended.exit_code:
-            assert ended.stderr.startswith("error: "), name
-            assert len(ended.stderr.splitlines()) <= 2, name
-            assert "internal error" not in ended.stderr, name
-        out.unlink(missing_ok=True)
-        assert list(tmp_path.iterdir()) == []
 
 
 @functools.cache
@@ -293,31 +268,6 @@ def test_a_file_that_grows_while_it_is_read_is_refused(tmp_path, monkeypatch):
         with pytest.raises(InputError, match="changed while it was read"):
             _ = source.data
         monkeypatch.setattr(Source, "_errors", reading)
-
-
-@pytest.mark.process
-def test_a_file_that_another_program_is_writing_gives_whole_rows_or_an_error(tmp_path):
-    lines = BASES["timing"].data.splitlines(keepends=True)
-    path = tmp_path / "growing.csv"
-    path.write_bytes(lines[0] + lines[2])
-    ended = threading.Event()
-
-    def write():
-        while not ended.is_set():
-            with path.open("ab") as out:
-                out.write(lines[2])
-
-    writer = threading.Thread(target=write)
-    writer.start()
-    try:
-        for _ in range(20):
-            try:
-                assert set(read(path).frame["time_us"]) == {7.84}
-            except PerfmlError as error:
-                one_message(error)
-    finally:
-        ended.set()
-        writer.join()
 
 
 def test_a_machine_without_the_memory_gets_a_message(tmp_path, monkeypatch):

@@ -66,19 +66,6 @@ def test_the_first_recorded_launch_has_the_printed_numbers(recorded):
     assert kernels.provenance["process"] == "python3.12"
 
 
-def test_scaled_and_base_units_of_one_report_give_one_table(recorded, reading):
-    base = (recorded / "ncu" / "vectors.csv").read_text()
-    rows = list(csv.reader(io.StringIO(base)))
-    column = rows[0].index(DURATION)
-    micro = rows[1][column] == "us"
-    rows[1][column] = "ns" if micro else "us"
-    for row in rows[2:]:
-        row[column] = repr(float(row[column]) * (1000 if micro else 0.001))
-    changed = reading(table(rows[0], rows[1], rows[2:])).frame
-    expected = read(recorded / "ncu" / "vectors.csv").frame
-    assert changed["time_us"].to_numpy() == pytest.approx(expected["time_us"].to_numpy(), rel=1e-12)
-
-
 def test_nested_ranges_and_iterations_of_a_recorded_program(recorded):
     frame = read(recorded / "ncu" / "vectors.csv").frame
     assert frame["layer"].fillna("").tolist() == ["", *["update/scale", "update", "reduce"] * 2]
@@ -92,21 +79,6 @@ def test_a_range_measured_as_one_is_read_with_a_warning(recorded):
     assert kernels.frame["time_us"].tolist() == [617.92]
     said = "1 result is a whole range, graph or command list, measured and read as one launch."
     assert said in kernels.warnings
-
-
-def test_every_recorded_export_of_the_sweep_is_read(sweep):
-    found = {
-        path.name.removesuffix(".csv.xz"): len(read(path).frame)
-        for path in sorted(sweep.glob("*_b[18].csv.xz"))
-    }
-    assert found == {
-        "yolov4tiny_cublas_fp32_b1": 200,
-        "yolov4tiny_cublas_fp32_b8": 892,
-        "yolov4tiny_cudnn_fp32_b1": 144,
-        "yolov4tiny_cudnn_fp32_b8": 150,
-        "yolov4tiny_inductor_fp32_b1": 110,
-        "yolov4tiny_inductor_fp32_b8": 116,
-    }
 
 
 def test_raw_columns_are_kept_on_request(recorded):

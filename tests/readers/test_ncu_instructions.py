@@ -10,70 +10,30 @@ from perfml.readers import Source, read
 from perfml.readers.ncu import instructions as module
 from perfml.readers.ncu.instructions import STALLED, Wanted, instructions
 from perfml.readers.ncu.report import EXECUTED
+from tests.support.answers import Answers, instances
 from tests.support.others_files import STRANGERS
 
 BASE = 0x7F0000000100
 WAITS = f"{STALLED}long_scoreboard"
 
 
-class Ids:
-    def __init__(self, addresses):
-        self.addresses = addresses
-
-    def as_uint64(self, number):
-        return self.addresses[number]
+SASS = ("      LDG.E R4,  [R2.64]", "@P0 BRA 0x7f0000000100", None)
+PLACE = Answers(file_name="/home/a/add.cu", line=7)
 
 
-class Metric:
-    """A metric with a value an instruction, as the package shows it."""
-
-    def __init__(self, values):
-        self.values = values
-
-    def has_correlation_ids(self):
-        return bool(self.values)
-
-    def correlation_ids(self):
-        return Ids([BASE + offset for offset in self.values])
-
-    def num_instances(self):
-        return len(self.values)
-
-    def as_double(self, number):
-        return float(list(self.values.values())[number])
-
-
-class Place:
-    def file_name(self):
-        return "/home/a/add.cu"
-
-    def line(self):
-        return 7
-
-
-class Launch:
-    """A launch of a kernel of three instructions."""
-
-    SASS = ("      LDG.E R4,  [R2.64]", "@P0 BRA 0x7f0000000100", None)
-
-    def __init__(self, metrics, lined=()):
-        self.metrics = {name: Metric(values) for name, values in metrics.items()}
-        self.lined = lined
-
-    def name(self, base):
-        return "add(int)"
-
-    def metric_names(self):
-        return list(self.metrics)
-
-    def metric_by_name(self, name):
-        return self.metrics.get(name)
-
-    def sass_by_pc(self, address):
-        return self.SASS[(address - BASE) // 16]
-
-    def source_info(self, address):
-        return Place() if address - BASE in self.lined else None
+def launch(metrics, lined=()):
+    """Return a launch of a kernel of three instructions, with counters by their offsets."""
+    counters = {
+        name: instances({BASE + offset: count for offset, count in values.items()}, "as_uint64")
+        for name, values in metrics.items()
+    }
+    return Answers(
+        name="add(int)",
+        metric_names=list(counters),
+        metric_by_name=counters.get,
+        sass_by_pc=lambda address: SASS[(address - BASE) // 16],
+        source_info=lambda address: PLACE if address - BASE in lined else None,
+    )
 
 
 @pytest.fixture
@@ -99,7 +59,7 @@ def test_each_instruction_has_its_counters_text_and_line(opening):
         "memory_l2_theoretical_sectors_global": {0: 64},
         "inst_executed_of_the_whole": {},
     }
-    table = opening(Launch(metrics, lined=(0, 16)))["add(int)"]
+    table = opening(launch(metrics, lined=(0, 16)))["add(int)"]
     assert table["offset"].tolist() == [0, 16, 32]
     assert table["sass"].tolist() == ["LDG.E R4, [R2.64]", "@P0 BRA 0x0", ""]
     assert table["line"].fillna(-1).tolist() == [7, 7, -1]
@@ -110,18 +70,18 @@ def test_each_instruction_has_its_counters_text_and_line(opening):
 
 
 def test_a_kernel_is_taken_as_it_was_first_launched_and_only_if_it_was_asked_for(opening):
-    first, second = (Launch({EXECUTED: {0: count}}) for count in (1, 2))
+    first, second = (launch({EXECUTED: {0: count}}) for count in (1, 2))
     assert opening(first, second)["add(int)"][EXECUTED].tolist() == [1]
 
 
 def test_only_the_launches_that_are_asked_for_count(opening):
-    both = tuple(Launch({EXECUTED: {0: count}}) for count in (1, 2))
+    both = tuple(launch({EXECUTED: {0: count}}) for count in (1, 2))
     assert opening(*both, places={1})["add(int)"][EXECUTED].tolist() == [2]
     assert opening(*both, places=()) == {}
 
 
 def test_a_report_without_counters_of_instructions_has_none(opening, recorded):
-    assert opening(Launch({EXECUTED: {}})) == {}
+    assert opening(launch({EXECUTED: {}})) == {}
     path = recorded / "ncu" / "vectors.ncu-rep"
     assert instructions(Source(path), Wanted(set(read(path).frame["kernel"]))) == [{}]
 

@@ -12,6 +12,7 @@ from perfml.errors import InputError, MissingExtraError
 from perfml.metrics import PUBLISHED
 from perfml.readers import ReadOptions, Source, read, recognise
 from perfml.readers.ncu import report as ncu_report
+from tests.support.answers import Answers
 from tests.support.paths import ROOT
 from tests.support.processes import PATIENCE_S
 
@@ -30,18 +31,6 @@ def test_a_report_is_recognised_by_its_content(vectors, tmp_path):
     renamed.write_bytes(vectors.read_bytes())
     assert recognise(Source(renamed)) is ncu_report
     assert len(read(renamed).frame) == 7
-
-
-def test_nested_ranges_iterations_and_shapes_of_a_recorded_report(vectors):
-    frame = read(vectors).frame
-    assert frame["layer"].fillna("").tolist() == ["", *["update/scale", "update", "reduce"] * 2]
-    assert frame["iteration"].tolist() == [0, 0, 0, 0, 1, 1, 1]
-    assert frame["kernel_index"].tolist() == [0, 1, 2, 3, 0, 1, 2]
-    assert frame["grid"].iloc[3] == "(264, 1, 1)"
-    assert frame["block"].unique().tolist() == ["(256, 1, 1)"]
-    assert frame["kernel"].iloc[0] == "scale(float *, float, int)"
-    assert frame["time_us"].iloc[:3].tolist() == [4.928, 4.736, 5.28]
-    assert (frame["time_us"] == frame["ncu_time_us"]).all()
 
 
 def test_the_provenance_of_a_report_names_tool_and_device(vectors):
@@ -112,124 +101,58 @@ def test_a_cut_report_is_an_error(vectors, tmp_path, kept):
     assert len(lines) == 2
 
 
-class Metric:
-    """A metric as the package shows it."""
-
-    def __init__(self, value, unit=""):
-        self._value, self._unit = value, unit
-
-    def has_value(self):
-        return self._value is not None
-
-    def kind(self):
-        return 2 if isinstance(self._value, str) else 4
-
-    def unit(self):
-        return self._unit
-
-    def as_double(self):
-        return float(self._value or 0)
-
-    def as_string(self):
-        return self._value
+# Reports as the package shows them
 
 
-class Domain:
-    def __init__(self, pushed, started=(), name="<default domain>"):
-        self._pushed, self._started, self._name = pushed, started, name
-
-    def name(self):
-        return self._name
-
-    def push_pop_ranges(self):
-        return tuple(self._pushed)
-
-    def start_end_ranges(self):
-        return tuple(self._started)
+def metric(value, unit=""):
+    return Answers(has_value=value is not None, kind=4, unit=unit, as_double=float(value or 0))
 
 
-class State:
-    def __init__(self, *domains):
-        self._domains = domains
-
-    def domains(self):
-        return tuple(range(len(self._domains)))
-
-    def domain_by_id(self, number):
-        return self._domains[number]
+def domain(pushed, started=(), name="<default domain>"):
+    return Answers(name=name, push_pop_ranges=tuple(pushed), start_end_ranges=tuple(started))
 
 
-class Rule:
-    def __init__(self, speedup):
-        self._speedup = speedup
-
-    def rule_identifier(self):
-        return "Coalescing"
-
-    def section_identifier(self):
-        return "Memory"
-
-    def has_rule_message(self):
-        return True
-
-    def rule_message(self):
-        return {"title": "t", "message": "Read in order.", "type": 2}
-
-    def has_speedup_estimation(self):
-        return self._speedup is not None
-
-    def speedup_estimation(self):
-        return {"type": 2, "speedup": self._speedup}
+def state(*domains):
+    return Answers(domains=tuple(range(len(domains))), domain_by_id=domains.__getitem__)
 
 
-class Action:
-    def __init__(self, metrics, state=None, rules=(), name="gemm"):
-        self._metrics, self._state, self._rules, self._name = metrics, state, rules, name
-
-    def name(self, base=0):
-        return self._name
-
-    def workload_type(self):
-        return 0
-
-    def metric_names(self):
-        return tuple(self._metrics)
-
-    def metric_by_name(self, name):
-        return self._metrics.get(name)
-
-    def nvtx_state(self):
-        return self._state
-
-    def rule_results(self):
-        return self._rules
+def rule(speedup):
+    return Answers(
+        rule_identifier="Coalescing",
+        section_identifier="Memory",
+        has_rule_message=True,
+        rule_message={"title": "t", "message": "Read in order.", "type": 2},
+        has_speedup_estimation=speedup is not None,
+        speedup_estimation={"type": 2, "speedup": speedup},
+    )
 
 
-class Range:
-    def __init__(self, *actions):
-        self._actions = actions
+def launch(metrics, ranges=None, rules=(), name="gemm"):
+    return Answers(
+        name=name,
+        workload_type=0,
+        metric_names=tuple(metrics),
+        metric_by_name=metrics.get,
+        nvtx_state=ranges,
+        rule_results=rules,
+    )
 
-    def num_actions(self):
-        return len(self._actions)
 
-    def action_by_idx(self, index):
-        return self._actions[index]
+def results(*launches):
+    """Return the results of one range of a report."""
+    return Answers(num_actions=len(launches), action_by_idx=launches.__getitem__)
 
 
-class Report:
-    def __init__(self, *ranges):
-        self._ranges = ranges
+def report_of(*ranges):
+    return Answers(num_ranges=len(ranges), range_by_idx=ranges.__getitem__)
 
-    def num_ranges(self):
-        return len(self._ranges)
 
-    def range_by_idx(self, index):
-        return self._ranges[index]
+DURATION = {"gpu__time_duration.sum": metric(1000, "ns")}
 
 
 @pytest.fixture
 def reading(monkeypatch, tmp_path):
-    """Return a function that reads a report made of the classes above."""
+    """Return a function that writes a report as made above, and gives its path."""
     import ncu_report as package
 
     def run(report):
@@ -242,63 +165,48 @@ def reading(monkeypatch, tmp_path):
 
 
 def test_all_launches_of_all_ranges_are_read_in_order(reading):
-    def action(name, nanoseconds):
-        return Action({"gpu__time_duration.sum": Metric(nanoseconds, "ns")}, name=name)
+    def named(name, nanoseconds):
+        return launch({"gpu__time_duration.sum": metric(nanoseconds, "ns")}, name=name)
 
-    report = Report(Range(action("a", 1000), action("b", 2500)), Range(action("c", 4000)))
+    report = report_of(results(named("a", 1000), named("b", 2500)), results(named("c", 4000)))
     frame = read(reading(report)).frame
     assert frame["kernel"].tolist() == ["a", "b", "c"]
     assert frame["time_us"].tolist() == [1.0, 2.5, 4.0]
 
 
-def test_older_reports_with_ratio_and_largest_rate_give_the_per_cent(reading):
-    base = "smsp__thread_inst_executed_per_inst_executed"
-    metrics = {
-        "gpu__time_duration.sum": Metric(1000, "ns"),
-        f"{base}.ratio": Metric(24.0),
-        f"{base}.max_rate": Metric(32),
-    }
-    frame = read(reading(Report(Range(Action(metrics))))).frame
-    assert frame["warp_execution_efficiency"].tolist() == [0.75]
-
-
 def test_a_metric_that_a_launch_lacks_is_missing_there(reading):
     occupancy = "sm__warps_active.avg.pct_of_peak_sustained_active"
-    duration = {"gpu__time_duration.sum": Metric(1000, "ns")}
     actions = [
-        Action(duration),
-        Action({**duration, occupancy: Metric(50.0, "%")}),
-        Action({**duration, occupancy: Metric(None, "%")}),
+        launch(DURATION),
+        launch({**DURATION, occupancy: metric(50.0, "%")}),
+        launch({**DURATION, occupancy: metric(None, "%")}),
     ]
-    values = read(reading(Report(Range(*actions)))).frame["achieved_occupancy"]
+    values = read(reading(report_of(results(*actions)))).frame["achieved_occupancy"]
     assert values.isna().tolist() == [True, False, True]
     assert values.iloc[1] == 0.5
 
 
 def test_ranges_of_every_domain_surround_a_launch_start_end_outermost(reading):
-    state = State(Domain(["iter_2", "block"], ["epoch"]), Domain(["conv"]))
-    action = Action({"gpu__time_duration.sum": Metric(1000, "ns")}, state)
-    frame = read(reading(Report(Range(action)))).frame
+    ranges = state(domain(["iter_2", "block"], ["epoch"]), domain(["conv"]))
+    frame = read(reading(report_of(results(launch(DURATION, ranges))))).frame
     assert frame["iteration"].tolist() == [2]
     assert frame["layer"].tolist() == ["epoch/block/conv"]
 
 
 def test_ranges_of_libraries_divide_no_layer(reading):
-    state = State(Domain(["iter_2", "block"]), Domain(["cub::DeviceReduce::Sum"], name="CCCL"))
-    alone = State(Domain([]), Domain(["cub::DeviceReduce::Sum"], name="CCCL"))
-    duration = {"gpu__time_duration.sum": Metric(1000, "ns")}
-    found = read(reading(Report(Range(Action(duration, state), Action(duration, alone)))))
+    ranges = state(domain(["iter_2", "block"]), domain(["cub::DeviceReduce::Sum"], name="CCCL"))
+    alone = state(domain([]), domain(["cub::DeviceReduce::Sum"], name="CCCL"))
+    found = read(reading(report_of(results(launch(DURATION, ranges), launch(DURATION, alone)))))
     assert found.frame["layer"].tolist() == ["block", "cub::DeviceReduce::Sum"]
 
 
 def test_rules_are_kept_best_first_and_once_a_kernel(reading):
-    duration = {"gpu__time_duration.sum": Metric(1000, "ns")}
     actions = [
-        Action(duration, rules=[Rule(None)], name="a"),
-        Action(duration, rules=[Rule(5.0)], name="b"),
-        Action(duration, rules=[Rule(40.0)], name="b"),
+        launch(DURATION, rules=[rule(None)], name="a"),
+        launch(DURATION, rules=[rule(5.0)], name="b"),
+        launch(DURATION, rules=[rule(40.0)], name="b"),
     ]
-    path = reading(Report(Range(*actions)))
+    path = reading(report_of(results(*actions)))
     found = read(path).provenance["rules"]
     assert [(rule["launch"], rule["speedup"]) for rule in found] == [(2, 40.0), (0, None)]
     assert found[0]["scope"] == "global"
@@ -308,7 +216,7 @@ def test_rules_are_kept_best_first_and_once_a_kernel(reading):
 
 
 def test_a_report_without_kernels_is_an_error(reading):
-    for report in (Report(), Report(Range())):
+    for report in (report_of(), report_of(results())):
         with pytest.raises(InputError, match="no results of kernels"):
             read(reading(report))
 

@@ -5,13 +5,9 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from perfml.errors import InputError, PerfmlError
-from perfml.readers import ReadOptions, Source, read, recognise
-from perfml.readers.ncu import summary_csv, text_page
-from tests.support.examples import examples
+from perfml.errors import InputError
+from perfml.readers import ReadOptions, read
 from tests.support.ncu_text import HEAD, RULE, launch, summary
 from tests.support.paths import PUBLIC
 
@@ -138,30 +134,6 @@ def test_a_value_that_is_no_number_names_the_kernels_line(readable):
         readable(launch(GEMM, rows=(("Duration", "us", "4x.18"),)))
 
 
-@given(st.data())
-@examples(80)
-def test_any_change_of_lines_gives_a_table_or_one_error(tmp_path_factory, data):
-    lines = (HEAD + launch(GEMM) + summary()).split("\n")
-    for _ in range(data.draw(st.integers(1, 5))):
-        at = data.draw(st.integers(0, len(lines) - 1))
-        change = data.draw(st.sampled_from(["drop", "double", "cut", "swap"]))
-        if change == "drop":
-            lines[at] = ""
-        elif change == "double":
-            lines.insert(at, lines[at])
-        elif change == "cut":
-            lines[at] = lines[at][: data.draw(st.integers(0, 80))]
-        else:
-            other = data.draw(st.integers(0, len(lines) - 1))
-            lines[at], lines[other] = lines[other], lines[at]
-    path = tmp_path_factory.mktemp("text") / "log.txt"
-    path.write_text("\n".join(lines), encoding="utf-8")
-    try:
-        assert len(text_page.read(Source(path)).frame) > 0
-    except PerfmlError as error:
-        assert len(str(error).splitlines()) <= 2  # noqa: PT017 - both endings are right
-
-
 # Summaries as CSV
 
 
@@ -204,31 +176,10 @@ def test_damage_of_a_summary_is_an_error_that_names_the_line(old, new, says, rea
 
 if PUBLIC.is_dir():
 
-    def test_a_public_text_of_set_full():
-        kernels = read(PUBLIC / "l4_ptx_mma_ncu_set_full.txt")
-        assert recognise(Source(PUBLIC / "l4_ptx_mma_ncu_set_full.txt")) is text_page
-        assert kernels.frame["time_us"].tolist() == [41.18, 42.18, 726.46]
-        assert kernels.frame["grid"].tolist() == ["(8, 16, 1)", "(8, 16, 1)", "(16, 32, 4)"]
-        assert kernels.provenance["rules"][0]["speedup"] > 80
-
     def test_a_public_text_in_utf_16_of_an_older_layout():
         frame = read(PUBLIC / "gpu_notebook_ncu_log.txt").frame
         assert frame["time_us"].iloc[:2].tolist() == [13.18, 13.31]
         assert frame["kernel"].iloc[2:].unique().tolist() == ["extreme_reg_pressure_matmul"]
-
-    def test_public_summaries_as_text_and_as_csv():
-        frame = read(PUBLIC / "heat_eq_ncu_summary_3D.txt").frame
-        assert frame["launches"].tolist() == [4, 10, 20]
-        assert frame["time_us"].tolist() == [2.07, 3060.0, 3220.0]
-        path = PUBLIC / "thor_print_summary_per_kernel_excerpt.csv"
-        assert recognise(Source(path)) is summary_csv
-        frame = read(path).frame
-        assert frame["launches"].tolist() == [14, 14]
-        assert frame["achieved_occupancy"].tolist() == pytest.approx([0.7492, 0.2852])
-
-    def test_a_public_run_that_failed_is_refused():
-        with pytest.raises(InputError, match=r"measured nothing.*LaunchFailed"):
-            read(PUBLIC / "dd2360_ncu_failed.txt")
 
 
 def test_metrics_that_are_all_not_available_are_named(tmp_path):

@@ -303,7 +303,3 @@ if PUBLIC.is_dir():
         assert frame["compute_capability"].tolist() == ["8.0"]
         assert kernels.provenance["tool_version"] == "2022.2.1.31"
         assert kernels.provenance["memory_operations"] == 18432
-
-    def test_the_public_report_names_its_export():
-        error = read_error(PUBLIC / "csc746_report1.nsys-rep")
-        assert "--output csc746_report1.sqlite csc746_report1.nsys-rep" in str(error)

@@ -7,7 +7,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from perfml.errors import PerfmlError
-from perfml.readers.ncu.nvtx import start_end
 from perfml.readers.ncu.units import to_base
 from perfml.readers.numbers import (
     ENGLISH,
@@ -133,15 +132,9 @@ def test_what_a_locale_writes_is_read_back(values, convention):
     [
         ("", (1.0, "")),
         ("%", (1.0, "%")),
-        ("ns", (1.0, "ns")),
         ("us", (1e3, "ns")),
-        ("usecond", (1e3, "ns")),
         ("msecond", (1e6, "ns")),
-        ("second", (1e9, "ns")),
-        ("byte", (1.0, "byte")),
-        ("Kbyte", (1e3, "byte")),
         ("Mbyte", (1e6, "byte")),
-        ("Gbyte", (1e9, "byte")),
         ("Tbyte/s", (1e12, "byte/s")),
         ("Gbyte/second", (1e9, "byte/s")),
         ("byte/ns", (1e9, "byte/s")),
@@ -149,12 +142,8 @@ def test_what_a_locale_writes_is_read_back(values, convention):
         ("sector/ns", (1e9, "sector/s")),
         ("hz", (1.0, "hz")),
         ("Ghz", (1e9, "hz")),
-        ("GHz", (1e9, "hz")),
         ("cycle/nsecond", (1e9, "hz")),
-        ("SM", (1.0, "SM")),
-        ("register/thread", (1.0, "register/thread")),
         ("inst/cycle", (1.0, "inst/cycle")),
-        ("pass", (1.0, "pass")),
         ("thread", (1.0, "thread")),
     ],
 )
@@ -191,11 +180,6 @@ def test_a_registered_message_does_not_hide_the_name():
         'REGISTERED:Thunk:#hlo_op=add#" '
     )
     assert push_pop(cell) == ("XlaModule:#hlo_module=jit_f,program_id=662#", "Thunk:#hlo_op=add#")
-
-
-@given(st.text(max_size=200))
-def test_no_cell_breaks_the_range_parser(cell):
-    assert all(isinstance(name, str) for name in (*push_pop(cell), *start_end(cell)))
 
 
 @example([("<default domain>", ":", True)])

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from perfml.errors import InputError
 from perfml.readers.nvprof import csv_log as nvprof_csv
@@ -18,7 +14,6 @@ from perfml.readers.nvprof.kernels import join
 from perfml.readers.options import ReadOptions
 from perfml.readers.source import Source
 from perfml.tables import Kernels
-from tests.support.examples import examples
 from tests.support.paths import ROOT
 
 DATA = ROOT / "tests" / "data" / "nvprof"
@@ -88,13 +83,6 @@ def test_trace_with_metrics_has_one_row_a_launch_and_no_time():
     assert frame["time_us"].isna().all()
 
 
-def test_two_traces_join_launch_by_launch():
-    joined = join(load("trace_metrics.csv"), load("trace.csv"))
-    assert joined.frame["time_us"].tolist() == [12.5, 25]
-    assert joined.frame["grid"].tolist() == ["(64, 2, 1)", "(128, 1, 1)"]
-    np.testing.assert_allclose(joined.frame["achieved_occupancy"], [0.5, 0.25])
-
-
 def test_repeated_launches_keep_their_own_times_when_traces_join():
     metrics, times = load("trace_metrics.csv"), load("trace.csv")
     for side in (metrics, times):
@@ -151,37 +139,6 @@ def test_unknown_metrics_are_named_and_left_out(tmp_path):
     found = parse(tmp_path, text)
     assert "l9_utilization" not in found.frame
     assert any("not in the catalogue" in w and "l9_utilization" in w for w in found.warnings)
-
-
-NAMES = st.text(
-    st.characters(min_codepoint=33, max_codepoint=126, exclude_characters='"[='),
-    min_size=1,
-    max_size=30,
-).filter(lambda name: "==" not in name)
-
-
-@given(
-    st.lists(
-        st.tuples(NAMES, st.integers(1, 10**9), st.floats(1e-3, 1e6)),
-        min_size=1,
-        max_size=8,
-        unique_by=lambda row: row[0],
-    ),
-    st.sampled_from(["s", "ms", "us", "ns"]),
-)
-@examples(60)
-def test_a_random_summary_is_read_back(tmp_path_factory, rows, unit):
-    out = io.StringIO()
-    out.write('==3== Profiling result:\n"Type","Time(%)","Time","Calls","Avg","Min","Max","Name"\n')
-    out.write(f",%,{unit},,{unit},{unit},{unit},\n")
-    writer = csv.writer(out, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n")
-    for name, calls, mean in rows:
-        writer.writerow(["GPU activities", 1.0, mean * calls, calls, mean, mean, mean, name])
-    frame = parse(tmp_path_factory.mktemp("csv"), out.getvalue()).frame
-    assert frame["kernel"].tolist() == [row[0] for row in rows]
-    assert frame["launches"].tolist() == [row[1] for row in rows]
-    factor = {"s": 1e6, "ms": 1e3, "us": 1, "ns": 1e-3}[unit]
-    np.testing.assert_allclose(frame["time_us"], [row[2] * factor for row in rows])
 
 
 if SHARED.is_dir():

@@ -16,14 +16,11 @@ from perfml.ingest import ingest
 from perfml.readers.demangle import demangle
 from perfml.readers.launch_ranges import Launch, Range, locate
 from perfml.readers.nvprof import sqlite_file as nvprof_sqlite
-from perfml.readers.nvprof import text_log as nvprof_text
-from perfml.readers.nvprof.kernels import join
 from perfml.readers.source import Source
 from tests.support.examples import examples
 from tests.support.nvprof_profile import Profile, fill
 from tests.support.paths import ROOT
 
-DATA = ROOT / "tests" / "data" / "nvprof"
 SHARED = ROOT.parent / "shared" / "data" / "public_profiles"
 
 
@@ -177,18 +174,6 @@ def test_invalid_timestamps_are_missing_times_with_a_warning(profile):
     found = profile.read()
     np.testing.assert_equal(found.frame["time_us"].to_numpy(), [np.nan, 0.01])
     assert any("1 kernel has invalid timestamps" in warning for warning in found.warnings)
-
-
-def test_layers_of_a_profile_get_the_metrics_of_a_log(profile):
-    fill(profile)
-    metrics = nvprof_text.read(Source(DATA / "metrics_two_devices.txt"))
-    metrics.frame.loc[0, "kernel"] = (
-        "void better_reduce_kernel<unsigned int=1024>(float*, float*, unsigned int, unsigned int)"
-    )
-    joined = join(metrics, profile.read())
-    assert joined.frame["layer"].iloc[:3].tolist() == ["conv_01", "conv_01", "conv_02"]
-    np.testing.assert_allclose(joined.frame["dram_utilization"].iloc[:2], [0.6, (6 + 0.2) / 8])
-    assert joined.frame["time_us"].iloc[:3].tolist() == [2.54, 10, 1.5]
 
 
 def test_a_collected_run_has_each_layers_own_metrics(profile, tmp_path):

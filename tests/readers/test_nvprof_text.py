@@ -26,10 +26,6 @@ from tests.support.paths import ROOT
 DATA = ROOT / "tests" / "data" / "nvprof"
 SHARED = ROOT.parent / "shared" / "data" / "public_profiles"
 IM2COL = "void im2col<float, bool=1>(float const *, float*, int)"
-HEADER = (
-    "Invocations                               Metric Name                        "
-    "Metric Description         Min         Max         Avg\n"
-)
 
 
 def load(name: str, raw: bool = False) -> Kernels:
@@ -360,15 +356,6 @@ def launches_of_layers(
     )
 
 
-def test_join_tells_the_layers_of_one_kernel_apart_by_launch_order():
-    layers = ["conv_01", "conv_02", "conv_03", "conv_04"]
-    metrics, times, occupancy = launches_of_layers(layers, 1, 1)
-    joined = join(metrics, times)
-    assert joined.frame["layer"].tolist() == layers
-    assert joined.frame["achieved_occupancy"].tolist() == occupancy
-    assert joined.warnings == ()
-
-
 def test_join_finds_the_launch_within_an_iteration_where_fewer_iterations_have_metrics():
     metrics, times, occupancy = launches_of_layers(["conv_01", "conv_02"], 5, 3)
     joined = join(metrics, times)
@@ -405,6 +392,10 @@ def test_join_refuses_two_sides_that_cannot_be_joined():
         join(metrics, times)
 
 
+HEADER = (
+    "Invocations                               Metric Name                        "
+    "Metric Description         Min         Max         Avg\n"
+)
 PERCENT = [n for n in load_catalogue().names if load_catalogue()[n].nvprof_unit == "percent"]
 LEVEL = [
     n for n in load_catalogue().names if load_catalogue()[n].nvprof_unit.startswith("utilization")
@@ -490,14 +481,3 @@ if SHARED.is_dir():
         assert dot["grid"].unique().tolist() == ["(256, 1, 1)"]
         assert dot["shared_memory_per_block"].unique().tolist() == [8192]
         assert not found.frame["kernel"].str.contains(re.escape("[")).any()
-
-    def test_public_log_without_kernels():
-        with pytest.raises(InputError, match="No kernels were profiled"):
-            nvprof_text.read(Source(SHARED / "titanxp_bfs_no_kernels_profiled.txt"))
-
-    def test_public_gtx1070_log():
-        frame = nvprof_text.read(Source(SHARED / "thrust2d_gtx1070_native.profile")).frame
-        assert frame["launches"].tolist() == [1, 1000, 1]
-        np.testing.assert_allclose(frame["gld_efficiency"], [1, 1, 0.8256])
-        np.testing.assert_equal(frame["shared_efficiency"].to_numpy(), [np.nan, 0.9974, np.nan])
-        np.testing.assert_allclose(frame["shared_utilization"], [0, 0.1, 0])

@@ -7,42 +7,6 @@ from perfml.kernel_names import shortened
 from perfml.report.document import Cell, Column, ReportTable, numbers, words
 from perfml.report.render.columns import table_grid, wrap
 from perfml.report.render.text import table_text
-from tests.support.examples import examples
-
-TEXTS = st.text("abcd_ 0", min_size=1, max_size=60)
-
-
-@st.composite
-def tables(draw):
-    """Return a table of texts and numbers, some with small print."""
-    many = draw(st.integers(1, 6))
-    columns = tuple(
-        Column(draw(st.text("xyz ", min_size=1, max_size=20)), draw(st.booleans()))
-        for _ in range(many)
-    )
-    rows = [
-        [
-            Cell(str(draw(st.integers(0, 10**9))))
-            if column.numeric
-            else Cell(draw(TEXTS), draw(st.sampled_from(["", "a note"])))
-            for column in columns
-        ]
-        for _ in range(draw(st.integers(1, 4)))
-    ]
-    return ReportTable("", columns, rows)
-
-
-@examples(40)
-@given(tables(), st.sampled_from([40, 60, 80, 120]))
-def test_no_line_is_longer_than_asked_and_no_number_is_cut(table, width):
-    lines = table_grid(table, table.rows, width)
-    assert all(len(line) <= width for line in lines if " " in line.strip())
-    shown = set(" ".join(lines).split())
-    heads = " ".join(lines)
-    for at, column in enumerate(table.columns):
-        if column.numeric and at == 0:
-            assert {row[at].text for row in table.rows} <= shown
-    assert "…" in heads or "without" in heads or max(map(len, lines)) <= width
 
 
 def test_spare_columns_go_first_then_the_last_and_it_is_said():

@@ -402,13 +402,6 @@ def test_svg_keeps_text_follows_the_page_and_has_its_own_names():
     assert used <= names[0]
 
 
-def test_svg_escapes_markup_in_names():
-    table = layers(layers=1, backends=("<script>alert(1)</script>", "b"))
-    drawn = figures.svg(figures.layer_times(table), prefix="f", label="x")
-    assert "<script" not in drawn
-    assert "&lt;script&gt;" in drawn
-
-
 def test_all_models_stand_side_by_side_with_shares_of_one_and_their_chance():
     found = ranking()
     null = Null(20, 3, (2.0,) * 8 + (0.0,) * 12, 1.0)

@@ -113,21 +113,6 @@ def test_a_step_and_its_section_are_as_open_as_each_other(disagree, pairs):
     assert step.sure == "low" or not disagree
 
 
-def test_of_one_backend_the_largest_possible_saving_is_told():
-    frame = kernels(backends=("cudnn",)).assign(device="NVIDIA H200", grid="(2, 1, 1)")
-    frame["waves_per_sm"], frame["achieved_occupancy"] = 0.02, 0.03
-    table = layers(backends=("cudnn",))
-    advice = advise_conditions(table.assign(device="NVIDIA H200"), frame)
-    found = build_report(table, advice=advice).answer.first
-    if any(len(each.table) for each in advice.values()):
-        known = {each.confidence for one in advice.values() for each in one.network}
-        known |= {name for one in advice.values() for name in one.table["confidence"]}
-        assert {step.sure for step in found} <= known
-        assert found[0].gain.startswith("saves at most ")
-    else:
-        assert found == ()
-
-
 def test_where_all_findings_are_of_what_takes_no_time_that_is_said():
     frame = kernels(backends=("cudnn",)).assign(device="NVIDIA H200", grid="(2, 1, 1)")
     frame["waves_per_sm"], frame["achieved_occupancy"] = 0.02, 0.03

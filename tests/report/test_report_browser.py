@@ -9,7 +9,7 @@ import pytest
 from perfml.ingest.merge.rule import merge
 from perfml.report import advise_conditions, build_comparison, explain_pairs, to_html
 from tests.support.browser import EXECUTABLE, REASON, Tab, chromium
-from tests.support.report_data import build_page, evaluation, kernels, layers, ranking, shapes
+from tests.support.report_data import build_page, evaluation, kernels, ranking, shapes
 
 pytestmark = [
     pytest.mark.browser,
@@ -221,38 +221,6 @@ def test_everything_has_a_name_for_those_who_do_not_see(tab, page_file):
     assert page.locator("figure:not(:has(figcaption))").count() == 0
 
 
-def test_text_has_enough_contrast_in_both_schemes(tab, page_file):
-    for scheme in ("light", "dark"):
-        opened = tab.open(page_file, color_scheme=scheme)
-        weak = opened.page.evaluate(
-            """() => {
-                const parse = (text) => text.match(/[\\d.]+/g).map(Number);
-                const light = ([r, g, b]) => [r, g, b]
-                  .map((v) => v / 255)
-                  .map((v) => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
-                  .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
-                const ground = (each) => {
-                  for (let at = each; at; at = at.parentElement) {
-                    const colour = parse(getComputedStyle(at).backgroundColor);
-                    if (colour.length < 4 || colour[3] > 0) return colour;
-                  }
-                  return [255, 255, 255];
-                };
-                const found = [];
-                const texts = "p, dt, dd, th, td, small, a, .sure, li, .chip b, summary, button";
-                for (const each of document.querySelectorAll(texts)) {
-                  if (!each.checkVisibility()) continue;
-                  const a = light(parse(getComputedStyle(each).color));
-                  const b = light(ground(each));
-                  const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
-                  if (ratio < 4.5) found.push([each.tagName, each.className, ratio]);
-                }
-                return found;
-            }"""
-        )
-        assert weak == []
-
-
 def test_without_scripts_everything_but_the_chooser_is_there(browser, report):
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()
@@ -357,28 +325,6 @@ def test_without_scripts_a_bar_has_a_title_and_what_is_folded_is_there(report):
     text = report.read_text(encoding="utf-8")
     assert re.search(r"<title>conv_12, cublas: [\d.]+ µs", text)
     assert "What a fitted model says" in text
-
-
-def test_comparison_sorts_by_ratio_and_shows_names_as_text(tab, comparison):
-    opened = tab.open(comparison)
-    page = opened.page
-    table = "#times .panel:visible table"
-    header = page.locator(f"{table} thead th").nth(1)
-    header.locator("button").click()
-    assert header.get_attribute("aria-sort") == "ascending"
-    assert first_column(opened, table) == [f"conv_{place:02d}" for place in range(1, 13)]
-    assert opened.texts(f"{table} tbody tr td:nth-child(5)") == ["slower"] * 12
-    assert NASTY in page.locator("h1").inner_text()
-    assert page.locator("img").count() == 0
-    assert opened.complaints == []
-
-
-def test_small_report_of_one_backend_loads_in_silence(tab, tmp_path):
-    path = tmp_path / "small.html"
-    path.write_text(build_page(layers(layers=1, repeats=1, backends=("a",))), encoding="utf-8")
-    opened = tab.open(path, width=390)
-    assert opened.complaints == []
-    assert opened.page.evaluate("document.documentElement.scrollWidth") == 390
 
 
 def test_names_without_spaces_do_not_widen_the_page(tab, tmp_path):

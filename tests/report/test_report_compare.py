@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from typer.testing import CliRunner
 
-from perfml.cli import app
 from perfml.errors import PerfmlError
 from perfml.ingest.merge.rule import merge
 from perfml.report import build_comparison, to_html, to_markdown
@@ -16,6 +14,7 @@ from perfml.report.document import Panels
 from perfml.report.sections.comparison import comparison_document
 from perfml.report.sections.explanation import layers_table, undecided_note
 from perfml.tables import write_table
+from tests.support.command_line import run
 from tests.support.report_data import kernels, without_links
 
 pytestmark = pytest.mark.long
@@ -206,12 +205,6 @@ def test_foreign_text_is_escaped_in_page_and_markdown():
     assert "<img" not in to_markdown(built)
 
 
-@pytest.mark.slow
-def test_same_tables_give_the_same_page():
-    given = (table(), table(1.1))
-    assert page_of(*given, model=None) == page_of(*given, model=None)
-
-
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
     """Write a dataset before and after a change: a Kernels and a Layers table."""
@@ -221,10 +214,6 @@ def files(tmp_path_factory):
     write_table(table(), before, kind="kernels", provenance=document)
     write_table(merge(table(1.2)), after, kind="layers", provenance=document)
     return before, after
-
-
-def run(*words):
-    return CliRunner().invoke(app, [str(word) for word in words])
 
 
 def test_report_of_two_tables_is_a_comparison(files, tmp_path):
@@ -252,9 +241,3 @@ def test_format_chooses_the_name_of_the_file(files, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert run("report", *files, "--format", "md", "-q").exit_code == 0
     assert (tmp_path / "report.md").exists()
-
-
-def test_kernels_and_a_second_dataset_exclude_each_other(files):
-    result = run("report", *files, "--launches", files[0])
-    assert result.exit_code == 1
-    assert "two inputs bring their own launches" in result.stderr

@@ -7,8 +7,6 @@ import dataclasses
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from perfml.datasets.loading import DEVICE_FACTS
 from perfml.errors import PerfmlError
@@ -27,7 +25,6 @@ from perfml.report.sections.explanation import (
     why_sentence,
 )
 from perfml.tables import metric_columns
-from tests.support.examples import examples
 from tests.support.report_data import (
     build_markdown,
     build_page,
@@ -299,21 +296,3 @@ def test_a_difference_without_counters_names_those_to_collect():
     said = " ".join(to_text(explanation_summary(pair.explanation)).split())
     assert "perfml metrics default --request)), or the rest has no name: " in said
     assert "inst_executed" in said.partition("no name: ")[2]
-
-
-@pytest.mark.slow
-@examples(8)
-@given(st.integers(2, 4), st.integers(2, 6), st.floats(1.1, 5))
-def test_explained_ratio_is_the_ratio_of_the_times(backends, many, factor):
-    frame = kernels(layers=many, repeats=3, backends=tuple("abcd"[:backends]))
-    slow = frame["backend"] == "b"
-    frame.loc[slow, "time_us"] = frame.loc[slow, "time_us"] * factor
-    (pair, *_) = [
-        each
-        for each in explain_pairs(merge(frame), frame, model=None)
-        if each.explanation.target == "b"
-    ]
-    detail = pair.explanation.details[0]
-    assert detail.time.ratio == pytest.approx(1.5 * factor, rel=1e-6)
-    total = detail.causes.terms["log_ratio"].sum()
-    assert total == pytest.approx(detail.time.log_ratio, abs=1e-9)

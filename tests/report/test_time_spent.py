@@ -10,7 +10,6 @@ from typer.testing import CliRunner
 from perfml.account.account import Account, DeviceAccount, Idle
 from perfml.account.device_time import DeviceTime
 from perfml.cli import app
-from perfml.datasets.opening import read_input
 from perfml.explain.steps import StepComparison
 from perfml.report.sections.time_spent import profile_command, step_differences, time_steps
 from perfml.report.write import report
@@ -110,14 +109,6 @@ def test_of_a_kernel_that_no_rule_blames_its_limit_and_a_line_to_type_are_said()
     step = first("ada_cc89_torch_metrics_with_stdout.csv")[0]
     assert step.gain.endswith("latency")
     assert "--kernel-name fused_ln_gelu_swish_kernel" in step.command
-
-
-@others
-def test_the_steps_name_the_kernel_that_takes_most():
-    kernels = read_input(PUBLIC / "titanxp_cfd_gpu_summary_unified_memory.csv").kernels
-    sums = kernels["time_us"] * kernels["launches"]
-    longest = kernels.loc[sums.idxmax(), "kernel"]
-    assert longest.startswith(time_steps(kernels)[0].title.removeprefix("Profile "))
 
 
 def clocks(one, other):

@@ -1,0 +1,13 @@
+"""Commands of perfml in this process."""
+
+from __future__ import annotations
+
+from click.testing import Result
+from typer.testing import CliRunner
+
+from perfml.cli import app
+
+
+def run(*words: object) -> Result:
+    """Return what a command ends with and prints."""
+    return CliRunner().invoke(app, [str(word) for word in words])
