@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from perfml.account.account import Account, DeviceAccount
 from perfml.account.causes import Finding
+from perfml.account.ranks import Ranks
 from perfml.util.words import Readable, count, micros
 
 _SHOWN = 0.01
@@ -48,6 +51,56 @@ def _of_device(device: DeviceAccount, several: bool) -> str:
     shown = [f"{name} {micros(us)}" for name, us in named.items() if us >= _SHOWN * step.wall_us]
     where = f"Device {device.device}" if several else "The device"
     return f"{where} is {', '.join(shown)}."
+
+
+RANK_COLUMNS = ("step", "computing", "communication", "of it waiting", "of it exposed", "idle")
+"""Columns of `rank_rows` behind the rank, in microseconds of a step."""
+
+
+def rank_rows(ranks: Ranks) -> list[tuple[str, float, float, float, float, float, float]]:
+    """Return each rank with the times of `RANK_COLUMNS`."""
+    return [
+        (
+            f"{each.rank}",
+            each.step_us,
+            each.computing_us,
+            each.communication_us,
+            each.waiting_us,
+            each.exposed_us,
+            each.idle_us,
+        )
+        for each in ranks.times
+    ]
+
+
+def rank_sentences(ranks: Ranks) -> tuple[str, ...]:
+    """Say which rank the others wait for, how long, and what it does meanwhile."""
+    last = ranks.slowest
+    if last is not None:
+        others = [each for each in ranks.times if each is not last]
+        waits, work = (
+            _between([getattr(each, name) for each in others])
+            for name in ("waiting_us", "computing_us")
+        )
+        idle = f"its device is idle {micros(last.idle_us)}"
+        said = [
+            f"Rank {last.rank} is the slowest: other ranks wait {waits} of a step for the last.",
+            f"It computes {micros(last.computing_us)} a step, the others {work}; {idle}.",
+        ]
+    elif ranks.steps:
+        most = max(each.waiting_us for each in ranks.times)
+        said = [f"No rank is always the slowest: one waits at most {micros(most)} of a step."]
+    else:
+        said = ["What ranks wait for each other is not known: their collectives do not match."]
+    if ranks.missing:
+        are = count(ranks.missing, "rank has", "ranks have")
+        said.append(f"{are} no trace here, of {ranks.world_size}.")
+    return tuple(said)
+
+
+def _between(us: Sequence[float]) -> str:
+    low, high = micros(min(us)), micros(max(us))
+    return low if low == high else f"{low} to {high}"
 
 
 def evidence(finding: Finding, account: Account) -> str:

@@ -70,10 +70,11 @@ def advise(
     if found.ranged and not is_ordinary(found.sources):
         levels = ()  # the layers say it
     if found.account is not None and not output.as_json:
-        show_step(output, found.account)
+        show_step(output, found.account, found.ranks)
     shown = advice_document(advice, top, everything=bool(output.verbose), levels=levels)
     kernels = json_value([*map(asdict, levels)])
-    document = {"table": found.name, "kernels": kernels, **advice.to_dict()}
+    document = {"table": found.name, "ranks": json_value(found.ranks), "kernels": kernels}
+    document |= advice.to_dict()
     output.document(document, shown)
 
 

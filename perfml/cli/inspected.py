@@ -91,14 +91,15 @@ def inspect(
     counts = f"{count(len(frame), 'row')}, {count(len(runs), 'run')}"
     output.result(document, [f"{found.kind} table, {counts}"])
     show_runs(output, runs, "Runs")
-    said = [*(() if clock is None else clock.account()), *notes]
+    account, ranks = (None, None) if redact else (given.account, given.ranks)
+    # iterations of several ranks have no usual one
+    said = [*(() if clock is None or ranks is not None else clock.account()), *notes]
     if said and not output.as_json:
         output.result({}, said)
-    account = None if redact else given.account
     if account is None:
         _show_kernels(output, kernels)
     elif not output.as_json:
-        show_step(output, account)
+        show_step(output, account, ranks)
     catalogue = load_catalogue()
     measured = [(each["metric"], catalogue[str(each["metric"])].unit, each) for each in columns]
     shown = [(name, unit, each["rows"], each["low"], each["high"]) for name, unit, each in measured]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from perfml.account.account import Account
+    from perfml.account.ranks import Ranks
     from perfml.cli.output import Output
     from perfml.datasets import Inputs, Selection
 
@@ -34,12 +35,22 @@ def read(
     return inputs
 
 
-def show_step(output: Output, account: Account) -> None:
-    """Print what a step takes on the clock, and its kernels."""
-    from perfml.account.words import kernel_rows, step_sentence
+def show_step(output: Output, account: Account, ranks: Ranks | None = None) -> None:
+    """Print what a step takes on the clock, and its kernels; of ranks first a step of each."""
+    from perfml.account.words import (
+        RANK_COLUMNS,
+        kernel_rows,
+        rank_rows,
+        rank_sentences,
+        step_sentence,
+    )
     from perfml.report.labels import percent
 
-    output.result({}, [step_sentence(account)])
+    name = "" if ranks is None else f"Rank {ranks.last.rank}"
+    if ranks is not None:
+        output.result({}, rank_sentences(ranks))
+        output.table(["rank", *RANK_COLUMNS], rank_rows(ranks), "A step of each rank, µs")
+    output.result({}, [step_sentence(account, name)])
     rows = kernel_rows(account)
     shown = rows if output.verbose else rows[:_STEP_KERNELS]
     more = "" if len(shown) == len(rows) else f", {len(shown)} of {len(rows)}"

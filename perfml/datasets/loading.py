@@ -14,7 +14,8 @@ from typing import Any
 
 import pandas as pd
 
-from perfml.account.account import Account, account_in
+from perfml.account.account import Account
+from perfml.account.ranks import Ranks, account_in, ranks_in
 from perfml.errors import InputError, PerfmlError
 from perfml.tables import Table
 from perfml.util.shared import SharedDict, SharedList
@@ -133,8 +134,13 @@ class Input:
 
     @property
     def account(self) -> Account | None:
-        """The account of a step, of one trace of which every launch is here."""
+        """The account of a step, of one trace or job of which every launch is here."""
         return account_in(self.provenance) if self.places is None else None
+
+    @property
+    def ranks(self) -> Ranks | None:
+        """The ranks of one job, of several traces of which every launch is here."""
+        return ranks_in(self.provenance) if self.places is None else None
 
     @property
     def sources(self) -> list[Mapping[str, Any]]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from perfml.account.account import account_in
+from perfml.account.ranks import account_in
 from perfml.account.time_sources import time_note
 from perfml.report.compared import compare_tables
 from perfml.report.conditions import EVERY_RUN, UNNAMED, Condition, conditions
@@ -29,6 +29,7 @@ from perfml.report.sections.machine import roofline_section
 from perfml.report.sections.models import models_section
 from perfml.report.sections.phases import phase_times, phases_section
 from perfml.report.sections.provenance import glossary_section, moment, of_runs, provenance_section
+from perfml.report.sections.ranks import ranks_section
 from perfml.report.sections.source_lines import lines_section
 from perfml.report.sections.summary import answer
 from perfml.report.sections.time_spent import time_steps
@@ -147,6 +148,7 @@ def report_document(results: Results, title: str | None = None) -> Document:
     labels = {each.kernel for each in results.levels}
     by_kernel = all(labels.issuperset(each.layers) for each in results.conditions)
     sections = (
+        ranks_section(results.ranks),
         limits,
         # beside its bars a report of Nsight Compute has what helps, before all other views
         None if limits is None else advice,
