@@ -131,7 +131,7 @@ def test_ranks_whose_collectives_differ_have_no_waits(provenance, tmp_path):
     trace = document(FILES[2])
     events = trace["traceEvents"]
     reduces = sorted(
-        (each for each in events if each["name"].startswith("nccl")), key=lambda each: each["ts"]
+        (each for each in events if each["name"].startswith("ncclDev")), key=lambda each: each["ts"]
     )
     for lost in (reduces[0], reduces[-1]):  # one of either step
         events.remove(lost)
