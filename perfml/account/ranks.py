@@ -1,67 +1,27 @@
 """Ranks of one job: what a step of each takes, and which of them the others wait for.
 
-Collectives such as an all-reduce end on all ranks together, as soon as the last rank has come. So
-of one collective the shortest kernel belongs to the rank that came last, and what the kernel of
-another rank takes more is that rank's wait. Durations tell it: no two clocks are compared. Times of
-ranks are never added up.
+Times of ranks are never added up. Waits are those of `perfml.account.collectives`.
 """
 
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+import pandas as pd
 
 from perfml.account.account import ACCOUNT, Account
-from perfml.account.intervals import Floats
+from perfml.account.collectives import RANK, RankOfJob, waits_of
+from perfml.account.device_time import device_times
 from perfml.util.json_values import json_object
 
-RANK = "rank_of_job"
-"""Key of a `RankOfJob` in what a reader notes of its source."""
-TOGETHER = ("allreduce", "allgather", "reducescatter")
-"""Collectives that no rank can leave before all have come, as NCCL's kernels are called (NCCL User
-Guide, Collective Operations). The root of a broadcast may leave before."""
 _WORTH = 0.01
 """Waits of less than 1 % of a step name no slowest rank."""
 _MOST = 0.5
 """One rank is the slowest if it causes more than this part of all waits."""
-
-
-@dataclass(frozen=True)
-class Collective:
-    """A kernel of a collective: the number of its step, what it is, its group, microseconds."""
-
-    step: int
-    kind: str
-    group: str
-    us: float
-
-
-@dataclass(frozen=True)
-class RankOfJob:
-    """What a trace tells of its rank: its number, how many there are, its collectives."""
-
-    rank: int
-    world_size: int
-    collectives: tuple[Collective, ...] = ()
-
-    to_dict = json_object
-
-    @classmethod
-    def from_dict(cls, document: Mapping[str, Any]) -> RankOfJob:
-        """Return what JSON has of one."""
-        collectives = tuple(Collective(**row) for row in document["collectives"])
-        return cls(int(document["rank"]), int(document["world_size"]), collectives)
-
-
-def collective_kind(name: str) -> str:
-    """Return which collective an operation or kernel does; empty where ranks may leave it apart."""
-    plain = name.lower().replace("_", "")
-    return next((kind for kind in TOGETHER if kind in plain), "")
 
 
 @dataclass(frozen=True)
@@ -73,11 +33,11 @@ class RankTime:
     rank
         Its number.
     step_us
-        On the clock.
+        On the clock; NaN of runs, which have the kernels of modules alone.
     computing_us
         While a kernel ran that is no communication.
     communication_us
-        While a kernel of communication ran, beside computing or not.
+        While a kernel of communication ran, beside computing or not; NaN of runs.
     waiting_us
         Of `communication_us`, until the last rank came; NaN where collectives do not match.
     exposed_us
@@ -107,9 +67,9 @@ class Ranks:
     world_size
         How many the job has.
     times
-        A step of each that has a trace.
+        A step of each that has a trace, or an iteration of each that has a run.
     accounts
-        Its account.
+        Of each trace; empty of runs.
     steps
         Recorded steps whose collectives are the same on all of them; waits are of these.
     """
@@ -181,13 +141,40 @@ def ranks_in(provenance: Mapping[str, Any]) -> Ranks | None:
     return ranks_of(jobs, [Account.from_dict(account) for _, account in traces])
 
 
+def ranks_of_runs(kernels: pd.DataFrame | None, runs: Sequence[Mapping[str, Any]]) -> Ranks | None:
+    """Return ranks of one job, each of which is a run; None where the launches are of others.
+
+    `kernels` is the Kernels table, `runs` are the manifests. A run has the launches of modules
+    without communication: what its kernels compute in the median iteration is all it tells.
+    """
+    known = {str(run.get("run_id")): run for run in runs if "rank" in run and "world_size" in run}
+    if kernels is None or len(known) < 2 or not {"start_us", "gap_us"} <= set(kernels.columns):
+        return None
+    numbers = sorted((int(run["rank"]), name) for name, run in known.items())
+    sizes = {int(run["world_size"]) for run in known.values()}
+    alone = len({rank for rank, _ in numbers}) == len(numbers) and len(sizes) == 1
+    if not alone or set(kernels["run_id"].astype(str)) != set(known):
+        return None
+    iterations = device_times(kernels, ["run_id", "iteration"])
+    computing = iterations.groupby(iterations["run_id"].astype(str))["computing_us"].median()
+    lacking = dict.fromkeys(
+        ("step_us", "communication_us", "waiting_us", "exposed_us", "idle_us", "caused_us"),
+        math.nan,
+    )
+    times = (
+        RankTime(rank=rank, computing_us=float(computing.get(name, math.nan)), **lacking)
+        for rank, name in numbers
+    )
+    return Ranks(sizes.pop(), tuple(times), (), 0)
+
+
 def ranks_of(jobs: Sequence[RankOfJob], accounts: Sequence[Account]) -> Ranks:
     """Put the traces of one job together; both are in the order of ranks."""
     first = int(any(each.warm_up for each in accounts))
     until = min(len(each.walls_us) for each in accounts)
     waiting, caused, steps = np.zeros(len(jobs)), np.zeros(len(jobs)), 0
     for step in range(first, until):
-        waits = _waits([[each for each in job.collectives if each.step == step] for job in jobs])
+        waits = waits_of([[each for each in job.collectives if each.step == step] for job in jobs])
         if waits is not None:
             waiting, caused, steps = waiting + waits[0], caused + waits[1], steps + 1
     # without a step that matches, none of it was measured
@@ -213,27 +200,3 @@ def _rank_time(job: RankOfJob, account: Account, waiting: float, caused: float) 
         idle_us=step.idle_us,
         caused_us=float(caused),
     )
-
-
-def _waits(collectives: Sequence[Sequence[Collective]]) -> tuple[Floats, Floats] | None:
-    """Return what each rank waits in a step, and what others wait for it at most, shape (ranks,).
-
-    `collectives` are those of the step by rank, in the order of launch. The k-th of one kind in a
-    group is the same on all ranks of the group. None where they differ in number, or there is none.
-    """
-    ranks: defaultdict[tuple[str, str], dict[int, list[float]]] = defaultdict(dict)
-    for place, own in enumerate(collectives):
-        for each in own:
-            ranks[each.kind, each.group].setdefault(place, []).append(each.us)
-    waiting, caused = (np.zeros(len(collectives)) for _ in range(2))
-    if not ranks:
-        return None
-    for by_rank in ranks.values():
-        if len({len(own) for own in by_rank.values()}) > 1:
-            return None
-        members = np.array(list(by_rank))
-        us = np.array(list(by_rank.values()))
-        waits = us - us.min(axis=0)
-        waiting[members] += waits.sum(axis=1)
-        np.add.at(caused, members[us.argmin(axis=0)], waits.max(axis=0))
-    return waiting, caused

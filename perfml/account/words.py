@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from perfml.account.account import Account, DeviceAccount
 from perfml.account.causes import Finding
@@ -11,6 +11,8 @@ from perfml.util.words import Readable, count, micros
 
 _SHOWN = 0.01
 """Parts of less than 1 % of a step have no words of their own."""
+_MORE = 1.1
+"""A rank computes longer than the others from this factor on: repeats differ by less."""
 _SYNCHRONISING = "synchronising"
 
 
@@ -90,12 +92,26 @@ def rank_sentences(ranks: Ranks) -> tuple[str, ...]:
     elif ranks.steps:
         most = max(each.waiting_us for each in ranks.times)
         said = [f"No rank is always the slowest: one waits at most {micros(most)} of a step."]
+    elif not ranks.accounts:
+        said = list(_computing(ranks))
     else:
         said = ["What ranks wait for each other is not known: their collectives do not match."]
     if ranks.missing:
         are = count(ranks.missing, "rank has", "ranks have")
         said.append(f"{are} no trace here, of {ranks.world_size}.")
     return tuple(said)
+
+
+def _computing(ranks: Ranks) -> Iterator[str]:
+    """Say which rank computes longest, where no communication was recorded."""
+    *others, last = sorted(ranks.times, key=lambda each: each.computing_us)
+    work = _between([each.computing_us for each in others])
+    if last.computing_us > _MORE * others[-1].computing_us:
+        longest = f"Rank {last.rank} computes longest: {micros(last.computing_us)} an iteration"
+        yield f"{longest}, the others {work}."
+    else:
+        yield f"Ranks compute alike: {_between([each.computing_us for each in ranks.times])}."
+    yield "Runs record kernels of modules, no communication: traces of torch.profiler tell waits."
 
 
 def _between(us: Sequence[float]) -> str:

@@ -35,21 +35,19 @@ def read(
     return inputs
 
 
-def show_step(output: Output, account: Account, ranks: Ranks | None = None) -> None:
-    """Print what a step takes on the clock, and its kernels; of ranks first a step of each."""
-    from perfml.account.words import (
-        RANK_COLUMNS,
-        kernel_rows,
-        rank_rows,
-        rank_sentences,
-        step_sentence,
-    )
+def show_ranks(output: Output, ranks: Ranks) -> None:
+    """Print which rank is the slowest, and a step of each."""
+    from perfml.account.words import RANK_COLUMNS, rank_rows, rank_sentences
+
+    output.result({}, rank_sentences(ranks))
+    output.table(["rank", *RANK_COLUMNS], rank_rows(ranks), "A step of each rank, µs")
+
+
+def show_step(output: Output, account: Account, name: str = "") -> None:
+    """Print what a step takes on the clock, and its kernels; `name` is whose it is."""
+    from perfml.account.words import kernel_rows, step_sentence
     from perfml.report.labels import percent
 
-    name = "" if ranks is None else f"Rank {ranks.last.rank}"
-    if ranks is not None:
-        output.result({}, rank_sentences(ranks))
-        output.table(["rank", *RANK_COLUMNS], rank_rows(ranks), "A step of each rank, µs")
     output.result({}, [step_sentence(account, name)])
     rows = kernel_rows(account)
     shown = rows if output.verbose else rows[:_STEP_KERNELS]

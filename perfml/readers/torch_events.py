@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
+from perfml.account.collectives import collective_kind
 from perfml.account.origins import NODE
-from perfml.account.ranks import collective_kind
 from perfml.account.recording import (
     Activity,
     DeviceKind,

@@ -17,8 +17,8 @@ import pandas as pd
 
 from perfml.account.account import ACCOUNT, Account
 from perfml.account.build import account_of
+from perfml.account.collectives import RANK, Collective, RankOfJob
 from perfml.account.origins import Origin, Origins, numbered, replay_of
-from perfml.account.ranks import RANK, Collective, RankOfJob
 from perfml.account.recording import Activity, DeviceKind, HostKind, Recording
 from perfml.account.steps import Steps, find_steps
 from perfml.account.window import first_steps, of_the_first

@@ -6,19 +6,16 @@ import math
 import shutil
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
 from perfml.account.account import Account
-from perfml.account.ranks import (
-    Collective,
-    RankOfJob,
-    account_in,
-    collective_kind,
-    ranks_in,
-    ranks_of,
-)
+from perfml.account.collectives import Collective, RankOfJob, collective_kind
+from perfml.account.ranks import account_in, ranks_in, ranks_of, ranks_of_runs
+from perfml.account.words import rank_sentences
 from perfml.cli import app
+from perfml.explain.advice.network import name_findings
 from perfml.ingest import ingest
 
 FOLDER = Path(__file__).parents[1] / "data/ranks"
@@ -176,6 +173,27 @@ def test_ranks_wait_for_those_of_their_own_group(provenance):
     assert [each.waiting_us for each in ranks.times] == [4e3, 0.0, 1e3, 0.0]
     assert [each.caused_us for each in ranks.times] == [0.0, 4e3, 0.0, 1e3]
     assert ranks.slowest.rank == 1
+
+
+def test_of_runs_the_rank_that_computes_longest_is_named_and_nothing_is_added_up():
+    # two iterations a rank of two kernels, 1 us apart; those of rank 1 take 100 us each, else 50
+    rows = [
+        {"run_id": f"r{rank}", "iteration": step, "process": rank, "kernel": "k", "layer": "a"}
+        | {"time_us": us, "start_us": 1e3 * step + (us + 1) * place, "gap_us": 1.0 - (not place)}
+        for rank, us in ((0, 50.0), (1, 100.0), (2, 50.0))
+        for step in (0, 1)
+        for place in (0, 1)
+    ]
+    runs = [{"run_id": f"r{rank}", "rank": rank, "world_size": 3} for rank in range(3)]
+    ranks = ranks_of_runs(pd.DataFrame(rows), runs)
+    assert [each.computing_us for each in ranks.times] == [100.0, 200.0, 100.0]
+    assert all(math.isnan(each.waiting_us) for each in ranks.times)
+    assert rank_sentences(ranks)[0].startswith("Rank 1 computes longest: 200 µs")
+    (found,) = name_findings(pd.DataFrame(rows).assign(kernel="elementwise_kernel<relu>"))
+    assert found.time_us == 400.0  # two iterations of rank 1, not six of three devices
+    # of two jobs, or of single runs, there are no ranks
+    assert ranks_of_runs(pd.DataFrame(rows), [*runs[:2], {**runs[1], "run_id": "r2"}]) is None
+    assert ranks_of_runs(pd.DataFrame(rows), [{"run_id": "r0"}]) is None
 
 
 @pytest.mark.parametrize(

@@ -58,5 +58,5 @@ def rank_steps(ranks: Ranks | None) -> list[Sentence]:
     share = Readable(most.waiting_us / most.step_us)
     gain = f"rank {most.rank} waits {micros(most.waiting_us)} of {micros(most.step_us)} a step"
     text = " ".join(rank_sentences(ranks))
-    title = f"{what.format(last.rank)}: the others wait for it"
+    title = f"{what.format(last.rank)}, which the others wait for"
     return [Sentence("do", "high", text, title, f"{gain} ({share:.0%})", _EVEN if uneven else "")]
