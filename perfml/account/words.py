@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
 from perfml.account.account import Account, DeviceAccount
 from perfml.account.causes import Finding
-from perfml.account.ranks import Ranks
+from perfml.account.ranks import Ranks, RankTime
 from perfml.util.words import Readable, count, micros
 
 _SHOWN = 0.01
@@ -55,24 +56,32 @@ def _of_device(device: DeviceAccount, several: bool) -> str:
     return f"{where} is {', '.join(shown)}."
 
 
-RANK_COLUMNS = ("step", "computing", "communication", "of it waiting", "of it exposed", "idle")
-"""Columns of `rank_rows` behind the rank, in microseconds of a step."""
+_RANK_COLUMNS = {
+    "step": "step_us",
+    "computing": "computing_us",
+    "communication": "communication_us",
+    "of it waiting": "waiting_us",
+    "of it exposed": "exposed_us",
+    "idle": "idle_us",
+}
 
 
-def rank_rows(ranks: Ranks) -> list[tuple[str, float, float, float, float, float, float]]:
-    """Return each rank with the times of `RANK_COLUMNS`."""
-    return [
-        (
-            f"{each.rank}",
-            each.step_us,
-            each.computing_us,
-            each.communication_us,
-            each.waiting_us,
-            each.exposed_us,
-            each.idle_us,
-        )
-        for each in ranks.times
-    ]
+def rank_table(ranks: Ranks) -> tuple[str, tuple[str, ...], list[tuple[str, list[float]]]]:
+    """Return title, columns and rows: each rank with its microseconds, as far as one has them."""
+    known = {
+        name: [getattr(each, attribute) for each in ranks.times]
+        for name, attribute in _RANK_COLUMNS.items()
+    }
+    known = {name: us for name, us in known.items() if not all(map(math.isnan, us))}
+    title = f"{'A step' if ranks.accounts else 'The median iteration'} of each rank, µs"
+    rows = zip(ranks.times, zip(*known.values(), strict=True), strict=True)
+    return title, tuple(known), [(f"{each.rank}", list(us)) for each, us in rows]
+
+
+def longest_computing(ranks: Ranks) -> RankTime | None:
+    """Return the rank that computes longest; None where ranks compute alike."""
+    *others, last = sorted(ranks.times, key=lambda each: each.computing_us)
+    return last if last.computing_us > _MORE * others[-1].computing_us else None
 
 
 def rank_sentences(ranks: Ranks) -> tuple[str, ...]:
@@ -104,13 +113,13 @@ def rank_sentences(ranks: Ranks) -> tuple[str, ...]:
 
 def _computing(ranks: Ranks) -> Iterator[str]:
     """Say which rank computes longest, where no communication was recorded."""
-    *others, last = sorted(ranks.times, key=lambda each: each.computing_us)
-    work = _between([each.computing_us for each in others])
-    if last.computing_us > _MORE * others[-1].computing_us:
+    last = longest_computing(ranks)
+    work = _between([each.computing_us for each in ranks.times if each is not last])
+    if last is None:
+        yield f"Ranks compute alike: {work} an iteration."
+    else:
         longest = f"Rank {last.rank} computes longest: {micros(last.computing_us)} an iteration"
         yield f"{longest}, the others {work}."
-    else:
-        yield f"Ranks compute alike: {_between([each.computing_us for each in ranks.times])}."
     yield "Runs record kernels of modules, no communication: traces of torch.profiler tell waits."
 
 

@@ -37,10 +37,11 @@ def read(
 
 def show_ranks(output: Output, ranks: Ranks) -> None:
     """Print which rank is the slowest, and a step of each."""
-    from perfml.account.words import RANK_COLUMNS, rank_rows, rank_sentences
+    from perfml.account.words import rank_sentences, rank_table
 
     output.result({}, rank_sentences(ranks))
-    output.table(["rank", *RANK_COLUMNS], rank_rows(ranks), "A step of each rank, µs")
+    title, columns, rows = rank_table(ranks)
+    output.table(["rank", *columns], [(rank, *us) for rank, us in rows], title)
 
 
 def show_step(output: Output, account: Account, name: str = "") -> None:

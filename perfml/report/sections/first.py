@@ -65,7 +65,7 @@ def first_steps(results: Results) -> list[Sentence]:
     if narrower and use and len(several) == 1:
         title = f"If you stay with {several[0].key['precision']}, use {use.title.split()[-1]}"
         use = replace(use, title=title)
-    steps = [narrower, use, _mix(several), *loss_or_time]
+    steps = [*rank_steps(results.ranks), narrower, use, _mix(several), *loss_or_time]
     return [step for step in steps if step is not None][:_STEPS]
 
 
