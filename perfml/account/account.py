@@ -100,6 +100,8 @@ class DeviceAccount:
         What it computed and copied; with `idle` they add up to the wall.
     launches
         Kernels launched in a step.
+    communication_us
+        While a kernel of communication ran, beside computing or not.
     """
 
     device: int
@@ -109,6 +111,7 @@ class DeviceAccount:
     parts: tuple[Part, ...]
     copies: tuple[Copies, ...]
     launches: float
+    communication_us: float = 0.0
 
     @functools.cached_property
     def traits(self) -> frozenset[str]:
@@ -182,15 +185,6 @@ class Account:
         )
 
 
-def account_in(provenance: Mapping[str, Any]) -> Account | None:
-    """Return the account of the one trace that a whole table was read from; None without one."""
-    sources = [each for each in provenance.get("sources", ()) if isinstance(each, Mapping)]
-    accounts = [each[ACCOUNT] for each in sources if ACCOUNT in each]
-    if len(accounts) != 1 or "where" in provenance:
-        return None
-    return Account.from_dict(accounts[0])
-
-
 def _device(document: Mapping[str, Any]) -> DeviceAccount:
     return DeviceAccount(
         int(document["device"]),
@@ -200,6 +194,7 @@ def _device(document: Mapping[str, Any]) -> DeviceAccount:
         tuple(Part(**{**row, "traits": tuple(row["traits"])}) for row in document["parts"]),
         tuple(Copies(**row) for row in document["copies"]),
         float(document["launches"]),
+        float(document["communication_us"]),
     )
 
 

@@ -37,11 +37,16 @@ class _Work:
         self.kernels = np.array([each.kind is DeviceKind.KERNEL for each in self.activities])
         self.computing = union(self.starts[self.kernels], self.ends[self.kernels])
         self.copying = union(self.starts[~self.kernels], self.ends[~self.kernels])
+        self.talks = np.array([_does(each) == "communication" for each in self.activities])
 
     def idle(self, start: float, end: float) -> Intervals:
         """Return when the device had nothing to do between two times."""
         whole = Intervals(np.array([start]), np.array([end]))
         return difference(difference(whole, self.computing), self.copying)
+
+    def communication(self, start: float, end: float) -> float:
+        """Return how long communication ran between two times, beside computing or not."""
+        return within(union(self.starts[self.talks], self.ends[self.talks]), start, end).length_us
 
     def time(self, start: float, end: float) -> DeviceTime:
         """Return the account of the device between two times."""
@@ -129,6 +134,7 @@ def _device(
         _parts(work, alone, counted / count),
         _copies(work, alone, counted / count),
         int((work.kernels & counted).sum()) / count,
+        work.communication(start, end) / count,
     )
 
 
@@ -140,8 +146,7 @@ def _alone(work: _Work, start: float, end: float) -> Floats:
     """
     found = np.zeros(len(work.activities))
     covered = Intervals(np.empty(0), np.empty(0))
-    talks = [_does(each) == "communication" for each in work.activities]
-    ranks = np.where(work.kernels, np.where(talks, 1, 0), 2)
+    ranks = np.where(work.kernels, np.where(work.talks, 1, 0), 2)
     starts, ends = np.clip(work.starts, start, end), np.clip(work.ends, start, end)
     for rank in range(3):
         rows = np.flatnonzero(ranks == rank)

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator, Sequence
+
 from perfml.account.account import Account, DeviceAccount
 from perfml.account.causes import Finding
+from perfml.account.ranks import Ranks, RankTime
 from perfml.util.words import Readable, count, micros
 
 _SHOWN = 0.01
 """Parts of less than 1 % of a step have no words of their own."""
+_MORE = 1.1
+"""A rank computes longer than the others from this factor on: repeats differ by less."""
 _SYNCHRONISING = "synchronising"
 
 
@@ -48,6 +54,78 @@ def _of_device(device: DeviceAccount, several: bool) -> str:
     shown = [f"{name} {micros(us)}" for name, us in named.items() if us >= _SHOWN * step.wall_us]
     where = f"Device {device.device}" if several else "The device"
     return f"{where} is {', '.join(shown)}."
+
+
+_RANK_COLUMNS = {
+    "step": "step_us",
+    "computing": "computing_us",
+    "communication": "communication_us",
+    "of it waiting": "waiting_us",
+    "of it exposed": "exposed_us",
+    "idle": "idle_us",
+}
+
+
+def rank_table(ranks: Ranks) -> tuple[str, tuple[str, ...], list[tuple[str, list[float]]]]:
+    """Return title, columns and rows: each rank with its microseconds, as far as one has them."""
+    known = {
+        name: [getattr(each, attribute) for each in ranks.times]
+        for name, attribute in _RANK_COLUMNS.items()
+    }
+    known = {name: us for name, us in known.items() if not all(map(math.isnan, us))}
+    title = f"{'A step' if ranks.accounts else 'The median iteration'} of each rank, µs"
+    rows = zip(ranks.times, zip(*known.values(), strict=True), strict=True)
+    return title, tuple(known), [(f"{each.rank}", list(us)) for each, us in rows]
+
+
+def longest_computing(ranks: Ranks) -> RankTime | None:
+    """Return the rank that computes longest; None where ranks compute alike."""
+    *others, last = sorted(ranks.times, key=lambda each: each.computing_us)
+    return last if last.computing_us > _MORE * others[-1].computing_us else None
+
+
+def rank_sentences(ranks: Ranks) -> tuple[str, ...]:
+    """Say which rank the others wait for, how long, and what it does meanwhile."""
+    last = ranks.slowest
+    if last is not None:
+        others = [each for each in ranks.times if each is not last]
+        waits, work = (
+            _between([getattr(each, name) for each in others])
+            for name in ("waiting_us", "computing_us")
+        )
+        idle = f"its device is idle {micros(last.idle_us)}"
+        said = [
+            f"Rank {last.rank} is the slowest: other ranks wait {waits} of a step for the last.",
+            f"It computes {micros(last.computing_us)} a step, the others {work}; {idle}.",
+        ]
+    elif ranks.steps:
+        most = max(each.waiting_us for each in ranks.times)
+        said = [f"No rank is always the slowest: one waits at most {micros(most)} of a step."]
+    elif not ranks.accounts:
+        said = list(_computing(ranks))
+    else:
+        said = ["What ranks wait for each other is not known: their collectives do not match."]
+    if ranks.missing:
+        are = count(ranks.missing, "rank has", "ranks have")
+        said.append(f"{are} no trace here, of {ranks.world_size}.")
+    return tuple(said)
+
+
+def _computing(ranks: Ranks) -> Iterator[str]:
+    """Say which rank computes longest, where no communication was recorded."""
+    last = longest_computing(ranks)
+    work = _between([each.computing_us for each in ranks.times if each is not last])
+    if last is None:
+        yield f"Ranks compute alike: {work} an iteration."
+    else:
+        longest = f"Rank {last.rank} computes longest: {micros(last.computing_us)} an iteration"
+        yield f"{longest}, the others {work}."
+    yield "Runs record kernels of modules, no communication: traces of torch.profiler tell waits."
+
+
+def _between(us: Sequence[float]) -> str:
+    low, high = micros(min(us)), micros(max(us))
+    return low if low == high else f"{low} to {high}"
 
 
 def evidence(finding: Finding, account: Account) -> str:

@@ -10,7 +10,7 @@ import typer
 
 from perfml.cli import options
 from perfml.cli.output import Output
-from perfml.cli.reading import read, show_step
+from perfml.cli.reading import read, show_ranks, show_step
 from perfml.cli.verb import verb
 from perfml.datasets import Selection
 from perfml.errors import PerfmlError
@@ -69,11 +69,15 @@ def advise(
         return
     if found.ranged and not is_ordinary(found.sources):
         levels = ()  # the layers say it
+    ranks = found.ranks
+    if ranks is not None and not output.as_json:
+        show_ranks(output, ranks)
     if found.account is not None and not output.as_json:
-        show_step(output, found.account)
+        show_step(output, found.account, "" if ranks is None else f"Rank {ranks.last.rank}")
     shown = advice_document(advice, top, everything=bool(output.verbose), levels=levels)
     kernels = json_value([*map(asdict, levels)])
-    document = {"table": found.name, "kernels": kernels, **advice.to_dict()}
+    document = {"table": found.name, "ranks": json_value(ranks), "kernels": kernels}
+    document |= advice.to_dict()
     output.document(document, shown)
 
 

@@ -11,7 +11,7 @@ import typer
 from perfml.cli import options
 from perfml.cli.output import Output
 from perfml.cli.partitioned import show_runs
-from perfml.cli.reading import show_step
+from perfml.cli.reading import show_ranks, show_step
 from perfml.cli.verb import verb
 from perfml.datasets import Selection
 from perfml.datasets.inspected import kernel_times, metric_ranges, run_summary
@@ -91,14 +91,17 @@ def inspect(
     counts = f"{count(len(frame), 'row')}, {count(len(runs), 'run')}"
     output.result(document, [f"{found.kind} table, {counts}"])
     show_runs(output, runs, "Runs")
-    said = [*(() if clock is None else clock.account()), *notes]
+    account, ranks = (None, None) if redact else (given.account, given.ranks)
+    # iterations of several ranks have no usual one
+    said = [*(() if clock is None or ranks is not None else clock.account()), *notes]
     if said and not output.as_json:
         output.result({}, said)
-    account = None if redact else given.account
+    if ranks is not None and not output.as_json:
+        show_ranks(output, ranks)
     if account is None:
         _show_kernels(output, kernels)
     elif not output.as_json:
-        show_step(output, account)
+        show_step(output, account, "" if ranks is None else f"Rank {ranks.last.rank}")
     catalogue = load_catalogue()
     measured = [(each["metric"], catalogue[str(each["metric"])].unit, each) for each in columns]
     shown = [(name, unit, each["rows"], each["low"], each["high"]) for name, unit, each in measured]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from perfml.account.account import Account
+    from perfml.account.ranks import Ranks
     from perfml.cli.output import Output
     from perfml.datasets import Inputs, Selection
 
@@ -34,12 +35,21 @@ def read(
     return inputs
 
 
-def show_step(output: Output, account: Account) -> None:
-    """Print what a step takes on the clock, and its kernels."""
+def show_ranks(output: Output, ranks: Ranks) -> None:
+    """Print which rank is the slowest, and a step of each."""
+    from perfml.account.words import rank_sentences, rank_table
+
+    output.result({}, rank_sentences(ranks))
+    title, columns, rows = rank_table(ranks)
+    output.table(["rank", *columns], [(rank, *us) for rank, us in rows], title)
+
+
+def show_step(output: Output, account: Account, name: str = "") -> None:
+    """Print what a step takes on the clock, and its kernels; `name` is whose it is."""
     from perfml.account.words import kernel_rows, step_sentence
     from perfml.report.labels import percent
 
-    output.result({}, [step_sentence(account)])
+    output.result({}, [step_sentence(account, name)])
     rows = kernel_rows(account)
     shown = rows if output.verbose else rows[:_STEP_KERNELS]
     more = "" if len(shown) == len(rows) else f", {len(shown)} of {len(rows)}"

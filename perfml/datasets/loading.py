@@ -14,7 +14,8 @@ from typing import Any
 
 import pandas as pd
 
-from perfml.account.account import Account, account_in
+from perfml.account.account import Account
+from perfml.account.ranks import Ranks, account_in, ranks_in, ranks_of_runs
 from perfml.errors import InputError, PerfmlError
 from perfml.tables import Table
 from perfml.util.shared import SharedDict, SharedList
@@ -133,8 +134,16 @@ class Input:
 
     @property
     def account(self) -> Account | None:
-        """The account of a step, of one trace of which every launch is here."""
+        """The account of a step, of one trace or job of which every launch is here."""
         return account_in(self.provenance) if self.places is None else None
+
+    @property
+    def ranks(self) -> Ranks | None:
+        """The ranks of one job, of traces or runs of which every launch is here."""
+        if self.places is not None:
+            return None
+        runs = [each for each in self.provenance.get("runs", ()) if isinstance(each, Mapping)]
+        return ranks_in(self.provenance) or ranks_of_runs(self.kernels, runs)
 
     @property
     def sources(self) -> list[Mapping[str, Any]]:

@@ -45,6 +45,9 @@ class Arguments(msgspec.Struct, gc=False):
     name: Any = None
     hlo_op: Any = None
     details: Any = msgspec.field(default=None, name="kernel_details")
+    collective: Any = msgspec.field(default=None, name="Collective name")
+    group: Any = msgspec.field(default=None, name="Process Group Name")
+    group_ranks: Any = msgspec.field(default=None, name="Process Group Ranks")
 
 
 class Event(msgspec.Struct, gc=False):

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from perfml.account.collectives import collective_kind
 from perfml.account.origins import NODE
 from perfml.account.recording import (
     Activity,
@@ -22,7 +23,8 @@ from perfml.account.recording import (
 )
 from perfml.account.steps import PROFILER_STEP
 from perfml.errors import InputError
-from perfml.readers.chrome_trace import ChromeTrace, Event
+from perfml.kernel_names import kernel_traits
+from perfml.readers.chrome_trace import Arguments, ChromeTrace, Event
 from perfml.readers.json_text import number, whole
 
 _KINDS: dict[str, HostKind | DeviceKind] = {
@@ -47,7 +49,10 @@ _OPERATOR_NAME = re.compile(r"::|Backward\d*\b|^nccl:")
 
 
 class Kernel(msgspec.Struct, frozen=True, gc=False):
-    """One kernel of a trace, with how it was launched; NaN and None where that is not known."""
+    """One kernel of a trace, with how it was launched; NaN and None where that is not known.
+
+    `collective` is which one it does, and `group` among which ranks; empty of other kernels.
+    """
 
     activity: Activity
     grid: str | None
@@ -55,6 +60,8 @@ class Kernel(msgspec.Struct, frozen=True, gc=False):
     threads: float
     registers: float
     shared: float
+    collective: str = ""
+    group: str = ""
 
 
 class Clock:
@@ -114,6 +121,7 @@ class Events:
         # one text and one shape for all launches of a kernel
         self._names: dict[str, str] = {}
         self._shapes: dict[str, tuple[str | None, float]] = {}
+        self._communicates: dict[str, bool] = {}
         for event in trace.events():
             if event.ph == "X":
                 self._add(event)
@@ -171,7 +179,17 @@ class Events:
             blocks * threads,
             _or_nan(number(arguments.registers)),
             _or_nan(number(arguments.shared)),
+            *self._collective(name, arguments),
         )
+
+    def _collective(self, kernel: str, arguments: Arguments) -> tuple[str, str]:
+        """Return which collective a kernel does, and its group: Kineto's name of it, and ranks."""
+        if kernel not in self._communicates:
+            self._communicates[kernel] = kernel_traits(kernel).does == "communication"
+        if not self._communicates[kernel]:
+            return "", ""
+        known = [each for each in (arguments.group, arguments.group_ranks) if each is not None]
+        return collective_kind(str(arguments.collective or kernel)), " ".join(map(str, known))
 
     def _shape(self, value: Any) -> tuple[str | None, float]:
         """Return a grid or a block as a table has it, and its size."""

@@ -17,6 +17,7 @@ import pandas as pd
 
 from perfml.account.account import ACCOUNT, Account
 from perfml.account.build import account_of
+from perfml.account.collectives import RANK, Collective, RankOfJob
 from perfml.account.origins import Origin, Origins, numbered, replay_of
 from perfml.account.recording import Activity, DeviceKind, HostKind, Recording
 from perfml.account.steps import Steps, find_steps
@@ -109,7 +110,7 @@ class _Trace:
             launches["replay"] = [number or None for number in replays]
         frame = kernels_frame(launches, paths, instances=instances if any(paths) else None)
         self._note_origins(recording, launched, steps)
-        account = None
+        account, rank = None, None
         if recording.spans(HostKind.CALL):
             first, counted, theirs = first_steps(recording, steps, origins)
             account = account_of(first, counted, finder, theirs)
@@ -117,7 +118,26 @@ class _Trace:
                 held = sum(each.kind is DeviceKind.KERNEL for each in first.activities)
                 of = len(counted.starts), held, len(kernels)
                 self.warnings.append(of_the_first(*of))
-        return Kernels(frame, self._provenance(kernels, frame, account), tuple(self.warnings))
+            rank = self._rank(kernels, [counted.of(origin.time) for origin in launched])
+        provenance = self._provenance(kernels, frame, account)
+        if rank is not None:
+            provenance[RANK] = rank.to_dict()
+        return Kernels(frame, provenance, tuple(self.warnings))
+
+    def _rank(self, kernels: Sequence[Kernel], steps: Sequence[int]) -> RankOfJob | None:
+        """Return what the trace tells of its rank; None of a job with one, or without ranks."""
+        known = self.trace.facts.get("distributedInfo")
+        known = known if isinstance(known, dict) else {}
+        rank, size = (whole(known.get(name)) for name in ("rank", "world_size"))
+        if rank is None or size is None or not 0 <= rank < size or size < 2:
+            return None
+        collectives = (
+            Collective(step, kernel.collective, kernel.group, length / 1e3)
+            for kernel, step in zip(kernels, steps, strict=True)
+            if kernel.collective and step >= 0
+            if (length := kernel.activity.end - kernel.activity.start) > 0
+        )
+        return RankOfJob(rank, size, tuple(collectives))
 
     def _note_origins(self, recording: Recording, origins: Sequence[Origin], steps: Steps) -> None:
         """Say what layers are, and where they rest on less than an API call."""

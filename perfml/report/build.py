@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from perfml.account.account import account_in
+from perfml.account.ranks import account_in, ranks_in, ranks_of_runs
 from perfml.account.time_sources import time_note
 from perfml.report.compared import compare_tables
 from perfml.report.conditions import EVERY_RUN, UNNAMED, Condition, conditions
@@ -29,6 +29,7 @@ from perfml.report.sections.machine import roofline_section
 from perfml.report.sections.models import models_section
 from perfml.report.sections.phases import phase_times, phases_section
 from perfml.report.sections.provenance import glossary_section, moment, of_runs, provenance_section
+from perfml.report.sections.ranks import ranks_section
 from perfml.report.sections.source_lines import lines_section
 from perfml.report.sections.summary import answer
 from perfml.report.sections.time_spent import time_steps
@@ -120,6 +121,7 @@ def build_report(
         if kernels is None or len(shown) > 1
         else tuple(time_steps(kernels, between=account_in(provenance or {}) is None)),
         phases=() if kernels is None or len(shown) > 1 else phase_times(kernels),
+        ranks=ranks_in(provenance or {}) or ranks_of_runs(kernels, _runs(provenance)),
     )
     return report_document(results, title)
 
@@ -134,8 +136,11 @@ def _gains(
     if not known:
         return ()
     base = min(known, key=lambda each: (each.key["precision"] != "fp32", each.key["batch"]))
-    runs = [each for each in provenance.get("runs", ()) if isinstance(each, Mapping)]
-    return setting_gains(base.rows, recorded, runs)
+    return setting_gains(base.rows, recorded, _runs(provenance))
+
+
+def _runs(provenance: Mapping[str, Any] | None) -> list[Mapping[str, Any]]:
+    return [each for each in (provenance or {}).get("runs", ()) if isinstance(each, Mapping)]
 
 
 def report_document(results: Results, title: str | None = None) -> Document:
@@ -147,6 +152,7 @@ def report_document(results: Results, title: str | None = None) -> Document:
     labels = {each.kernel for each in results.levels}
     by_kernel = all(labels.issuperset(each.layers) for each in results.conditions)
     sections = (
+        ranks_section(results.ranks),
         limits,
         # beside its bars a report of Nsight Compute has what helps, before all other views
         None if limits is None else advice,

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from perfml.account.account import Account, account_in
+from perfml.account.account import Account
+from perfml.account.ranks import Ranks, account_in
 from perfml.errors import PerfmlError
 from perfml.modeling.layer_shapes import described_layers
 from perfml.report.conditions import Condition, settings
@@ -70,10 +71,11 @@ class Results:
     spent: tuple[Sentence, ...] = ()
     # the mean step of prefill, decode and so on, of a program that generates tokens
     phases: tuple[PhaseTimes, ...] = ()
+    ranks: Ranks | None = None  # of one job, where the table is of several of its ranks
 
     @cached_property
     def account(self) -> Account | None:
-        """What a step takes on the clock, where the table is of one trace that tells."""
+        """What a step takes on the clock, where the table is of one trace or job that tells."""
         return account_in(self.provenance)
 
     @property

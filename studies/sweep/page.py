@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import statistics
 from pathlib import Path
 
@@ -81,6 +82,32 @@ def driver():
     return markdown(["24 launches, 8 passes", "alone", "two at once"], rows, numbers=True)
 
 
+FOUR = {
+    "one-pass": "CUDA program, 3 launches of 1 pass a run",
+    "kernel-replay": "CUDA program, 3 launches of 8 passes a run",
+    "long": "CUDA program, 1 launch of 0.1 s in 6 passes a run",
+}
+
+
+def four():
+    """Sweeps on one, two and four GPUs, and what they would take if no run made another wait."""
+    rows = []
+    for key, name in FOUR.items():
+        of = "long" if key == "long" else "short"
+        by_gpus = results(f"four-{of}")["cases"][key]["by_gpus"]
+        one = by_gpus["1"]
+        for gpus, case in by_gpus.items():
+            free = case["outside_of_runs_s"] + math.ceil(12 / int(gpus)) * one["run_s"]
+            seconds = [case[each] for each in ("wall_s", "run_s", "outside_of_runs_s")]
+            times = [f"{one['wall_s'] / wall:.2f}" for wall in (case["wall_s"], free)]
+            wall, *inner = (f"{each:.1f}" for each in seconds)
+            rate = f"{int(gpus) / case['run_s']:.2f}"
+            rows.append([name, gpus, wall, times[0], *inner, rate, f"{free:.1f} ({times[1]})"])
+    header = ["twelve runs of", "GPUs", "s", "times faster", "s a run", "outside of runs, s"]
+    header += ["runs a second", "s with runs as short as alone (times faster)"]
+    return markdown(header, rows, numbers=True)
+
+
 def metrics():
     """How far the metrics of a sweep on two GPUs are from those on one."""
     rows = []
@@ -131,7 +158,7 @@ def attempts():
     return markdown(["8 passes, two profilers at once", "s a launch"], rows, numbers=True)
 
 
-TABLES = {each.__name__: each for each in (sweeps, driver, launches, attempts, metrics)}
+TABLES = {each.__name__: each for each in (sweeps, four, driver, launches, attempts, metrics)}
 
 
 if __name__ == "__main__":

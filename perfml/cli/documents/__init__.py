@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import Any, NotRequired, TypedDict
 
+from perfml.account.ranks import Ranks
 from perfml.cli.documents import types
 from perfml.cli.output import VERSION
 from perfml.errors import Failed
@@ -38,7 +39,7 @@ class Error(TypedDict):
     error: Failed
 
 
-_ADVISE = {"table": str, "kernels": list[types.KernelLevel]}
+_ADVISE = {"table": str, "ranks": Ranks | None, "kernels": list[types.KernelLevel]}
 _RANK = {
     "dataset": str,
     "unseen": NotRequired[list[Score] | None],

@@ -248,7 +248,20 @@ def name_findings(kernels: pd.DataFrame | None) -> tuple[NetworkFinding, ...]:
     timed = kernels.dropna(subset=["kernel", "time_us"])
     if timed.empty:
         return ()
-    return step_findings(_sums(timed))
+    return step_findings(_sums(_on_longest_rank(timed)))
+
+
+def _on_longest_rank(kernels: pd.DataFrame) -> pd.DataFrame:
+    """Return, of runs that are ranks of a job, the one whose kernels take longest.
+
+    Ranks run side by side: nobody waits for their sum.
+    """
+    # ranks count from 0, the processes of one run from 1
+    if "process" not in kernels.columns or not kernels["process"].eq(0).any():
+        return kernels
+    longest = kernels.groupby("process")["time_us"].sum().idxmax()
+    kept: pd.DataFrame = kernels[kernels["process"] == longest]
+    return kept
 
 
 def _sums(kernels: pd.DataFrame) -> Account:

@@ -23,6 +23,7 @@ from perfml.report.results import Pair, Results
 from perfml.report.sections.explanation import all_else, why_sentence
 from perfml.report.sections.first_screen import bars_step, listed_steps
 from perfml.report.sections.phases import phase_steps
+from perfml.report.sections.ranks import rank_steps
 from perfml.report.sections.time_spent import WORTH, layer_step, step_sentences
 from perfml.util.words import count, factor_text, micros, multiple
 
@@ -45,7 +46,7 @@ def first_steps(results: Results) -> list[Sentence]:
         return phase_steps(results.phases)[:_STEPS]
     if results.account is not None:
         causes = [each for each in step_sentences(results.account) if each.about == "do"]
-        return [*causes, *results.spent][:_STEPS]
+        return [*rank_steps(results.ranks), *causes, *results.spent][:_STEPS]
     several = [
         each for each in results.conditions if each.totals["total"].count() > 1 and each.common
     ]
@@ -64,7 +65,7 @@ def first_steps(results: Results) -> list[Sentence]:
     if narrower and use and len(several) == 1:
         title = f"If you stay with {several[0].key['precision']}, use {use.title.split()[-1]}"
         use = replace(use, title=title)
-    steps = [narrower, use, _mix(several), *loss_or_time]
+    steps = [*rank_steps(results.ranks), narrower, use, _mix(several), *loss_or_time]
     return [step for step in steps if step is not None][:_STEPS]
 
 

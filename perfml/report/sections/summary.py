@@ -61,7 +61,8 @@ def answer(results: Results) -> Answer:
     shown = results.conditions
     said = [_fastest(condition) for condition in shown[:_MOST_CONDITIONS]]
     if results.account is not None:  # people wait for the clock, not for the sum of kernels
-        said = [each for each in step_sentences(results.account) if each.about == "time"]
+        name = "" if results.ranks is None else f"Rank {results.ranks.last.rank}"
+        said = [each for each in step_sentences(results.account, name) if each.about == "time"]
     if results.phases:
         said = [phase_sentence(results.phases)]
     # of one condition the first step says it already

@@ -196,13 +196,16 @@ def step_differences(step: StepComparison) -> list[Sentence]:
     return sentences
 
 
-def step_sentences(account: Account) -> list[Sentence]:
-    """Return what to do first about a step, if that saves much, and what it takes."""
+def step_sentences(account: Account, name: str = "") -> list[Sentence]:
+    """Return what to do first about a step, if that saves much, and what it takes.
+
+    `name` is whose step it is; empty where there is one.
+    """
     from perfml.account.causes import findings
     from perfml.account.words import evidence, longest_kernel, saving, step_sentence
 
     first = next((f for f in findings(account) if f.saved_us >= WORTH * account.step_us), None)
-    said = f"{step_sentence(account)} {longest_kernel(account)}".strip()
+    said = f"{step_sentence(account, name)} {longest_kernel(account)}".strip()
     time = Sentence("time", "high" if account.agree else "low", said)
     if first is not None:
         title = capital(first.cause.words)
