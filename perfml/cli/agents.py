@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from perfml.cli.verb import app
-from perfml.errors import PerfmlError
+from perfml.util.extras import missing_extra
 
 if TYPE_CHECKING:
     from mcp.server import MCPServer
@@ -56,16 +56,15 @@ def mcp(
 def server(allow_run: bool = False) -> MCPServer[Any]:
     """Return the server.
 
-    `allow_run` offers the tools that run programs of the user. Raises `PerfmlError` if the package
-    ``mcp`` is missing.
+    `allow_run` offers the tools that run programs of the user. Raises `MissingExtraError` if the
+    package ``mcp`` is missing.
     """
     try:
         from mcp.server import MCPServer
         from mcp.server.mcpserver.tools import Tool
         from mcp_types import ToolAnnotations
     except ImportError as error:
-        msg = "perfml mcp needs the package mcp, version 2 or newer"
-        raise PerfmlError(msg, cure="pip install 'perfml[mcp]'") from error
+        raise missing_extra("mcp (2 or newer)", "mcp", "perfml mcp") from error
     from perfml import __version__
     from perfml.cli.documents import DOCUMENTS
     from perfml.explain.brief import Brief
