@@ -64,7 +64,8 @@ def server(allow_run: bool = False) -> MCPServer[Any]:
         from mcp.server.mcpserver.tools import Tool
         from mcp_types import ToolAnnotations
     except ImportError as error:
-        raise missing_extra("mcp (2 or newer)", "mcp", "perfml mcp") from error
+        package = "mcp (2 or newer)"
+        raise missing_extra(package, "mcp", "perfml mcp") from error
     from perfml import __version__
     from perfml.cli.documents import DOCUMENTS
     from perfml.explain.brief import Brief
