@@ -273,8 +273,9 @@ def _opened(name: str, layer_map: Path | None) -> Input:
 def _of_ranks(selection: Selection) -> Input:
     """Read the profiles of the ranks of one job as one."""
     names = selection.inputs
-    for name in names:
-        require_file(Path(name))
+    for path in map(Path, names):
+        if not path.is_dir():
+            require_file(path)
     title = f"{names[0]} and {len(names) - 1} more"
     read = _ingested(title, [Path(name) for name in names], selection.layer_map)
     if read.ranks is None:
