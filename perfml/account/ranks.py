@@ -147,25 +147,31 @@ def ranks_of_runs(kernels: pd.DataFrame | None, runs: Sequence[Mapping[str, Any]
     `kernels` is the Kernels table, `runs` are the manifests. A run has the launches of modules
     without communication: what its kernels compute in the median iteration is all it tells.
     """
-    known = {str(run.get("run_id")): run for run in runs if "rank" in run and "world_size" in run}
+    known = {str(run.get("run_id")): run for run in runs if _is_rank(run)}
     if kernels is None or len(known) < 2 or not {"start_us", "gap_us"} <= set(kernels.columns):
         return None
-    numbers = sorted((int(run["rank"]), name) for name, run in known.items())
-    sizes = {int(run["world_size"]) for run in known.values()}
+    numbers = sorted((run["rank"], name) for name, run in known.items())
+    sizes = {run["world_size"] for run in known.values()}
     alone = len({rank for rank, _ in numbers}) == len(numbers) and len(sizes) == 1
     if not alone or set(kernels["run_id"].astype(str)) != set(known):
         return None
     iterations = device_times(kernels, ["run_id", "iteration"])
     computing = iterations.groupby(iterations["run_id"].astype(str))["computing_us"].median()
+    if not set(known) <= set(computing.index):  # one without a start or a time
+        return None
     lacking = dict.fromkeys(
         ("step_us", "communication_us", "waiting_us", "exposed_us", "idle_us", "caused_us"),
         math.nan,
     )
     times = (
-        RankTime(rank=rank, computing_us=float(computing.get(name, math.nan)), **lacking)
+        RankTime(rank=rank, computing_us=float(computing[name]), **lacking)
         for rank, name in numbers
     )
     return Ranks(sizes.pop(), tuple(times), (), 0)
+
+
+def _is_rank(run: Mapping[str, Any]) -> bool:
+    return all(isinstance(run.get(name), int) for name in ("rank", "world_size"))
 
 
 def ranks_of(jobs: Sequence[RankOfJob], accounts: Sequence[Account]) -> Ranks:

@@ -52,6 +52,9 @@ SELECTION: dict[str, tuple[Any, Any]] = {
     "other": _argument(
         str | None, "The target, where two are compared; the first is the baseline then.", None
     ),
+    "ranks": _argument(
+        list[str] | None, "With three or more: traces of the ranks of one job, in one report.", None
+    ),
     "where": _option(
         list[str] | None,
         "Keep rows where COLUMN=VALUE, such as batch=1; repeatable.",

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _ENDINGS = ("", ".html", ".htm", ".md")
 
 
-@verb("dataset", "other", "kernel", "kernel_b", "skip", "launches", "layer_map", "where")
+@verb("dataset", "other", "ranks", "kernel", "kernel_b", "skip", "launches", "layer_map", "where")
 def report(
     selection: Selection,
     output: Output,
@@ -38,12 +38,14 @@ def report(
 ) -> None:
     """Write one HTML file: the answer, its evidence, its provenance.
 
-    With a second dataset the page compares both: times, what changed, and why. A name ending in
+    With a second dataset the page compares both: times, what changed, and why. Three or more are
+    traces of the ranks of one job: the page says which rank the others wait for. A name ending in
     .md, or --format md, gives Markdown for a pull request. It is report.html where --out names
     nothing else.
 
     Example: perfml report layers.parquet --launches kernels.parquet --out report.html;
-    perfml report before.parquet after.parquet --out comparison.html
+    perfml report before.parquet after.parquet --out comparison.html;
+    perfml report rank0.json.gz rank1.json.gz rank2.json.gz
     """
     if form not in (None, Form.html, Form.md):
         msg = "a report is HTML or Markdown"
@@ -54,7 +56,7 @@ def report(
     if form is None and out.suffix not in _ENDINGS:
         msg = f"a report is HTML or Markdown, and {out.suffix} promises something else"
         raise PerfmlError(msg, where=str(out), cure="End the name in .html or .md.")
-    compares = len(selection.inputs) > 1
+    compares = len(selection.inputs) == 2
     with output.progress("comparing" if compares else "analysing") as progress:
         if compares:
             from perfml.explain.load import load_sides

@@ -78,6 +78,7 @@ def _parameter(name: str, annotation: Any, default: Any) -> Parameter:
 def _selection(given: dict[str, Any]) -> Selection:
     """Return the selection that options make."""
     names = tuple(name for key in ("dataset", "other") if (name := given.pop(key, None)))
+    names += tuple(given.pop("ranks", None) or ())
     options: dict[str, Any] = {name: value for name, value in given.items() if name != "layer"}
     if "where" in given:
         options["where"] = tuple(given["where"] or ())

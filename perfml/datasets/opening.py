@@ -26,6 +26,7 @@ from perfml.errors import InputError, PerfmlError, did_you_mean
 from perfml.kernel_names import setup_note
 from perfml.tables import Table, read_table, require_file
 from perfml.util.files import files_like
+from perfml.util.words import count
 
 KERNELS_FILE = "kernels.parquet"
 """The Kernels table of a folder; its layers are merged from it where no Layers table is there."""
@@ -128,6 +129,9 @@ def read_inputs(selection: Selection) -> Inputs:
     Raises `PerfmlError` if a name is nothing that can be read, is damaged, or nothing is left of
     it.
     """
+    if len(selection.inputs) > 2:
+        together = _narrowed(_of_ranks(selection), selection, None, selection.kernel)
+        return Inputs(selection, (together,))
     opened: dict[str, Input] = {}
     tables = []
     for place, name in enumerate(selection.inputs):
@@ -250,7 +254,7 @@ def _opened(name: str, layer_map: Path | None) -> Input:
     if not path.exists() and is_dataset(name):
         path = fetch(name)
     if path.is_dir():
-        return (None if layer_map else _folder(name, path)) or _ingested(name, path, layer_map)
+        return (None if layer_map else _folder(name, path)) or _ingested(name, [path], layer_map)
     if not path.exists():
         msg = "no such file or dataset"
         known = f"Give a profile, a table, a dataset.csv or a dataset. {proposal(name)}"
@@ -259,11 +263,29 @@ def _opened(name: str, layer_map: Path | None) -> Input:
     require_file(path)
     table = _table(path)
     if table is None:
-        return _ingested(name, path, layer_map)
+        return _ingested(name, [path], layer_map)
     if layer_map is not None:
         msg = "a layer map gives layers to profiles, and this is a table"
         raise InputError(msg, where=name, cure="Give the profile, or leave out --layer-map.")
     return _of_table(name, table)
+
+
+def _of_ranks(selection: Selection) -> Input:
+    """Read the profiles of the ranks of one job as one."""
+    names = selection.inputs
+    for path in map(Path, names):
+        if not path.is_dir():
+            require_file(path)
+    title = f"{names[0]} and {len(names) - 1} more"
+    read = _ingested(title, [Path(name) for name in names], selection.layer_map)
+    if read.ranks is None:
+        msg = "these are not the ranks of one job"
+        cure = (
+            "Give two files to compare, a folder of profiles, or traces of torch.profiler of "
+            "different ranks: perfml inspect FILE shows what one holds."
+        )
+        raise InputError(msg, where=title, found=count(len(names), "file"), cure=cure)
+    return read
 
 
 def _of_table(name: str, table: Table) -> Input:
@@ -340,10 +362,10 @@ def _table(path: Path) -> Table | None:
     return None
 
 
-def _ingested(name: str, path: Path, layer_map: Path | None) -> Input:
+def _ingested(name: str, paths: Sequence[Path], layer_map: Path | None) -> Input:
     from perfml.ingest.layer_map import read_layer_map
     from perfml.ingest.profiles import IngestSettings, ingest
 
     settings = IngestSettings(layer_map=read_layer_map(layer_map) if layer_map else None)
-    found = ingest([path], settings=settings)
+    found = ingest(paths, settings=settings)
     return Input(name, found.frame, None, found.provenance, found.warnings, profiled=True)

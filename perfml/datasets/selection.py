@@ -22,7 +22,7 @@ class Selection:
     ----------
     names
         Profiles, folders of profiles, runs, tables, or data sets; ``FILE@3`` is the fourth launch
-        of a file. Of two the first is the baseline.
+        of a file. Of two the first is the baseline; three or more are the ranks of one job.
     where
         Conditions ``COLUMN=VALUE`` that rows must meet.
     kernel

@@ -217,6 +217,9 @@ def test_report_advise_and_inspect_name_the_slowest_rank(tmp_path):
     words = ("report", str(tmp_path), "--out", str(page), "-q")
     assert CliRunner().invoke(app, words).exit_code == 0
     text = page.read_text("utf-8")
+    several = CliRunner().invoke(app, ["report", *map(str, FILES), "--out", str(page), "-q"])
+    assert several.exit_code == 0
+    assert "Rank 3 is the slowest" in page.read_text("utf-8")
     page.unlink()
     assert text.count("Rank 3 is the slowest") == 2
     # it computes 2.5 ms more, which is not why the others wait 40 ms
@@ -227,3 +230,15 @@ def test_report_advise_and_inspect_name_the_slowest_rank(tmp_path):
     assert (ranks["slowest"], [each["rank"] for each in ranks["ranks"]]) == (3, [0, 1, 2, 3])
     result = CliRunner().invoke(app, ["inspect", str(tmp_path), "-q"])
     assert "Rank 3 is the slowest" in result.stdout
+
+
+def test_three_files_that_are_no_ranks_of_one_job_are_refused(tmp_path):
+    first = str(FILES[0])
+    words = ["report", first, first, str(FILES[1]), "--out", str(tmp_path / "a.html"), "-q"]
+    assert CliRunner().invoke(app, words).exit_code == 0  # a file named twice is read once
+    other = shutil.copy(FILES[0], tmp_path / "again.json.gz")
+    words = ["report", first, str(other), str(FILES[1]), "--out", str(tmp_path / "b.html"), "-q"]
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code != 0
+    assert "not the ranks of one job" in str(result.stderr)
+    assert not (tmp_path / "b.html").exists()

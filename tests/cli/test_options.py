@@ -50,7 +50,9 @@ def test_what_is_typed_is_what_is_selected():
     expected = Selection(("a", "b"), where=("batch=1",), layers=("conv_.*",), skip=2)
     assert _selection({**typed, "kernel": None}) == expected
     assert _selection({"dataset": "a", "other": None, "layer": None}) == Selection(("a",))
-    assert set(options.SELECTION) - {"dataset", "other", "layer"} <= set(vars(Selection()))
+    ranks = {"dataset": "a", "other": "b", "ranks": ["c", "d"], "layer": None}
+    assert _selection(ranks) == Selection(("a", "b", "c", "d"))
+    assert set(options.SELECTION) - {"dataset", "other", "ranks", "layer"} <= set(vars(Selection()))
 
 
 @pytest.mark.parametrize(
