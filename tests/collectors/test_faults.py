@@ -26,7 +26,7 @@ from perfml.ingest.merge.rule import merge
 from perfml.tables import read_table, replacing, write_table
 from tests.support.collecting import names, workload
 from tests.support.paths import ROOT
-from tests.support.processes import PATIENCE_S, Forked, alive, let_hang, until
+from tests.support.processes import PATIENCE_S, Forked, alive, let_hang, ran, until
 from tests.support.tables import make_kernels
 
 pytestmark = pytest.mark.process
@@ -109,14 +109,7 @@ def test_on_a_full_disk_a_run_fails_whole_and_the_next_try_does_it(tmp_path, too
         (result,) = workload({str(tmp_path)!r})
         print(result.status, result.message)
     """
-    ended = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(script)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=False,
-    )
+    ended = ran(sys.executable, "-c", textwrap.dedent(script))
     assert ended.stdout.startswith("failed"), ended.stderr
     assert not [each for each in names(tmp_path) if each.startswith("yolov4") or "partial" in each]
     for line in (tmp_path / "manifest.jsonl").read_text().splitlines():
@@ -411,14 +404,7 @@ def test_a_signal_that_is_ignored_stays_ignored(tmp_path):
                 print(error)
         assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     """
-    ended = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=True,
-    )
+    ended = ran(sys.executable, "-c", textwrap.dedent(code), check=True)
     assert ended.stdout == "SIGTERM\n"
 
 

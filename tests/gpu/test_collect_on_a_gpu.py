@@ -13,6 +13,7 @@ from collectors.collect import collect
 from perfml.ingest.profiles import ingest
 from perfml.readers import read
 from tests.support.attention_sources import NO_RESCALE, replace_once
+from tests.support.processes import ran
 
 PROGRAMS = Path(__file__).parent / "programs"
 ROOT = Path(__file__).parents[2]
@@ -95,14 +96,9 @@ def test_a_wrong_kernel_is_not_measured_and_the_next_one_is(tmp_path):
     replace_once(tmp_path / "studies/workloads/attention/mma.cu", *NO_RESCALE)
     words = ["attention", "--backend", "mma", "--backend", "wmma", "--precision", "fp16"]
     words += ["--set", "sizes=6x1000x64", "--metrics", "achieved_occupancy"]
-    done = subprocess.run(
-        [sys.executable, "-m", "perfml", "collect", *words, "--json", "--out", "runs"],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = [sys.executable, "-m", "perfml", "collect", *words, "--json", "--out", "runs"]
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
+    done = ran(*command, cwd=tmp_path, env=environment)
     assert done.returncode == 1, done.stderr
     wrong, right = json.loads(done.stdout)["runs"]
     assert [wrong["status"], right["status"]] == ["failed", "done"], done.stdout
