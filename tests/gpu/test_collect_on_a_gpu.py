@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -27,12 +26,8 @@ def one(results):
 
 
 @pytest.fixture(scope="module")
-def vectors(tmp_path_factory):
-    program = tmp_path_factory.mktemp("build") / "vectors"
-    nvcc = shutil.which("nvcc")
-    command = [nvcc, "-O2", "-arch=native", "-o", program, PROGRAMS / "vectors.cu"]
-    subprocess.run(command, check=True)
-    return str(program)
+def vectors(build):
+    return build("vectors")
 
 
 def test_a_cuda_program(vectors, tmp_path):
