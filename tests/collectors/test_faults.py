@@ -63,13 +63,6 @@ def result_of(verb):
     return "result.html" if verb == "report" else "result.parquet"
 
 
-def perfml(arguments, *, before="", **options):
-    """Start perfml in a process of its own, after some lines of Python."""
-    script = f"{textwrap.dedent(before)}\nfrom perfml.cli import app\napp({arguments!r})\n"
-    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **options}
-    return subprocess.Popen([sys.executable, "-c", script], cwd=ROOT, **options)
-
-
 def one_error(said):
     lines = [line for line in said.splitlines() if not line.startswith("warning: ")]
     assert lines[0].startswith("error: "), said
@@ -166,10 +159,11 @@ def test_a_log_that_cannot_grow_is_not_taken_for_a_missing_profiler(tmp_path, to
 def test_standard_output_that_takes_nothing_is_one_error(arguments, monkeypatch):
     monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)  # what is written fails late
     with open("/dev/full", "wb") as full:
-        process = perfml(arguments, stdout=full)
-        _, said = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 1
-    assert "No space left on device" in one_error(said)
+        command, options = [sys.executable, "-m", "perfml", *arguments], {"stdout": full}
+        options |= {"stderr": subprocess.PIPE, "text": True, "timeout": PATIENCE_S}
+        ended = subprocess.run(command, cwd=ROOT, check=False, **options)
+    assert ended.returncode == 1
+    assert "No space left on device" in one_error(ended.stderr)
 
 
 # The place cannot be written to
