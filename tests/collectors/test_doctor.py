@@ -12,11 +12,9 @@ from collectors.profilers.gpu import NoGpuError, gpus
 from perfml.cli import app
 from perfml.errors import PerfmlError
 from perfml.explain import load_peaks
-from tests.support.paths import ROOT
+from tests.support.paths import TOOLS
 
 pytestmark = pytest.mark.process
-
-TOOLS = ROOT / "tests" / "data/fake_tools"
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ from perfml.ingest.merge.rule import merge
 from perfml.tables import read_table, replacing, write_table
 from tests.support.collecting import names, workload
 from tests.support.paths import ROOT
-from tests.support.processes import PATIENCE_S, Forked, alive, let_hang, until
+from tests.support.processes import PATIENCE_S, Forked, alive, let_hang, ran, until
 from tests.support.tables import make_kernels
 
 pytestmark = pytest.mark.process
@@ -61,13 +61,6 @@ def command_of(verb, tables, out):
 
 def result_of(verb):
     return "result.html" if verb == "report" else "result.parquet"
-
-
-def perfml(arguments, *, before="", **options):
-    """Start perfml in a process of its own, after some lines of Python."""
-    script = f"{textwrap.dedent(before)}\nfrom perfml.cli import app\napp({arguments!r})\n"
-    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **options}
-    return subprocess.Popen([sys.executable, "-c", script], cwd=ROOT, **options)
 
 
 def one_error(said):
@@ -109,14 +102,7 @@ def test_on_a_full_disk_a_run_fails_whole_and_the_next_try_does_it(tmp_path, too
         (result,) = workload({str(tmp_path)!r})
         print(result.status, result.message)
     """
-    ended = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(script)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=False,
-    )
+    ended = ran(sys.executable, "-c", textwrap.dedent(script))
     assert ended.stdout.startswith("failed"), ended.stderr
     assert not [each for each in names(tmp_path) if each.startswith("yolov4") or "partial" in each]
     for line in (tmp_path / "manifest.jsonl").read_text().splitlines():
@@ -173,10 +159,11 @@ def test_a_log_that_cannot_grow_is_not_taken_for_a_missing_profiler(tmp_path, to
 def test_standard_output_that_takes_nothing_is_one_error(arguments, monkeypatch):
     monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)  # what is written fails late
     with open("/dev/full", "wb") as full:
-        process = perfml(arguments, stdout=full)
-        _, said = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 1
-    assert "No space left on device" in one_error(said)
+        command, options = [sys.executable, "-m", "perfml", *arguments], {"stdout": full}
+        options |= {"stderr": subprocess.PIPE, "text": True, "timeout": PATIENCE_S}
+        ended = subprocess.run(command, cwd=ROOT, check=False, **options)
+    assert ended.returncode == 1
+    assert "No space left on device" in one_error(ended.stderr)
 
 
 # The place cannot be written to
@@ -411,14 +398,7 @@ def test_a_signal_that_is_ignored_stays_ignored(tmp_path):
                 print(error)
         assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     """
-    ended = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=True,
-    )
+    ended = ran(sys.executable, "-c", textwrap.dedent(code), check=True)
     assert ended.stdout == "SIGTERM\n"
 
 

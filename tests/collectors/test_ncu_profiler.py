@@ -12,12 +12,11 @@ from collectors.profilers.ncu_failures import explain
 from collectors.profilers.process import Finished, ProfilerError, descendants
 from perfml.errors import InputError
 from perfml.metrics import load_catalogue
-from tests.support.paths import ROOT
+from tests.support.paths import TOOLS
 from tests.support.processes import PATIENCE_S, alive, let_hang
 
 pytestmark = pytest.mark.process
 
-TOOLS = ROOT / "tests" / "data/fake_tools"
 PUBLISHED = load_catalogue().ncu_request(("published",))
 
 

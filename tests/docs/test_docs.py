@@ -6,7 +6,6 @@ import base64
 import csv
 import io
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -22,7 +21,7 @@ from perfml.explain.tree.causes import TERMS
 from perfml.report import advise_conditions, build_report, explain_pairs
 from tests.support.browser import EXECUTABLE, REASON, chromium
 from tests.support.paths import ROOT
-from tests.support.processes import PATIENCE_S
+from tests.support.processes import ran
 from tests.support.report_data import evaluation, on_h200, ranking
 from tests.support.snippets import find_verb, parse_perfml, read_page, walk
 
@@ -117,14 +116,7 @@ def site(tmp_path_factory):
     for needed in ("zensical", "mkdocstrings"):
         pytest.importorskip(needed, reason="needs the extra docs")
     folder = tmp_path_factory.mktemp("site")
-    done = subprocess.run(
-        [sys.executable, "docs/_site/build.py", folder, "--no-execute"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=False,
-    )
+    done = ran(sys.executable, "docs/_site/build.py", folder, "--no-execute")
     assert done.returncode == 0, done.stdout + done.stderr
     return folder, done.stdout
 

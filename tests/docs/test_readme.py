@@ -43,10 +43,6 @@ def test_it_is_read_in_five_minutes(readme):
     assert len(readme.split()) <= 600
 
 
-def test_the_first_command_takes_a_report_as_it_is(commands):
-    assert commands[0].startswith("perfml report my.ncu-rep")
-
-
 def test_the_make_targets_exist(readme, root):
     makefile = (root / "Makefile").read_text(encoding="utf-8")
     targets = re.findall(r"(?:`|^\$ )make (\w+)", readme, re.MULTILINE)

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import re
+import statistics
 from collections import Counter
 
 import pytest
 
-from benchmarks import counters_page, gate_page, rows
+from benchmarks import agreement, counters_page, gate_page, rows
 from studies.atlas.page import results as atlas
 from studies.attention.page import benchmark
 from studies.plan.page import PAGE as PLAN
 from studies.seeds.page import judged, tally
 from studies.sweep.page import NAMES, cases
+from studies.sweep.page import results as sweeps
 from tests.support.paths import ROOT
 
 pytestmark = pytest.mark.page
@@ -111,19 +113,47 @@ def test_passes_cost_what_the_page_says():
     ) in TEXT
 
 
-def test_counters_cost_what_the_page_says():
+def page(name):
+    return (ROOT / "docs" / name).read_text(encoding="utf-8")
+
+
+def test_counters_cost_what_the_pages_say():
     costs = json.loads(counters_page.COSTS.read_text(encoding="utf-8"))["costs"]
     mine = {each["tool"]: each for each in costs if each["network"] == "yolov4-tiny"}
-    ours = mine["cupti, 30 x"]["ms_a_launch"]
+    ours, again = (mine["cupti, 30 x"][name] for name in ("ms_a_launch", "again_ms_a_launch"))
     (theirs,) = [each["ms_a_launch"] for name, each in mine.items() if name.startswith("ncu")]
     said = f"took {ours:.1f} ms per launch for YOLOv4-Tiny, Nsight Compute {theirs:.0f} ms"
     assert f"{said} ({theirs / ours:.0f} times as long" in TEXT
+    text = page("explanation/counters.md")
+    assert f"took {ours:.1f} ms a launch for YOLOv4-Tiny with 30" in text
+    assert f"and {theirs:.1f} ms under Nsight Compute" in text
+    assert f"takes {again:.1f} ms a launch" in text
 
 
-def test_sweeps_are_as_fast_as_the_page_says():
+def test_counted_work_agrees_with_nsight_compute_as_the_page_says():
+    path = ROOT / "benchmarks" / "results" / "agreement-h200.json"
+    kinds = json.loads(path.read_text(encoding="utf-8"))["kinds"]
+    counted = [row for name, row in kinds.items() if name.startswith(("of instr", "that count"))]
+    assert len(counted) == 2
+    largest = max(row[pair][1] for row in counted for pair in agreement.PAIRS if row[pair])
+    assert f"differ by {largest:.1g} at the most" in page("explanation/counters.md")
+
+
+def test_sweeps_are_as_fast_as_the_pages_say():
     ratios = {name: wall[0] / wall[1] for name, wall, *_ in cases()}
-    assert f"were {ratios[NAMES['network']]:.2f} times as fast on two H200s" in TEXT
-    assert f"gain only {ratios[NAMES['kernel-replay']]:.2f} times" in TEXT
+    network, replay = (ratios[NAMES[name]] for name in ("network", "kernel-replay"))
+    assert f"were {network:.2f} times as fast on two H200s" in TEXT
+    assert f"gain only {replay:.2f} times" in TEXT
+    guide = page("howto/sweep.md")
+    assert {f"{network:.2f}", f"{replay:.2f}"} <= set(re.findall(r"\d+\.\d+", guide))
+    probes = {each["what"]: each.get("seconds_per_launch") for each in sweeps()["probes"]}
+    names = ("1 pass", "3 passes", "8 passes")
+    one, three, eight = (probes[f"{name}, alone"][0] for name in names)
+    beside = [statistics.mean(probes[f"{name}, two"]) for name in names]
+    assert f"{eight:.3f} s a launch" in guide
+    assert f"and {beside[2]:.2f} s under each of two at once" in guide
+    assert f"three passes {three:.3f} and {beside[1]:.3f} s" in guide
+    assert f"one pass {one:.4f} and {beside[0]:.4f} s" in guide
 
 
 def test_speed_is_what_the_table_says():

@@ -1,5 +1,7 @@
 """These tests need a GPU and Nsight Compute; they run only with ``-m gpu``."""
 
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -15,3 +17,16 @@ def pytest_collection_modifyitems(config, items):
     chosen = [item for item in items if HERE not in Path(item.path).parents]
     config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
     items[:] = chosen
+
+
+@pytest.fixture(scope="session")
+def build(tmp_path_factory):
+    """Return a function that compiles one of the programs, with options of nvcc."""
+
+    def built(name, *options):
+        program = tmp_path_factory.mktemp("build") / name
+        command = [shutil.which("nvcc"), "-O2", "-arch=native", "-o", program, *options]
+        subprocess.run([*command, HERE / "programs" / f"{name}.cu", "-lcuda"], check=True)
+        return str(program)
+
+    return built

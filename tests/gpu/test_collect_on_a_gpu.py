@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from collectors.collect import collect
 from perfml.ingest.profiles import ingest
 from perfml.readers import read
 from tests.support.attention_sources import NO_RESCALE, replace_once
+from tests.support.processes import ran
 
 PROGRAMS = Path(__file__).parent / "programs"
 ROOT = Path(__file__).parents[2]
@@ -26,12 +26,8 @@ def one(results):
 
 
 @pytest.fixture(scope="module")
-def vectors(tmp_path_factory):
-    program = tmp_path_factory.mktemp("build") / "vectors"
-    nvcc = shutil.which("nvcc")
-    command = [nvcc, "-O2", "-arch=native", "-o", program, PROGRAMS / "vectors.cu"]
-    subprocess.run(command, check=True)
-    return str(program)
+def vectors(build):
+    return build("vectors")
 
 
 def test_a_cuda_program(vectors, tmp_path):
@@ -95,14 +91,9 @@ def test_a_wrong_kernel_is_not_measured_and_the_next_one_is(tmp_path):
     replace_once(tmp_path / "studies/workloads/attention/mma.cu", *NO_RESCALE)
     words = ["attention", "--backend", "mma", "--backend", "wmma", "--precision", "fp16"]
     words += ["--set", "sizes=6x1000x64", "--metrics", "achieved_occupancy"]
-    done = subprocess.run(
-        [sys.executable, "-m", "perfml", "collect", *words, "--json", "--out", "runs"],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = [sys.executable, "-m", "perfml", "collect", *words, "--json", "--out", "runs"]
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
+    done = ran(*command, cwd=tmp_path, env=environment)
     assert done.returncode == 1, done.stderr
     wrong, right = json.loads(done.stdout)["runs"]
     assert [wrong["status"], right["status"]] == ["failed", "done"], done.stdout

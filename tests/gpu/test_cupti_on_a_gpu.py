@@ -1,7 +1,5 @@
 """Counters through CUPTI on a real GPU: agreement with Nsight Compute, all kinds of programs."""
 
-import shutil
-import subprocess
 import sys
 
 import numpy as np
@@ -17,9 +15,7 @@ from perfml.ingest.profiles import ingest
 from perfml.kernel_names import function_name
 from perfml.metrics import load_catalogue
 from perfml.readers import ReadOptions, read
-from tests.support.paths import ROOT
 
-PROGRAMS = ROOT / "tests" / "gpu" / "programs"
 COUNTED = (
     "smsp__inst_executed.sum",
     "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum",
@@ -31,12 +27,8 @@ pytestmark = pytest.mark.gpu
 
 
 @pytest.fixture(scope="module")
-def repeats(tmp_path_factory):
-    program = tmp_path_factory.mktemp("build") / "repeats"
-    nvcc = shutil.which("nvcc")
-    source = PROGRAMS / "repeats.cu"
-    subprocess.run([nvcc, "-O2", "-arch=native", "-o", program, source, "-lcuda"], check=True)
-    return str(program)
+def repeats(build):
+    return build("repeats")
 
 
 def profile(command, folder, *, metrics="published", **options):

@@ -1,6 +1,5 @@
 """On a real GPU: attach to a server, lines for which warps wait, ranks of one program."""
 
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -31,12 +30,11 @@ def test_a_server_goes_on_while_and_after_its_kernels_are_recorded(tmp_path):
             assert kernels.iloc[0] == kernels.iloc[1] >= 1200
 
 
-def test_the_planted_line_is_waited_for_most(tmp_path):
+def test_the_planted_line_is_waited_for_most(build, tmp_path):
     source = PROGRAMS / "planted_lines.cu"
-    program = tmp_path / "planted_lines"
-    command = [shutil.which("nvcc"), "-O2", "-arch=native", "-lineinfo", "-o", program, source]
-    subprocess.run(command, check=True)
-    found = sample([str(program), "3"], log=tmp_path / "log.txt", timeout_s=120)
+    found = sample(
+        [build("planted_lines", "-lineinfo"), "3"], log=tmp_path / "log.txt", timeout_s=120
+    )
     first = {}
     for each in found:
         first.setdefault(each.kernel, each)

@@ -4,8 +4,6 @@ With ``PERFML_KEEP=FOLDER`` the recordings stay there.
 """
 
 import os
-import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -34,12 +32,8 @@ def record(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def copies(tmp_path_factory):
-    program = tmp_path_factory.mktemp("build") / "copies"
-    source = PROGRAMS / "copies.cu"
-    command = [shutil.which("nvcc"), "-O2", "-arch=native", "-o", program, source]
-    subprocess.run(command, check=True)
-    return str(program)
+def copies(build):
+    return build("copies")
 
 
 def moved(result, layer, what):

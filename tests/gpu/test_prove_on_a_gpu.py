@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 
@@ -11,20 +10,6 @@ import pytest
 from tests.support.paths import ROOT
 
 pytestmark = pytest.mark.gpu
-
-
-@pytest.fixture(scope="module")
-def build(tmp_path_factory):
-    """Return a function that compiles one of the programs."""
-
-    def built(name):
-        made = tmp_path_factory.mktemp("build") / name
-        source = ROOT / "tests" / "gpu" / "programs" / f"{name}.cu"
-        options = ["-O2", "-arch=sm_90"]
-        subprocess.run([shutil.which("nvcc"), *options, "-o", made, source], check=True)
-        return str(made)
-
-    return built
 
 
 @pytest.fixture(scope="module")

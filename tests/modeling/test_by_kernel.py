@@ -48,8 +48,3 @@ def test_a_path_launches_and_merged_launches_are_ranked_alike(unranged):
     for other in others:
         pd.testing.assert_frame_equal(other.summary, one.summary)
     assert perfml.load_dataset(unranged).attrs["warnings"][-1] == BY_KERNEL
-
-
-def test_launches_and_their_time_as_columns_are_ranked_by_kernel(unranged):
-    ranking = perfml.rank(perfml.read(unranged), "time_us", groups="kernel", **FEW)
-    assert not {"ncu_time_us", "kernel_index"} & set(ranking.table["metric"])

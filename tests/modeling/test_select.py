@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from perfml.errors import PerfmlError
@@ -87,14 +86,6 @@ def test_two_layers_leave_nothing_to_check_on_and_it_is_said():
     assert "unchecked" in found.verdict
     assert any("at least 2 layers" in each for each in found.warnings)
     assert json.loads(json.dumps(found.to_dict(), allow_nan=False))["held_out"] is None
-
-
-def test_undefined_metrics_and_processes_do_not_change_the_answer():
-    layers = linear_layers()
-    layers.loc[::7, "gst_efficiency"] = np.nan
-    one, two = (smallest_sufficient_set(layers, n_jobs=jobs) for jobs in (1, 2))
-    pd.testing.assert_frame_equal(one.path, two.path)
-    pd.testing.assert_frame_equal(one.checks, two.checks)
 
 
 def test_the_result_is_json_and_html(found):

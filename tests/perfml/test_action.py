@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 from xml.etree import ElementTree
@@ -15,6 +14,7 @@ import yaml
 
 from perfml.tables import write_table
 from tests.support.paths import DATA, ROOT
+from tests.support.processes import ran
 
 pytestmark = [pytest.mark.long, pytest.mark.process]
 ACTION = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
@@ -49,15 +49,10 @@ def run_gate(folder, **inputs):
     for file in files.values():
         Path(file).touch()
     path = f"{command.parent}:{os.environ['PATH']}"
-    done = subprocess.run(
-        # as the runner calls a step of `shell: bash`
-        ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]],
-        cwd=folder,
-        env=os.environ | {"PYTHONPATH": str(ROOT), "PATH": path} | environment | files,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    environment |= {"PYTHONPATH": str(ROOT), "PATH": path} | files
+    # as the runner calls a step of `shell: bash`
+    command = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]]
+    done = ran(*command, cwd=folder, env=os.environ | environment)
     return done, {name: Path(file).read_text() for name, file in files.items()}
 
 

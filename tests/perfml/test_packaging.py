@@ -9,12 +9,14 @@ from email.parser import Parser
 
 import pytest
 
+from tests.support.processes import ran
+
 pytestmark = pytest.mark.process
 
 
 def build(source, out, *what):
     command = [sys.executable, "-m", "hatchling", "build", "-d", str(out), *what]
-    done = subprocess.run(command, cwd=source, capture_output=True, text=True, check=False)
+    done = ran(*command, cwd=source)
     assert done.returncode == 0, done.stderr
 
 
@@ -40,14 +42,7 @@ def installed(built, tmp_path_factory):
 def start(installed, *command):
     environment = {**os.environ, "PYTHONPATH": str(installed)}
     environment.pop("PERFML_DATA", None)
-    done = subprocess.run(
-        [sys.executable, "-P", *command],
-        cwd=installed.parent,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = ran(sys.executable, "-P", *command, cwd=installed.parent, env=environment)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -59,13 +54,7 @@ def names_of(wheel):
 
 def test_the_wheel_holds_code_data_and_type_information(built, root):
     names = names_of(built[0])
-    tracked = subprocess.run(
-        ["git", "ls-files", "perfml", "collectors"],
-        cwd=root,
-        capture_output=True,
-        text=True,
-        check=False,
-    ).stdout.split()
+    tracked = ran("git", "ls-files", "perfml", "collectors", cwd=root).stdout.split()
     assert "perfml/py.typed" in names
     assert {"perfml/metrics/catalogue.csv", "perfml/cli/__init__.py"} <= names
     present = {name for name in tracked if (root / name).is_file()}

@@ -73,29 +73,9 @@ def test_a_launch_without_a_name_is_an_error(kernels):
         validate_kernels(kernels.assign(kernel=""))
 
 
-def test_an_interrupted_write_leaves_the_old_file_and_no_other(tmp_path):
-    path = tmp_path / "result.txt"
-    path.write_text("old")
-
-    def write_and_fail() -> None:
-        with replacing(path) as temporary:
-            temporary.write_text("half")
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        write_and_fail()
-    assert path.read_text() == "old"
-    assert [each.name for each in tmp_path.iterdir()] == ["result.txt"]
-
-
 def test_a_written_file_is_readable_like_any_other(tmp_path):
     with replacing(tmp_path / "result.txt") as temporary:
         temporary.write_text("whole")
     mask = os.umask(0)
     os.umask(mask)
     assert stat.S_IMODE((tmp_path / "result.txt").stat().st_mode) == 0o666 & ~mask
-
-
-def test_a_folder_that_does_not_exist_is_an_error(tmp_path, kernels):
-    with pytest.raises(InputError, match="cannot write here"):
-        write_table(kernels, tmp_path / "no" / "k.parquet", kind="kernels", provenance={})

@@ -2,22 +2,19 @@
 
 import argparse
 import json
-import os
-import subprocess
 import sys
 import time
 
 import pytest
 
 from studies.sweep import cases, measure
-from tests.support.paths import ROOT
-from tests.support.processes import PATIENCE_S
+from tests.support.paths import TOOLS
+from tests.support.processes import ran
+from tests.support.sweeps import two_gpus
 
 pytestmark = pytest.mark.long
 
 pytest.importorskip("distributed")
-
-TOOLS = ROOT / "tests" / "data/fake_tools"
 
 
 @pytest.fixture
@@ -34,34 +31,13 @@ def benchmark(tmp_path, short_folder, monkeypatch):
     )
     (tools / "nvcc").write_text(f'#!/bin/sh\ncp "{tools}/program" "$3"\nchmod +x "$3"\n')
     (tools / "nvcc").chmod(0o755)
-    variables = {
-        "PATH": f"{tools}:{TOOLS / 'two_gpus'}:{TOOLS}:{os.environ['PATH']}",
-        "PYTHONPATH": str(ROOT),
-        "TMPDIR": str(short_folder),
-        "FAKE_NOTES": str(tmp_path / "notes"),
-        "FAKE_HOLD": str(tmp_path / "hold"),
-        "FAKE_FAIL": str(tmp_path / "fail"),
-        "PERFML_BENCHMARK_WORK": str(tmp_path / "work"),
-        "PERFML_BENCHMARK_RUNS": "2",
-        # a worker is forked from a process that has its libraries, and not started
-        "DASK_DISTRIBUTED__WORKER__MULTIPROCESSING_METHOD": "forkserver",
-    }
-    dropped = ("FAKE_NCU", "FAKE_GPU", "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS")
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
-    for name in dropped:
-        monkeypatch.delenv(name, raising=False)
+    two_gpus(monkeypatch, tmp_path, short_folder, tools)
+    monkeypatch.setenv("PERFML_BENCHMARK_WORK", str(tmp_path / "work"))
+    monkeypatch.setenv("PERFML_BENCHMARK_RUNS", "2")
 
     def run(*arguments):
-        command = [sys.executable, "-m", "studies.sweep.measure"]
-        process = subprocess.run(
-            [*command, "--out", str(tmp_path / "out"), *arguments],
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_S,
-            cwd=ROOT,
-            check=False,
-        )
+        command = [sys.executable, "-m", "studies.sweep.measure", "--out", tmp_path / "out"]
+        process = ran(*command, *arguments)
         path = tmp_path / "out/results.json"
         return process, json.loads(path.read_text()) if path.exists() else None
 

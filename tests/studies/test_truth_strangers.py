@@ -59,16 +59,6 @@ def test_what_is_accepted_exists(exam):
         assert set(each["rules"]) <= rules
 
 
-@every_exam
-def test_every_pair_that_counts_is_recorded_on_both_sides(exam):
-    layers, _ = load_tables(exam.folder)
-    recorded = {side: set(rows["layer"]) for side, rows in layers.groupby("backend")}
-    halves = {name for half in HALVES for name in exam.document("halves.json")[half]}
-    assert halves - set(exam.document("decision.json")["left_out"]) <= (
-        recorded["before"] & recorded["after"]
-    )
-
-
 def test_a_cause_first_a_cause_behind_and_a_confident_mistake_are_told_apart():
     right = answer("local_memory", "ipc", todo="local_memory", advice=["local_memory"])
     assert score(right, ACCEPTED) == Score(1, 1, 1, 0, 1, 1, 1)
@@ -106,9 +96,6 @@ def test_the_clock_alone_decided_which_pairs_count(name):
         rows = layers[layers["backend"] == side].groupby("layer").size()
         assert set(rows.index) == {name for name, counted in counts.items() if counted}
         assert set(rows) == {3}
-
-
-"""Pairs of the third exam whose cause is in no kernel."""
 
 
 @pytest.mark.long

@@ -6,10 +6,13 @@ import functools
 import multiprocessing
 import os
 import signal
+import subprocess
 import tempfile
 import textwrap
 import time
 from pathlib import Path
+
+from tests.support.paths import ROOT
 
 PATIENCE_S = float(os.environ.get("PERFML_PATIENCE_S", "900"))
 """Seconds until a test gives up on another process.
@@ -47,6 +50,12 @@ def let_hang(begun, attempt):
         if begun.exists() and begun.stat().st_size:
             return
     raise AssertionError(f"{begun}: it did not begin")
+
+
+def ran(*command, **options):
+    """Run a program to its end; return its status and what it printed."""
+    options = {"cwd": ROOT, "timeout": PATIENCE_S, "check": False, **options}
+    return subprocess.run([*map(str, command)], capture_output=True, text=True, **options)
 
 
 def alive(pid):

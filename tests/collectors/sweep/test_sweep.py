@@ -14,7 +14,7 @@ import sys
 
 import pytest
 
-from tests.support.paths import ROOT
+from tests.support.paths import ROOT, TOOLS
 
 pytest.importorskip("distributed")
 
@@ -24,33 +24,14 @@ from collectors.sweep.spec import read_sweep
 from collectors.sweep.task import lock_of
 from perfml.errors import InputError, PerfmlError
 from tests.support.processes import PATIENCE_S, alive, until
-from tests.support.sweeps import read_states
+from tests.support.sweeps import FORKED, read_states, two_gpus
 
 pytestmark = pytest.mark.process
-
-TOOLS = ROOT / "tests" / "data/fake_tools"
-FORKED = "DASK_DISTRIBUTED__WORKER__MULTIPROCESSING_METHOD"
 
 
 @pytest.fixture
 def host(tmp_path, short_folder, monkeypatch):
-    """A host with two GPUs; its notes say who profiled what, where and when."""
-    path = os.pathsep.join([str(TOOLS / "two_gpus"), str(TOOLS), os.environ["PATH"]])
-    # not in the working directory: a file that a command names is part of the run's id
-    (tmp_path / "control").mkdir()
-    for name, value in {
-        "PATH": path,
-        "TMPDIR": str(short_folder),  # GPUs' locks: two tests at once would wait for each other
-        "FAKE_NOTES": str(tmp_path / "notes"),
-        "FAKE_HOLD": str(tmp_path / "control/hold"),
-        "FAKE_FAIL": str(tmp_path / "control/failing"),
-        "PYTHONPATH": str(ROOT),
-        # workers forked from a process that has their libraries instead of started
-        FORKED: "forkserver",
-    }.items():
-        monkeypatch.setenv(name, value)
-    for name in ("FAKE_NCU", "FAKE_GPU", "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS"):
-        monkeypatch.delenv(name, raising=False)
+    two_gpus(monkeypatch, tmp_path, short_folder)
     return tmp_path
 
 

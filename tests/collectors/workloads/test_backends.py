@@ -2,7 +2,6 @@
 
 import csv
 import json
-import subprocess
 import sys
 
 import pytest
@@ -14,6 +13,7 @@ from collectors.workloads.yolov4_tiny.torch_network import TorchSession
 from collectors.workloads.yolov4_tiny.workload import build_problem
 from tests.support import checked_workload
 from tests.support.paths import ROOT
+from tests.support.processes import ran
 from tests.support.ranges import ListedRanges
 
 DATA = ROOT / "tests" / "data"
@@ -180,7 +180,7 @@ def test_a_wrong_request_is_one_message_and_exit_code_1(tmp_path, capsys, extra,
 
 def test_the_runner_is_a_module_with_usage_errors_of_code_2(tmp_path):
     command = [sys.executable, "-m", "collectors.workloads.runner", "yolov4-tiny"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = ran(*command)
     assert done.returncode == 2
     assert "--backend" in done.stderr
 
@@ -189,9 +189,7 @@ def test_importing_the_registry_and_the_runner_imports_no_gpu_library():
     program = "import sys, collectors.workloads.runner, collectors.workloads.yolov4_tiny as y;"
     program += "y.WORKLOAD.backends(); print([m for m in ('torch','onnx','tensorrt',"
     program += "'tensorrt_rtx_bindings','pandas') if m in sys.modules])"
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
+    done = ran(sys.executable, "-c", program)
     assert done.stdout.strip() == "[]"
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 
 import numpy as np
@@ -16,12 +15,7 @@ from collectors.workloads.session import KernelSession
 from perfml.errors import InputError, PerfmlError
 from studies.workloads.attention import launch, tensor_map
 from studies.workloads.attention.problems import Problem, parse_sizes, reference
-from studies.workloads.attention.variants import (
-    LADDER,
-    LAZY,
-    SHARED_LIMIT,
-    VARIANTS,
-)
+from studies.workloads.attention.variants import LADDER, LAZY, SHARED_LIMIT, VARIANTS
 from studies.workloads.attention.workload import choose_variants, plan
 from tests.support.attention_sources import (
     changed_sources,
@@ -32,7 +26,7 @@ from tests.support.attention_sources import (
     run_on_cpu,
     tensor_program,
 )
-from tests.support.processes import PATIENCE_S
+from tests.support.processes import ran
 
 pytestmark = pytest.mark.slow
 
@@ -159,13 +153,7 @@ launch_of(problem, values)()
 expected = reference(values["q"], values["k"], values["v"], causal={causal})
 print(float((values["o"].double() - expected).norm() / expected.norm()))
 """
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=False,
-    )
+    done = ran(sys.executable, "-c", program)
     assert done.returncode == 0, done.stderr[-2000:]
     assert float(done.stdout) < 4e-4
 
@@ -376,10 +364,7 @@ options = dict(num_warps=warps, num_stages=STAGES)
 made = triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options)
 print("wgmma" in made.asm["ptx"])
 """
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        capture_output=True, text=True, timeout=PATIENCE_S, check=False,
-        env={**os.environ, "TRITON_CACHE_DIR": str(tmp_path)},
-    )  # fmt: skip
+    kept = {**os.environ, "TRITON_CACHE_DIR": str(tmp_path)}
+    done = ran(sys.executable, "-c", program, env=kept)
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.strip() == "True"

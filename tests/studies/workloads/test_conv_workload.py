@@ -22,6 +22,16 @@ SMALL = {
 SIZES = (("sizes", "padded_b2,bare_b5"),)
 
 
+@pytest.fixture
+def small(monkeypatch, tmp_path):
+    """Let the problems be small ones, and return a function that runs kernels on the CPU."""
+    pytest.importorskip("torch")
+    if COMPILER is None:
+        pytest.skip("needs a C++ compiler")
+    monkeypatch.setattr(problems, "_SHAPES", SMALL)
+    return lambda: on_cpu(monkeypatch, conv, tmp_path)
+
+
 @pytest.mark.parametrize(
     "text", ["conv3_b1", "conv1", "conv1_b0", "conv1_b65536", "", "conv1_b1,,"]
 )
@@ -89,13 +99,10 @@ def test_the_reference_is_the_convolution():
         assert torch.allclose(problems.reference(problem, weights, images), expected, atol=1e-12)
 
 
-@pytest.mark.skipif(COMPILER is None, reason="needs a C++ compiler")
 @pytest.mark.parametrize("version", conv.VERSIONS)
-def test_every_version_is_right_on_fresh_inputs(version, monkeypatch, tmp_path):
-    pytest.importorskip("torch")
-    monkeypatch.setattr(problems, "_SHAPES", SMALL)
+def test_every_version_is_right_on_fresh_inputs(version, small):
     precision = conv.VERSIONS[version].precision
-    with on_cpu(monkeypatch, conv, tmp_path) as built:
+    with small() as built:
         session = workload("conv").session(Options(version, precision, settings=SIZES))
         with session.active():
             rows = session.check()
@@ -108,13 +115,10 @@ def test_every_version_is_right_on_fresh_inputs(version, monkeypatch, tmp_path):
     assert len(launched) == expected
 
 
-@pytest.mark.skipif(COMPILER is None, reason="needs a C++ compiler")
 @pytest.mark.parametrize("version", ["unroll", "fused_streams"])
-def test_copies_bring_the_images_and_take_the_outputs_of_every_part(version, monkeypatch, tmp_path):
-    pytest.importorskip("torch")
-    monkeypatch.setattr(problems, "_SHAPES", SMALL)
+def test_copies_bring_the_images_and_take_the_outputs_of_every_part(version, small, monkeypatch):
     settings = (*SIZES, ("copies", "1"))
-    with on_cpu(monkeypatch, conv, tmp_path):
+    with small():
         session = workload("conv").session(Options(version, settings=settings))
         assert all(row.passed for row in session.check())
         assert session.describe()["settings"]["copies"] is True
@@ -124,10 +128,7 @@ def test_copies_bring_the_images_and_take_the_outputs_of_every_part(version, mon
         assert not any(row.passed for row in session.check())
 
 
-@pytest.mark.skipif(COMPILER is None, reason="needs a C++ compiler")
-def test_a_wrong_kernel_does_not_pass(monkeypatch, tmp_path):
-    pytest.importorskip("torch")
-    monkeypatch.setattr(problems, "_SHAPES", SMALL)
+def test_a_wrong_kernel_does_not_pass(small, monkeypatch):
     right = conv.shape_argument
 
     def shifted(problem, images=None):
@@ -135,17 +136,14 @@ def test_a_wrong_kernel_does_not_pass(monkeypatch, tmp_path):
         made["pad"] = 0
         return made
 
-    with on_cpu(monkeypatch, conv, tmp_path):
+    with small():
         monkeypatch.setattr(conv, "shape_argument", shifted)
         session = workload("conv").session(Options("fused", settings=SIZES))
         assert [row.passed for row in session.check()] == [False, True]
 
 
-@pytest.mark.skipif(COMPILER is None, reason="needs a C++ compiler")
-def test_layers_are_the_problems_and_runs_are_described(monkeypatch, tmp_path):
-    pytest.importorskip("torch")
-    monkeypatch.setattr(problems, "_SHAPES", SMALL)
-    with on_cpu(monkeypatch, conv, tmp_path):
+def test_layers_are_the_problems_and_runs_are_described(small):
+    with small():
         session = workload("conv").session(Options("streams", settings=SIZES))
         ranges = ListedRanges()
         session.run(ranges)

@@ -141,16 +141,6 @@ def test_a_walk_meets_every_element_once_and_neighbours_are_apart(shift):
     assert set(np.diff(at[:32])) == {1 << shift}
 
 
-@pytest.mark.parametrize("stride", [1, 2, 4, 8])
-def test_the_reads_of_a_warp_conflict_as_many_ways_as_the_knob_says(stride):
-    lanes = np.arange(32)
-    for warp in range(8):
-        for k in range(32):
-            words = lanes * stride + warp + 32 * k
-            assert words.max() < 2048
-            assert np.bincount(words % 32).max() == stride
-
-
 def test_settings_choose_families_and_sizes():
     def chosen(*pairs):
         return chosen_families(Options("base", settings=pairs))
