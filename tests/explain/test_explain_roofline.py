@@ -5,9 +5,7 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-from typer.testing import CliRunner
 
-from perfml.cli import app
 from perfml.datasets import load
 from perfml.errors import PerfmlError
 from perfml.explain import known_peaks, roofline
@@ -17,6 +15,7 @@ from perfml.explain.roofs.peaks import REPORTED
 from perfml.ingest import IngestSettings, ingest
 from perfml.readers import ReadOptions, read
 from perfml.tables import read_table, write_table
+from tests.support.command_line import run as command
 from tests.support.ncu_pages import raw_page
 from tests.support.paths import DATA
 
@@ -276,7 +275,7 @@ CONDITION = ("--where", "batch=8", "--where", "precision=fp32", "--where", "back
 
 
 def run(*words):
-    return CliRunner().invoke(app, ["roofline", *map(str, words)])
+    return command("roofline", *words)
 
 
 @pytest.mark.long
