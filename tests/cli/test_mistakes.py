@@ -37,7 +37,6 @@ def table(tmp_path_factory):
         (("rank", "{table}", "--predict", "backends"), "backend"),
         (("rank", "{table}", "--where", "bakend=cublas"), "backend"),
         (("rank", "{table}", "--features", "gld_efficiency,stall_sycn"), "stall_sync"),
-        (("train", "{table}x"), "layers.parquet"),
         (("advise", "{table}", "--layer", "conv_1"), "conv_01? "),
         (("train", "{table}", "--where", "backend=cudn"), "cudnn"),
         (("explain", "{table}", *SIDES, "--peaks", "datasheet"), "data-sheet"),
