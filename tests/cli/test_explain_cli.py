@@ -3,12 +3,11 @@
 import json
 
 import pytest
-from typer.testing import CliRunner
 
-from perfml.cli import app
 from perfml.ingest.merge.rule import merge
 from perfml.ingest.profiles import ingest
 from perfml.tables import write_table
+from tests.support.command_line import run as command
 from tests.support.paths import DATA
 
 pytestmark = pytest.mark.long
@@ -17,7 +16,7 @@ SIDES = ("--baseline", "cublas", "--target", "cudnn")
 
 
 def run(*words):
-    return CliRunner().invoke(app, ["explain", *map(str, words)])
+    return command("explain", *words)
 
 
 @pytest.fixture(scope="module")

@@ -1,13 +1,10 @@
 """Traces of old versions, of graphs and of other makers' GPUs; logs as people post them."""
 
 import pytest
-from typer.testing import CliRunner
 
-from perfml.cli import app
 from perfml.readers import read
+from tests.support.command_line import run
 from tests.support.torch_trace import Trace
-
-RUN = CliRunner()
 
 
 def written(trace, folder, name="trace.json"):
@@ -64,13 +61,13 @@ def replay(tmp_path):
 
 @pytest.mark.parametrize("verb", ["inspect", "advise"])
 def test_the_kernels_of_a_replayed_graph_are_named_with_their_share(replay, verb):
-    shown = RUN.invoke(app, [verb, str(replay)]).output
+    shown = run(verb, str(replay)).output
     (line,) = (line for line in shown.splitlines() if line.startswith("attention"))
     assert line.split() == ["attention", "10", "3,000", "77", "%"]
 
 
 def test_a_report_of_a_replayed_graph_names_its_kernel(replay, tmp_path):
-    ended = RUN.invoke(app, ["report", str(replay), "--out", str(tmp_path / "r.md")])
+    ended = run("report", str(replay), "--out", str(tmp_path / "r.md"))
     assert "attention: 77 %" in ended.output.splitlines()[0]
 
 
@@ -86,7 +83,7 @@ def test_a_gpu_of_amd_keeps_its_name_and_is_asked_for_no_counters_of_ncu(tmp_pat
     frame = read(path).frame
     assert frame["device"].unique().tolist() == ["AMD Instinct MI210"]
     assert frame["compute_capability"].isna().all()
-    said = [RUN.invoke(app, [verb, str(path), *more]).output for verb, more in (
+    said = [run(verb, str(path), *more).output for verb, more in (
         ("advise", ()),
         ("report", ("--out", str(tmp_path / "r.md"))),
     )]  # fmt: skip
@@ -104,7 +101,7 @@ def test_files_of_rocprofv3_and_of_an_mtia_are_asked_for_no_counters_of_ncu(tmp_
     trace.event("mtia_ccp_events", "fba_gemm", 10, 90, pid=2, tid=3, args={"device": 2})
     for path in (counted, written(trace, tmp_path, "mtia.json")):
         page = tmp_path / "r.md"
-        assert RUN.invoke(app, ["report", str(path), "--out", str(page)]).exit_code == 0
+        assert run("report", str(path), "--out", str(page)).exit_code == 0
         assert "ncu --" not in page.read_text(encoding="utf-8")
 
 

@@ -6,14 +6,13 @@ import json
 import math
 
 import pandas as pd
-from typer.testing import CliRunner
 
-from perfml.cli import app
 from perfml.cli.inspected import kernel_times
+from tests.support.command_line import run
 
 
 def listed(*words):
-    result = CliRunner().invoke(app, ["inspect", *map(str, words), "--json", "-q"])
+    result = run("inspect", *words, "--json", "-q")
     assert result.exit_code == 0, result.output
     return json.loads(result.stdout)["kernels"]
 
@@ -46,7 +45,7 @@ def test_calls_and_times_of_a_kernel_are_those_of_its_rows_in_the_file(recorded)
 
 
 def test_a_data_set_of_layers_lists_the_launches_behind_them():
-    result = CliRunner().invoke(app, ["inspect", "h200-conv", "-q"])
+    result = run("inspect", "h200-conv", "-q")
     head = next(line for line in result.stdout.splitlines() if "calls" in line)
     assert head.split() == ["time", "calls", "total,", "µs", "mean", "min", "max", "kernel"]
     assert listed("h200-yolov4-tiny")

@@ -5,11 +5,11 @@ from collections import defaultdict
 import pytest
 import typer
 from typer.main import get_command
-from typer.testing import CliRunner
 
 from perfml.cli import app, options
 from perfml.cli.verb import _selection
 from perfml.datasets import Selection
+from tests.support.command_line import run
 
 PLACED = {"--baseline", "--target", "--model", "--kernel", "--layer", "--launches", "--where"}
 """What issue 39 asks about: options that say what is looked at, and how."""
@@ -66,7 +66,7 @@ def test_what_is_typed_is_what_is_selected():
     ],
 )
 def test_what_a_verb_cannot_do_with_an_option_is_said(words, said):
-    done = CliRunner().invoke(app, list(words))
+    done = run(*words)
     assert done.exit_code in (1, 6)
     assert said in done.stderr
 

@@ -4,9 +4,8 @@ import json
 import lzma
 
 import pytest
-from typer.testing import CliRunner
 
-from perfml.cli import app
+from tests.support.command_line import run as command
 from tests.support.paths import ROOT
 
 
@@ -18,7 +17,7 @@ def recorded_run(tmp_path):
 
 
 def run(*words):
-    return CliRunner().invoke(app, ["prove", *words])
+    return command("prove", *words)
 
 
 def test_launches_are_listed_with_their_limit_the_longest_first(recorded_run):

@@ -6,11 +6,11 @@ import shutil
 
 import jsonschema
 import pytest
-from typer.testing import CliRunner
 
 from perfml.cli import app
 from perfml.cli.documents import DOCUMENTS, schema_of
 from perfml.cli.output import VERSION
+from tests.support.command_line import run
 from tests.support.modeling_data import networks_with_law
 from tests.support.paths import DATA, ROOT
 from tests.support.published_data import synthetic
@@ -94,7 +94,7 @@ def folder(tmp_path, monkeypatch, recorded):
 @pytest.mark.usefixtures("folder")
 def test_what_a_verb_prints_is_of_its_schema(verb, words):
     command = [] if verb == "error" else [verb]
-    result = CliRunner().invoke(app, [*command, *map(str, words), "--json", "-q"])
+    result = run(*command, *words, "--json", "-q")
     document = json.loads(result.stdout)
     assert document["schema"] == f"{verb}/{VERSION}", document
     jsonschema.validate(document, schema_of(words[0] if verb == "error" else verb, strict=True))
@@ -107,7 +107,7 @@ def test_the_repeated_study_is_of_its_schema(folder, monkeypatch):
     monkeypatch.setattr("perfml.reproduce.files.drawn_png", lambda ax: b"")
     synthetic().to_csv(folder / "dataset.csv", index=False)
     words = ("reproduce", "--data", "dataset.csv", "--splits", "2", "--out", "made")
-    result = CliRunner().invoke(app, [*words, "--json", "-q"])
+    result = run(*words, "--json", "-q")
     document = json.loads(result.stdout)
     jsonschema.validate(document, schema_of("reproduce", strict=True))
     assert document["data"]["rows"] == 84
@@ -127,7 +127,7 @@ def test_a_schema_is_one(verb):
 
 @pytest.mark.parametrize("verb", ["datasets", "explain", "gate", "collect"])
 def test_a_verb_prints_it_without_its_arguments(verb):
-    result = CliRunner().invoke(app, [verb, "--json-schema"])
+    result = run(verb, "--json-schema")
     assert result.exit_code == 0
     assert json.loads(result.stdout) == schema_of(verb)
 

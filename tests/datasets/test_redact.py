@@ -11,13 +11,12 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
-from perfml.cli import app
 from perfml.datasets.redact import Redactor, redact_run, redact_table
 from perfml.errors import InputError, PerfmlError
 from perfml.ingest.profiles import ingest
 from perfml.tables import Table, read_table, write_table
+from tests.support.command_line import run
 from tests.support.tables import make_kernels
 
 USER, HOST, PROJECT = "melanie.q", "kestrel42", "Halcyon"
@@ -118,7 +117,7 @@ def test_no_planted_secret_is_left_in_the_bytes_of_a_redacted_table(tmp_path):
     write_table(table.frame, tmp_path / "t.parquet", kind="kernels", provenance=table.provenance)
     out = tmp_path / "shared.parquet"
     command = ["inspect", str(tmp_path / "t.parquet"), "--redact", "--out", str(out)]
-    done = CliRunner().invoke(app, command)
+    done = run(*command)
     assert done.exit_code == 0, done.output
     assert_clean(everything_in(out))
     assert_clean(done.output.lower().encode())
@@ -136,7 +135,7 @@ def test_metadata_of_a_foreign_table_does_not_travel(tmp_path):
     )
     out = tmp_path / "shared.parquet"
     command = ["inspect", str(tmp_path / "t.parquet"), "--redact", "--hide", HOST]
-    assert CliRunner().invoke(app, [*command, "--out", str(out)]).exit_code == 0
+    assert run(*command, "--out", str(out)).exit_code == 0
     assert_clean(everything_in(out))
 
 
@@ -298,16 +297,14 @@ def test_a_run_measured_by_cupti_keeps_its_facts_copies_and_sizes(recorded, tmp_
 
 
 def test_a_run_folder_needs_a_place_for_the_copy(run_folder):
-    done = CliRunner().invoke(app, ["inspect", str(run_folder), "--redact"])
+    done = run("inspect", str(run_folder), "--redact")
     assert done.exit_code == 1
     assert "--out FOLDER" in done.output
 
 
 def test_a_folder_without_a_manifest_is_refused(tmp_path):
     (tmp_path / "empty").mkdir()
-    done = CliRunner().invoke(
-        app, ["inspect", str(tmp_path / "empty"), "--redact", "--out", str(tmp_path / "o")]
-    )
+    done = run("inspect", str(tmp_path / "empty"), "--redact", "--out", str(tmp_path / "o"))
     assert done.exit_code == 1
     assert "no run.json" in done.output
     assert not (tmp_path / "o").exists()
@@ -316,6 +313,6 @@ def test_a_folder_without_a_manifest_is_refused(tmp_path):
 def test_out_without_redact_is_refused(tmp_path):
     table = planted()
     write_table(table.frame, tmp_path / "t.parquet", kind="kernels", provenance={})
-    done = CliRunner().invoke(app, ["inspect", str(tmp_path / "t.parquet"), "--out", "x.parquet"])
+    done = run("inspect", str(tmp_path / "t.parquet"), "--out", "x.parquet")
     assert done.exit_code == 1
     assert "belong to --redact" in done.output

@@ -6,9 +6,8 @@ import shutil
 
 import pandas as pd
 import pytest
-from typer.testing import CliRunner
 
-from perfml.cli import app
+from tests.support.command_line import run as command
 from tests.support.paths import ROOT
 
 DATA = ROOT / "studies" / "data"
@@ -30,7 +29,7 @@ def runs(tmp_path_factory):
 
 
 def run(*words):
-    result = CliRunner().invoke(app, [*words, "--json"])
+    result = command(*words, "--json")
     assert result.exit_code == 0, result.output
     return json.loads(result.stdout)
 

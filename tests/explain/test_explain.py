@@ -61,12 +61,6 @@ def test_verdicts(before, after, verdict):
     assert found.sentence().startswith(verdict)
 
 
-def test_one_repeat_gives_no_interval_and_says_so():
-    found = compare_times([10.0], [12.0, 12.1])
-    assert found.interval is None
-    assert "no interval" in found.sentence()
-
-
 @pytest.mark.parametrize("times", [[], [0.0], [-1.0, 2.0], [float("nan")]])
 def test_times_that_are_none_are_refused(times):
     with pytest.raises(PerfmlError, match="target"):

@@ -5,9 +5,7 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-from typer.testing import CliRunner
 
-from perfml.cli import app
 from perfml.datasets import load
 from perfml.errors import PerfmlError
 from perfml.explain import known_peaks, roofline
@@ -17,6 +15,7 @@ from perfml.explain.roofs.peaks import REPORTED
 from perfml.ingest import IngestSettings, ingest
 from perfml.readers import ReadOptions, read
 from perfml.tables import read_table, write_table
+from tests.support.command_line import run as command
 from tests.support.ncu_pages import raw_page
 from tests.support.paths import DATA
 
@@ -160,16 +159,8 @@ def test_recorded_layers_of_fp32_are_bound_by_compute_where_their_filters_are_3x
 def test_counted_operations_agree_with_the_shape_of_the_convolution(root):
     folder = root / "datasets" / "h200-yolov4-tiny"
     conditions = ["batch=8", "precision=fp32", "backend=cudnn", "iteration=0", "layer=conv_20"]
-    layers, _ = load_tables(folder, conditions)
-    kernels = read_table(folder / "kernels.parquet", kind="kernels").frame
-    mine = kernels[
-        (kernels["batch"] == 8)
-        & (kernels["backend"] == "cudnn")
-        & (kernels["precision"] == "fp32")
-        & (kernels["iteration"] == 0)
-        & (kernels["layer"] == "conv_20")
-    ]
-    counted = roofline(mine)["flops"].max()
+    layers, kernels = load_tables(folder, conditions)
+    counted = roofline(kernels)["flops"].max()
     assert counted == pytest.approx(roofline(layers)["flops"].iloc[0], rel=0.05)
 
 
@@ -276,7 +267,7 @@ CONDITION = ("--where", "batch=8", "--where", "precision=fp32", "--where", "back
 
 
 def run(*words):
-    return CliRunner().invoke(app, ["roofline", *map(str, words)])
+    return command("roofline", *words)
 
 
 @pytest.mark.long

@@ -8,7 +8,6 @@ from perfml.explain import explain, sides_of
 from perfml.explain.launches import Change
 from perfml.explain.load import load_tables
 from perfml.explain.tree.causes import TERMS, Contribution
-from perfml.explain.tree.engine import decompose_pair
 from perfml.explain.tree.layer import matches_of
 from perfml.explain.tree.library_kernels import as_calls, judge_by_work
 from tests.support.launches import launch
@@ -106,27 +105,6 @@ def test_one_s_own_kernels_are_compared_as_they_are_built():
     assert own[0].runs is None
     theirs = matches_of(change, [kernel(NARROW, 9.0)], [kernel(WIDE, 1.0)])
     assert theirs[0].runs is not None
-
-
-def test_doubles_in_place_of_floats_are_the_cause_of_twice_the_bytes():
-    moved = {"gld_transactions": 4e6, "gst_transactions": 4e6, "global_load_requests": 2.5e5}
-    moved |= {"global_store_requests": 2.5e5, "theoretical_occupancy": 1.0, "waves_per_sm": 9.0}
-    moved |= {"dram_utilization": 0.85, "achieved_occupancy": 0.8, "l2_utilization": 0.4}
-    floats = {"flop_count_sp": 1e6, "flop_count_dp": 0.0, "double_precision_fu_utilization": 0.0}
-    doubles = {"flop_count_sp": 0.0, "flop_count_dp": 1e6, "double_precision_fu_utilization": 0.02}
-    twice = ("gld_transactions", "gst_transactions", "global_load_requests")
-    twice += ("global_store_requests", "dram_read_bytes", "dram_write_bytes")
-
-    def first(**kinds):
-        fast = kernel("vectorized_elementwise_kernel", 100.0, **moved, **floats)
-        slow = {**fast.counters, **{name: 2 * fast[name] for name in twice}, **kinds}
-        after = launch({"kernel": fast.kernel, "time_us": 200.0, **slow})
-        parts = decompose_pair(fast, after, single=True).contributions
-        return max(parts, key=lambda one: one.log_ratio)
-
-    assert first().term.id != "fp64_pipe_time"
-    assert first(**doubles).term.id == "fp64_pipe_time"
-    assert first(**doubles).log_ratio > math.log(2) / 2
 
 
 def test_a_layer_that_ranges_within_cut_into_pieces_is_said_not_to_be_told():

@@ -7,9 +7,7 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
-from perfml.cli import app
 from perfml.explain import reports
 from perfml.explain.advice.hazards import Advice
 from perfml.explain.lines import (
@@ -24,6 +22,7 @@ from perfml.readers import Source
 from perfml.readers.ncu.instructions import STALLED
 from perfml.readers.ncu.report import EXECUTED
 from perfml.util.machine_code import Place
+from tests.support.command_line import run
 from tests.support.others_files import STRANGERS
 
 SECTORS = "memory_l2_theoretical_sectors_global"
@@ -194,7 +193,7 @@ def test_a_path_of_windows_shows_its_file_alone():
 @pytest.mark.slow
 def test_explain_names_the_line_of_a_public_report():
     naive, better = (STRANGERS / "hpca" / f"{name}.ncu-rep" for name in ("naive", "variant1"))
-    told = CliRunner().invoke(app, ["explain", str(better), str(naive)])
+    told = run("explain", str(better), str(naive))
     assert "where: conv_kernels.cu:44, @!P6 LDG.E.CONSTANT" in told.stdout.replace("\n", " ")
 
 

@@ -125,9 +125,3 @@ def test_every_launch_is_in_one_pair_or_said_to_be_alone(before, after):
         assert not set(names) & set(alone)
         assert side.layers["time_us"].sum() == pytest.approx(sum(row[2] for row in rows))
     assert not (pairing.alignment.only_baseline and pairing.alignment.only_target)
-
-
-def test_a_kernel_without_a_partner_is_named():
-    pairing, _ = paired(launches(("gemm", 2)), launches(("gemm", 2), ("check", 1)))
-    assert pairing.alignment.only_target == ("check",)
-    assert pairing.alignment.only_baseline == ()

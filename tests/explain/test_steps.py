@@ -4,19 +4,17 @@ import json
 import re
 
 import pytest
-from typer.testing import CliRunner
 
 from perfml.account.account import Account, DeviceAccount, Idle
 from perfml.account.device_time import DeviceTime
-from perfml.cli import app
 from perfml.explain import explain
 from perfml.explain.steps import StepComparison
 from perfml.readers import read
 from perfml.report.sections.time_spent import step_sentences
+from tests.support.command_line import run
 from tests.support.paths import ROOT
 from tests.support.torch_trace import Trace
 
-RUN = CliRunner()
 PAIRS = ROOT.parent / "shared" / "data" / "pairs_2026_11_25" / "torch"
 CAUSES = {
     "p01": "synchronising",
@@ -82,23 +80,23 @@ def test_data_loading_is_told_though_no_kernel_differs(tmp_path):
     assert found.total.ratio == pytest.approx(5310 / 410, rel=0.01)
     assert found.step.first.id == "data_loading"
     assert sum(us for _, us in found.step.rows()[:-1]) == pytest.approx(found.step.rows()[-1][1])
-    shown = RUN.invoke(app, ["explain", *names]).output
+    shown = run("explain", *names).output
     assert "slower: a step takes" in shown.split("Every layer")[0]
     assert "DataLoader(" in shown
-    brief = json.loads(RUN.invoke(app, ["explain", *names, "--brief", "--json"]).stdout)
+    brief = json.loads(run("explain", *names, "--brief", "--json").stdout)
     assert "slower" in brief["verdict"]
-    advice = RUN.invoke(app, ["advise", names[1]]).output
+    advice = run("advise", names[1]).output
     assert "DataLoader(" in advice
-    report = RUN.invoke(app, ["report", names[1], "--out", str(tmp_path / "r.md")]).output
+    report = run("report", names[1], "--out", str(tmp_path / "r.md")).output
     assert report.startswith("1. The device waits while the host prepares data")
 
 
 def test_a_part_of_a_trace_has_no_account(tmp_path):
     path = tmp_path / "slow.json"
     path.write_bytes(loop(5000.0).data())
-    whole = RUN.invoke(app, ["inspect", str(path)]).output
+    whole = run("inspect", str(path)).output
     assert "a step takes" in whole.lower()
-    chosen = RUN.invoke(app, ["inspect", str(path), "--kernel", "gemm", "--skip", "1"]).output
+    chosen = run("inspect", str(path), "--kernel", "gemm", "--skip", "1").output
     assert "a step takes" not in chosen.lower()
 
 

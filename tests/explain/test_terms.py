@@ -90,15 +90,11 @@ def test_the_set_causes_holds_the_evidence_of_every_term():
         # as the section files of Nsight Compute have them
         ("resident_blocks_limit_slots", "Occupancy"),
         ("waves_per_sm", "LaunchStats"),
-        ("theoretical_occupancy", "Occupancy"),
         ("ipc", "ComputeWorkloadAnalysis"),
-        ("alu_utilization", "ComputeWorkloadAnalysis"),
         ("inst_executed", "InstructionStats"),
         ("warp_execution_efficiency", "WarpStateStats"),
-        ("stall_membar", "WarpStateStats"),
         ("sm_active_cycles_max", "WorkloadDistribution"),
         ("gld_transactions", "MemoryWorkloadAnalysis_Tables"),
-        ("local_load_transactions", "MemoryWorkloadAnalysis_Tables"),
     ],
 )
 def test_a_missing_counter_is_looked_for_in_the_section_that_collects_it(metric, section):

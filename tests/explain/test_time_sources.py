@@ -4,10 +4,8 @@ import json
 
 import pandas as pd
 import pytest
-from typer.testing import CliRunner
 
 from perfml.account.time_sources import time_note
-from perfml.cli import app
 from perfml.datasets import load
 from perfml.explain import advise, explain
 from perfml.gate.render import markdown, text
@@ -21,6 +19,7 @@ from perfml.report.render.text import to_text
 from perfml.report.sections.explanation import explanation_document
 from perfml.report.verbs import advice_document
 from perfml.tables import write_table
+from tests.support.command_line import run
 from tests.support.tables import make_kernels
 
 UNDER = "from under the profiler: Nsight Compute's"
@@ -85,9 +84,8 @@ def test_the_roofline_says_it_under_its_table_and_in_json(recorded, tmp_path):
     path = tmp_path / "layers.parquet"
     profiled = recorded.assign(time_source="ncu")
     write_table(profiled, path, kind="layers", provenance={})
-    runner = CliRunner()
-    assert UNDER in " ".join(runner.invoke(app, ["roofline", str(path)]).stdout.split())
-    told = json.loads(runner.invoke(app, ["roofline", str(path), "--json"]).stdout)
+    assert UNDER in " ".join(run("roofline", str(path)).stdout.split())
+    told = json.loads(run("roofline", str(path), "--json").stdout)
     assert UNDER in told["time_notes"][0]
 
 
@@ -111,9 +109,9 @@ def test_a_merge_says_it_of_its_rows_on_stderr_and_in_json(tmp_path):
     write_table(make_kernels(rows), kernels, kind="kernels", provenance={})
     (note,) = merge_files(kernels, layers).time_notes
     assert "(in 1 of 3 rows)" in note
-    done = CliRunner().invoke(app, ["merge", str(kernels), "--out", str(layers)])
+    done = run("merge", str(kernels), "--out", str(layers))
     assert UNDER in done.stderr
-    done = CliRunner().invoke(app, ["merge", str(kernels), "--out", str(layers), "--json", "-q"])
+    done = run("merge", str(kernels), "--out", str(layers), "--json", "-q")
     assert json.loads(done.stdout)["time_notes"] == [note]
 
 

@@ -212,12 +212,6 @@ def test_less_work_that_takes_longer_is_slower_and_not_more_work():
     assert verdict(layers(), layers(time=13, **less)) is Verdict.SLOWER
 
 
-def test_work_that_moved_both_ways_is_said_to_be_mixed():
-    (layer,) = judge(layers(), layers(seed=2, inst_executed=0.9e6, gld_transactions=9e4)).layers
-    assert layer.verdict is Verdict.UNCLEAR
-    assert layer.reason.startswith("mixed: gld_transactions +12.5 % and inst_executed -10.0 %")
-
-
 def test_a_little_more_work_is_not_excused_by_a_time_that_another_process_could_give():
     assert verdict(layers(), layers(time=9.6, inst_executed=1.02e6)) is Verdict.WORSE
 

@@ -12,9 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
-from perfml.cli import app
 from perfml.errors import InputError, TableError
 from perfml.ingest import ingest
 from perfml.ingest.merge import batches
@@ -22,6 +20,7 @@ from perfml.ingest.merge.batches import merge_files
 from perfml.ingest.merge.rule import merge, unattributed_time
 from perfml.tables import read_table, write_table
 from perfml.util.json_values import json_value
+from tests.support.command_line import run
 from tests.support.examples import examples
 from tests.support.paths import DATA, ROOT
 from tests.support.tables import make_kernels
@@ -134,9 +133,9 @@ def test_rows_that_never_say_how_many_launches_they_stand_for_stand_for_one(tmp_
 
 
 def test_a_folder_of_runs_merges_as_one_table(recorded, tmp_path):
-    for run, part in recorded.groupby("run_id", sort=False):
+    for run_id, part in recorded.groupby("run_id", sort=False):
         (tmp_path / "all" / f"backend={part['backend'].iloc[0]}").mkdir(parents=True, exist_ok=True)
-        write(part, tmp_path / "all" / f"backend={part['backend'].iloc[0]}" / f"{run}.parquet")
+        write(part, tmp_path / "all" / f"backend={part['backend'].iloc[0]}" / f"{run_id}.parquet")
     found = on_disk(tmp_path / "all", tmp_path, 2000)
     same(found, merge(recorded), ordered=False)
     document = read_table(tmp_path / "layers.parquet").provenance
@@ -297,7 +296,7 @@ def test_the_verb_merges_by_kernel_where_no_launch_lies_in_a_range_and_says_so(n
     (tmp_path / "trace.csv").write_bytes(trace.read_bytes())
     write_table(kernels.frame, tmp_path / "kernels.parquet", kind="kernels", provenance={})
     words = ["merge", tmp_path / name, "--out", tmp_path / "layers.parquet"]
-    done = CliRunner().invoke(app, [*map(str, words)])
+    done = run(*words)
     assert done.exit_code == 0, done.output
     assert "every kernel counts as a layer" in done.stderr
     assert set(read_table(tmp_path / "layers.parquet").frame["layer"]) == {"im2col", "gemm"}

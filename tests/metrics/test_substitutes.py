@@ -4,9 +4,8 @@ import csv
 import lzma
 
 import pytest
-from typer.testing import CliRunner
 
-from perfml.cli import app
+from tests.support.command_line import run
 from tests.support.paths import DATA
 
 LEFT_OUT = "dram__throughput.avg.pct_of_peak_sustained_elapsed"
@@ -31,7 +30,7 @@ def files(tmp_path):
 def test_it_is_one_line_over_all_files_and_v_lists_the_formulas(partition, files, tmp_path):
     def said(*more: str, out: str) -> list[str]:
         words = ["ingest", *files, *partition, *more, "--out", tmp_path / out]
-        done = CliRunner().invoke(app, [str(word) for word in words])
+        done = run(*words)
         assert done.exit_code == 0, done.output
         return [line for line in done.stderr.splitlines() if "dram_utilization" in line]
 

@@ -17,9 +17,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from typer.testing import CliRunner
 
-from perfml.cli import app
 from perfml.errors import InputError, PerfmlError
 from perfml.ingest.layer_map import read_layer_map
 from perfml.ingest.profiles import ingest
@@ -27,6 +25,7 @@ from perfml.readers import Source, read
 from perfml.readers.demangle import demangle, demangled
 from perfml.tables import metric_columns
 from tests.support.bad_inputs import BAD, Base, bases
+from tests.support.command_line import run
 from tests.support.nvprof_profile import Profile, fill
 from tests.support.processes import PATIENCE_S
 
@@ -34,7 +33,6 @@ EXPECTED = json.loads((BAD / "expected.json").read_text(encoding="utf-8"))
 FOLDERS = sorted({name.partition("/")[0] for name in EXPECTED})
 BASES = {base.name: base for base in bases()}
 HARMLESS = ("whole", "utf-8-bom", "utf-16-le", "utf-16-be", "windows-lines")
-RUN = CliRunner()
 
 
 def one_message(error: PerfmlError) -> None:
@@ -344,7 +342,7 @@ def test_a_foreign_or_damaged_parquet_file_is_one_error_in_every_verb(tmp_path):
             arguments = [verb, str(path)]
             if verb in ("merge", "ingest"):
                 arguments += ["--out", str(tmp_path / "out.parquet")]
-            ended = RUN.invoke(app, arguments)
+            ended = run(*arguments)
             assert ended.exit_code == 1, (verb, ended.stderr)
             assert "internal error" not in ended.stderr
             assert re.match(r"error: .+\n.+\n$", ended.stderr), ended.stderr

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfml.errors import InputError, PerfmlError
+from perfml.errors import InputError
 from perfml.readers import Source, read, recognise
 from perfml.readers.nsys import sqlite_file
 from perfml.readers.timeline import Spans, busy_share, idle_before
@@ -251,28 +251,6 @@ def test_times_that_no_clock_reaches_are_missing_and_leave_the_others_as_they_ar
     np.testing.assert_equal(kernels.frame["time_us"].to_numpy(), [np.nan, np.nan, 0.01])
     assert any("2 kernels have invalid timestamps" in text for text in kernels.warnings)
     assert kernels.frame["start_us"].iloc[2] == 0.0
-
-
-@given(st.data())
-@examples(80)
-def test_damaged_bytes_give_a_table_or_one_error(tmp_path_factory, data):
-    export = Export(tmp_path_factory.mktemp("nsys") / "run.sqlite", "2026")
-    fill(export)
-    path = export.close()
-    content = bytearray(path.read_bytes())
-    # Pages are mostly empty: damage is sought where bytes are, or it would hit nothing.
-    places = [place for place, byte in enumerate(content) if byte]
-    if data.draw(st.booleans()):
-        del content[data.draw(st.integers(16, len(content) - 1)) :]
-    for _ in range(data.draw(st.integers(1, 8))):
-        place = data.draw(st.sampled_from(places))
-        if 16 <= place < len(content):
-            content[place] = data.draw(st.integers(0, 255))
-    path.write_bytes(content)
-    try:
-        assert len(sqlite_file.read(Source(path)).frame) > 0
-    except PerfmlError as error:
-        assert len(str(error).splitlines()) <= 2  # noqa: PT017 - both endings are right
 
 
 def test_a_report_that_was_not_exported_names_the_command(tmp_path):

@@ -6,20 +6,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from perfml.ingest.merge.rule import merge
 from perfml.report.conditions import conditions
 from perfml.report.kernels import EVERYTHING, OUTSIDE, kernel_times, pack_kernels
 from tests.support.report_data import BACKENDS, kernels, layers
 
 pytestmark = pytest.mark.long
-
-
-def test_kernels_of_the_chooser_differ_where_their_names_do():
-    frame = kernels(layers=2, backends=("a",))
-    stem = "sm80_xmma_gemm_f32f32_f32f32_f32_nn_n_tilesize64x64x8_stage3_warpsize2x2x1_ffma_"
-    frame["kernel"] = [f"{stem}{name}_execute_kernel" for name in ("aligned", "split")] * 6
-    data = pack_kernels(frame, conditions(merge(frame)), {"a": 0})
-    assert len({short for short, _ in data.names}) == len(data.names) == 2
 
 
 def test_chooser_has_every_layer_its_kernels_and_shares_that_add_up():

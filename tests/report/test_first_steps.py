@@ -199,11 +199,6 @@ def test_names_from_outside_are_escaped_between_the_links():
     assert html.escape("<b>") in page
 
 
-def test_nothing_to_do_leaves_the_heading_as_it_was():
-    document = build_report(layers(backends=("only",), batches=(1, 8)))
-    assert document.answer.heading == "The answer, and how sure it is"
-
-
 def test_of_a_network_what_helps_many_layers_comes_first():
     frame = kernels(backends=("cudnn",)).assign(device="NVIDIA H200")
     advice = advise_conditions(layers(backends=("cudnn",)).assign(device="NVIDIA H200"), frame)

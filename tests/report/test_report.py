@@ -257,12 +257,6 @@ def test_page_is_made_from_a_table_of_backend_and_time_alone():
     assert "The table carries no provenance." in page
 
 
-def test_page_of_one_layer_and_one_repeat_has_no_spread():
-    page = build_page(layers(layers=1, repeats=1))
-    assert 'class="sure low"' in page
-    assert "repeats 1" not in page
-
-
 def test_missing_metrics_leave_their_sections_out():
     table = layers().drop(
         columns=["stall_sync", "stall_memory_dependency", "gld_efficiency", "dram_utilization"]

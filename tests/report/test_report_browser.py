@@ -260,15 +260,6 @@ def test_a_table_that_goes_on_to_the_right_says_so_until_its_end_is_seen(tab, re
     )
 
 
-def test_a_word_leads_to_its_sentence(tab, comparison):
-    opened = tab.open(comparison)
-    word = opened.page.locator("#answer a.word").first
-    assert word.get_attribute("title")
-    target = word.get_attribute("href")
-    word.click()
-    assert opened.page.locator(f"{target} dd").is_visible()
-
-
 def test_causes_are_chosen_by_pair_and_show_kernels_as_a_diff(desktop):
     page = desktop.page
     assert desktop.texts("#why .tabs button") == [

@@ -5,17 +5,15 @@ import shlex
 
 import pandas as pd
 import pytest
-from typer.testing import CliRunner
 
 from perfml.account.account import Account, DeviceAccount, Idle
 from perfml.account.device_time import DeviceTime
-from perfml.cli import app
 from perfml.explain.steps import StepComparison
 from perfml.report.sections.time_spent import profile_command, step_differences, time_steps
 from perfml.report.write import report
+from tests.support.command_line import run
 from tests.support.paths import PUBLIC
 
-RUN = CliRunner()
 PAIRS = PUBLIC.parent / "pairs_2026_11_25" / "torch"
 others = pytest.mark.skipif(not PUBLIC.is_dir(), reason="may be read, not committed")
 
@@ -138,8 +136,8 @@ def test_steps_that_do_not_differ_on_the_clock_are_nothing_to_do():
 def test_the_page_of_two_traces_says_what_explain_says(tmp_path):
     pair = [PAIRS / f"p05_{side}.json.gz" for side in ("slow", "fast")]
     page = tmp_path / "page.html"
-    shown = RUN.invoke(app, ["report", *map(str, pair), "--out", str(page), "--json"])
-    explained = RUN.invoke(app, ["explain", *map(str, pair), "--json"])
+    shown = run("report", *pair, "--out", str(page), "--json")
+    explained = run("explain", *pair, "--json")
     summary, step = json.loads(shown.stdout)["summary"], json.loads(explained.stdout)["step"]
     assert summary[0].startswith(f"A step is {step['verdict']}: ")
     assert 'id="clock"' in page.read_text(encoding="utf-8")
