@@ -45,8 +45,8 @@ def test_a_default_report_names_kernel_share_limit_and_a_rule_that_stands_in_it(
         "\xa0", " "
     )
     saved = float(re.search(r"saves at most ([\d,.]+) µs", first)[1].replace(",", ""))
-    # of the ten launches' 3,538 µs; the file's AchievedOccupancy estimates 15.1 %
-    assert 0.15 * 3538 < saved < 3538
+    # of the ten launches' 3,538 µs; the file's AchievedOccupancy estimates 15.1 % (of one unit)
+    assert 0.02 * 3538 < saved < 0.152 * 3538
     text = page.read_text(encoding="utf-8")
     assert "AchievedOccupancy" in text
     assert "SOLBottleneck" in text

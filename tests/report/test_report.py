@@ -223,7 +223,8 @@ def test_script_cannot_be_closed_from_a_kernel_name():
 @examples(12)
 @given(st.text(st.characters(codec=None), min_size=1, max_size=60))
 def test_any_name_is_written_as_utf_8_and_reads_as_text(name):
-    table = pd.DataFrame({"backend": [name, "b"], "layer": [name, name], "time_us": [1.0, 2.0]})
+    held = name.encode("utf-8", "replace").decode()  # columns of pandas hold no lone surrogates
+    table = pd.DataFrame({"backend": [held, "b"], "layer": [held, held], "time_us": [1.0, 2.0]})
     page = build_page(table, title=name)
     page.encode("utf-8")
     shown = html.escape(clean(name, 200), quote=False)
