@@ -165,20 +165,8 @@ def test_a_library_that_does_not_compile_says_why(tmp_path, monkeypatch):
         inject.library(inject.COUNTERS)
 
 
-def cupti_is_here():
-    try:
-        inject.toolkit()
-    except ProfilerError:
-        return False
-    return True
-
-
-def test_the_library_compiles_once_or_cupti_is_named_as_missing(tmp_path, monkeypatch):
+def test_the_library_compiles_once(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    if not cupti_is_here():
-        with pytest.raises(ProfilerError, match="CUPTI is not installed"):
-            inject.library(inject.COUNTERS)
-        return
     made = inject.library(inject.COUNTERS)
     assert ctypes.CDLL(str(made)).InitializeInjection
     before = made.stat().st_mtime_ns

@@ -21,11 +21,14 @@ def pytest_collection_modifyitems(config, items):
 
 @pytest.fixture(scope="session")
 def build(tmp_path_factory):
-    """Return a function that compiles one of the programs, with options of nvcc."""
+    """Return a function that compiles one of the programs, with options of nvcc.
 
-    def built(name, *options):
+    For the GPU itself nvcc keeps no PTX (``native``), for an architecture by name it does.
+    """
+
+    def built(name, *options, arch="native"):
         program = tmp_path_factory.mktemp("build") / name
-        command = [shutil.which("nvcc"), "-O2", "-arch=native", "-o", program, *options]
+        command = [shutil.which("nvcc"), "-O2", f"-arch={arch}", "-o", program, *options]
         subprocess.run([*command, HERE / "programs" / f"{name}.cu", "-lcuda"], check=True)
         return str(program)
 

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.gpu
 
 @pytest.fixture(scope="module")
 def program(build):
-    return build("accumulates")
+    return build("accumulates", arch="sm_90")
 
 
 def run(*command):
@@ -42,7 +42,7 @@ def test_a_program_is_examined_and_its_results_stay(program, tmp_path):
 
 
 def test_a_measured_repair_is_near_the_real_one_and_results_stay(build, tmp_path):
-    program = build("repaired")
+    program = build("repaired", arch="sm_90")
     out = tmp_path / "prove"
     undisturbed = run(program)
     perfml = (sys.executable, "-m", "perfml", "prove", "--json", "--out", str(out), "--", program)
