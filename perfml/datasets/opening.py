@@ -282,7 +282,7 @@ def _of_ranks(selection: Selection) -> Input:
         msg = "these are not the ranks of one job"
         cure = (
             "Give two files to compare, a folder of profiles, or traces of torch.profiler of "
-            "different ranks: perfml inspect FILE shows what one holds."
+            "different ranks. perfml inspect FILE shows what one holds."
         )
         raise InputError(msg, where=title, found=count(len(names), "file"), cure=cure)
     return read
