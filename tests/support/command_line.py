@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from click.testing import Result
+from typing import Any
+
 from typer.testing import CliRunner
 
 from perfml.cli import app
 
 
-def run(*words: object) -> Result:
+def run(*words: object) -> Any:
     """Return what a command ends with and prints."""
     return CliRunner().invoke(app, [str(word) for word in words])
