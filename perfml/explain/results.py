@@ -176,7 +176,7 @@ class Explanation:
         What to know of times from under a profiler (`perfml.account.time_sources`), and of what
         times of kernels do not show (`perfml.explain.gaps`).
     pairing
-        How kernels were paired where no ranges told, in sentences.
+        How kernels were paired where there are no ranges, in sentences.
     gaps
         Both sides on the clock, with the gaps between kernels; None where `step` tells that, or
         starts are not known.

@@ -149,7 +149,7 @@ def read(path: str | Path, options: ReadOptions | None = None) -> Kernels:
     path
         The file, compressed or not.
     options
-        What the user told the readers.
+        Options of the readers, as the user gave them.
 
     Raises
     ------

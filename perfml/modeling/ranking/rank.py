@@ -135,7 +135,7 @@ def rank(
         Resamples of each permutation, at most `resamples`. The test holds for any number; with
         more of them weaker effects are found.
     leakage
-        What a random split of the same table shows, where `evaluate` told it already.
+        What a random split of the same table shows, if `evaluate` was run on it.
     n_jobs
         Processes; None starts one a core where the work takes longer than a few seconds.
 

@@ -1,7 +1,7 @@
 """Figures of layers, kernels, rankings, models and comparisons.
 
 Every function takes a table, draws on ``ax`` or on a new figure, and returns the matplotlib Axes
-(``axes.figure.savefig(...)`` writes it). Colours are told apart in every kind of colour vision
+(``axes.figure.savefig(...)`` writes it). Colours differ in every kind of colour vision
 and labels carry units. matplotlib is imported when a figure is drawn, and never pyplot.
 """
 

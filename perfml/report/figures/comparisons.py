@@ -59,7 +59,7 @@ def time_ratios(
     most
         Layers drawn; of more, those with the largest shares of the difference.
     ax, width
-        Where to draw; a new figure, so many points wide, without.
+        Axes to draw on; without them a new figure of that width in points.
 
     Raises
     ------
@@ -143,7 +143,7 @@ def attribution(
     most
         Terms drawn; the rest is summed up, so that the bars always add up to the last one.
     ax, width
-        Where to draw; a new figure, so many points wide, without.
+        Axes to draw on; without them a new figure of that width in points.
 
     Raises
     ------
@@ -294,7 +294,7 @@ def layer_roofline(
     palette
         Backend to colour.
     ax, width
-        Where to draw; a new figure, so many points wide, without.
+        Axes to draw on; without them a new figure of that width in points.
 
     Raises
     ------

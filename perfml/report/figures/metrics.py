@@ -96,7 +96,7 @@ def stall_breakdown(
     layer
         One layer; the whole network, weighted by time, without.
     ax, width
-        Where to draw; a new figure, so many points wide, without.
+        Axes to draw on; without them a new figure of that width in points.
 
     Raises
     ------

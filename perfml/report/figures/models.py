@@ -55,7 +55,7 @@ def importances(
     top
         Metrics drawn, the most important first.
     ax, width
-        Where to draw; a new figure, so many points wide, without.
+        Axes to draw on; without them a new figure of that width in points.
 
     Raises
     ------
@@ -124,7 +124,7 @@ def ranks(
     top
         Groups drawn, best first.
     ax, width
-        Where to draw; a new figure, so many points wide, without.
+        Axes to draw on; without them a new figure of that width in points.
 
     Raises
     ------

@@ -47,7 +47,7 @@ def decision_tree(
     unit
         Of what a regressor predicts.
     ax, width
-        Where to draw; a new figure, so many points wide, without.
+        Axes to draw on; without them a new figure of that width in points.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from sklearn.tree import plot_tree
