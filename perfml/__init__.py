@@ -20,7 +20,7 @@ from perfml._version import __version__ as __version__
 
 _HOMES = {
     "advise": "perfml.explain.advice.hazards",
-    "evaluate": "perfml.datasets.asked",
+    "evaluate": "perfml.datasets.python",
     "iteration": "collectors.layers",
     "inspect": "perfml.datasets.inspected",
     "layers": "collectors.layers",
@@ -28,9 +28,9 @@ _HOMES = {
     "merge": "perfml.ingest.merge.rule",
     "profile": "collectors.in_process",
     "plot": "perfml.report.figures.registry",
-    "rank": "perfml.datasets.asked",
+    "rank": "perfml.datasets.python",
     "read": "perfml.datasets.frames",
-    "roofline": "perfml.explain.roofs.asked",
+    "roofline": "perfml.explain.roofs.python",
 }
 """Public name to the module that defines it."""
 

@@ -96,9 +96,9 @@ def roofline(
     from perfml.account.time_sources import time_notes
     from perfml.datasets.choosing import layers_named
     from perfml.datasets.loading import DEVICE_FACTS
-    from perfml.explain.roofs.asked import usual_roofline
     from perfml.explain.roofs.by_layer import with_described_flops
     from perfml.explain.roofs.peaks import REPORTED, peaks_of
+    from perfml.explain.roofs.python import usual_roofline
     from perfml.report.verbs import roofline_document
 
     given = read(selection, output, in_layers=True).first.in_layers

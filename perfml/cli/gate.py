@@ -113,7 +113,7 @@ def _run(
 
 def _loaded(selection: Selection, output: Output) -> list[Table]:
     """Return the layers behind each name: a saved baseline, else what any verb takes."""
-    from perfml.gate.asked import layers_judged
+    from perfml.gate.python import layers_judged
     from perfml.tables import Table
 
     tables = {name: _saved(name, selection.where) for name in selection.names}

@@ -40,8 +40,8 @@ from perfml.explain.roofs.peaks import Peaks
 from perfml.explain.times import Ratio, compare_times
 from perfml.explain.tree.causes import TERMS, Contribution
 from perfml.explain.tree.layer import kernel_causes, layer_causes
+from perfml.explain.tree.layer_causes import Causes, PairCauses, Reason, Untold
 from perfml.explain.tree.sentences import find_disagreements, summary_sentences
-from perfml.explain.tree.told import Causes, PairCauses, Reason, Untold
 from perfml.util.words import micros
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from perfml.explain.launches import ChangeRow, LaunchRow
 from perfml.explain.steps import StepComparison
 from perfml.explain.times import Ratio
 from perfml.explain.tree.causes import Term
-from perfml.explain.tree.told import Causes
+from perfml.explain.tree.layer_causes import Causes
 from perfml.util.html import section
 from perfml.util.json_values import json_object
 from perfml.util.lazy import drawn_by

@@ -26,7 +26,7 @@ _HOMES = {
 
 __all__ = sorted(_HOMES)
 
-callable_package(__name__, "asked", "gate")
+callable_package(__name__, "python", "gate")
 
 # on first use: pandas takes a second
 __getattr__, __dir__ = lazily(__name__, globals(), _HOMES)

@@ -24,7 +24,7 @@ _HOMES = {
 
 __all__ = sorted(_HOMES)
 
-callable_package(__name__, "asked", "predict")
+callable_package(__name__, "python", "predict")
 
 # on first use: scikit-learn takes a second to import
 __getattr__, __dir__ = lazily(__name__, globals(), _HOMES)

@@ -145,7 +145,7 @@ def roofline_document(
 ) -> Document:
     """Return rows under their device's roofs.
 
-    Rows are from `perfml.explain.roofs.asked.usual_roofline`; `time_notes` say what to know of the
+    Rows are from `perfml.explain.roofs.python.usual_roofline`; `time_notes` say what to know of the
     times (`perfml.account.time_sources`).
     """
     from perfml.explain.launches import kernel_label

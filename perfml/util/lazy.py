@@ -29,7 +29,7 @@ def lazily(
 
 
 def callable_package(package: str, home: str, name: str) -> None:
-    """Make a package callable: ``perfml.gate(a, b)`` is ``perfml.gate.asked.gate(a, b)``.
+    """Make a package callable: ``perfml.gate(a, b)`` is ``perfml.gate.python.gate(a, b)``.
 
     `home` is the module, within the package, that defines the function `name`.
     """

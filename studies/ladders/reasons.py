@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from perfml.explain.compared import Side
     from perfml.explain.results import LayerDiff
-    from perfml.explain.tree.told import TermTotal
+    from perfml.explain.tree.layer_causes import TermTotal
 
 NAMES_REST = 0.5
 """Idle multiprocessors name a rest if they are at least this share of it."""

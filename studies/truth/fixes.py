@@ -30,8 +30,8 @@ from perfml.explain.advice.first_fix import cannot_say, launches_with, time_with
 from perfml.explain.advice.fix import SAID, CannotSay, Width, told
 from perfml.explain.launches import Launch
 from perfml.explain.tree.causes import ONE_SIDED
+from perfml.explain.tree.layer_causes import Causes, TermTotal
 from perfml.explain.tree.one_side import has_ideal, time_after
-from perfml.explain.tree.told import Causes, TermTotal
 from studies.ladders.measure import precisions, steps_of
 from studies.truth.intervals import choose, first_answers, held_out, holds
 from studies.truth.questions import (

@@ -22,7 +22,7 @@ import numpy as np
 from perfml.datasets import find
 from perfml.explain.launches import Launches, changes_between
 from perfml.explain.tree.layer import kernel_causes
-from perfml.explain.tree.told import Causes
+from perfml.explain.tree.layer_causes import Causes
 from perfml.metrics import PUBLISHED
 from studies.truth.factorial import pairs
 from studies.truth.questions import (

@@ -143,7 +143,7 @@ def test_a_key_that_goes_or_changes_its_type_is_found():
 
 def test_words_that_code_chooses_from_are_those_of_the_schema():
     from perfml.explain.advice.persons import Person
-    from perfml.explain.tree.told import Reason
+    from perfml.explain.tree.layer_causes import Reason
     from perfml.gate.verdict import Verdict
 
     explain, gate = (schema_of(verb)["$defs"] for verb in ("explain", "gate"))
@@ -156,7 +156,7 @@ def test_words_that_code_chooses_from_are_those_of_the_schema():
 
 def test_every_reason_and_a_number_that_is_not_known_are_of_the_schema():
     from perfml.explain.tree.causes import TERMS
-    from perfml.explain.tree.told import Reason, Untold
+    from perfml.explain.tree.layer_causes import Reason, Untold
 
     schema = schema_of("explain", strict=True)
     untold = {"$ref": "#/$defs/Untold", "$defs": schema["$defs"]}

@@ -19,9 +19,9 @@ from perfml.explain.times import Ratio
 from perfml.explain.tree.causes import TERMS
 from perfml.explain.tree.ideal import load_ideals
 from perfml.explain.tree.layer import layer_causes
+from perfml.explain.tree.layer_causes import PairCauses
 from perfml.explain.tree.one_side import has_ideal, time_after
 from perfml.explain.tree.sentences import cause_in_words
-from perfml.explain.tree.told import PairCauses
 from tests.support.causes import PLANTED, pair_with
 from tests.support.launches import launch
 from tests.support.tables import make_kernels

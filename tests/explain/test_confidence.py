@@ -15,7 +15,7 @@ from perfml.explain.tree.confidence import (
     probability,
 )
 from perfml.explain.tree.layer import Match, answers_of, decompose_layer
-from perfml.explain.tree.told import Reason
+from perfml.explain.tree.layer_causes import Reason
 from tests.support.causes import pair_with
 from tests.support.launches import launch
 

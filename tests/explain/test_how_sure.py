@@ -10,7 +10,7 @@ from perfml.explain import TERMS, Causes, Contribution, PairCauses
 from perfml.explain.advice.findings import confidence_of
 from perfml.explain.advice.fix import Fix
 from perfml.explain.advice.persons import what_to_do
-from perfml.explain.tree.told import Reason, Untold
+from perfml.explain.tree.layer_causes import Reason, Untold
 
 
 @pytest.mark.parametrize(

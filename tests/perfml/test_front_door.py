@@ -54,11 +54,11 @@ def test_importing_loads_nothing_that_takes_long():
 
 
 def test_a_package_is_its_function_and_still_a_package():
-    from perfml.gate.asked import gate
+    from perfml.gate.python import gate
 
     kernels = perfml.read(DATA / "conv_03_cublas.csv")
     assert perfml.gate(kernels, kernels).to_dict() == gate(kernels, kernels).to_dict()
-    assert perfml.gate.asked.gate is gate
+    assert perfml.gate.python.gate is gate
     assert kernels.attrs["warnings"][0].startswith("conv_03_cublas.csv")
 
 
@@ -159,7 +159,7 @@ def test_results_draw_themselves(layers, fitted):
     [
         "perfml.datasets.frames",
         "perfml.datasets.inspected",
-        "perfml.gate.asked",
+        "perfml.gate.python",
         "perfml.modeling.ranking.rank",
         "perfml.modeling.scoring.evaluate",
         "perfml.report.figures.registry",

@@ -15,10 +15,10 @@ from perfml.explain.launches import Launch
 from perfml.explain.limits.state import LaunchState
 from perfml.explain.tree.causes import TERMS, Kind
 from perfml.explain.tree.ideal import unknown_needs
+from perfml.explain.tree.layer_causes import resolved_by
 from perfml.explain.tree.limits import nearness, unit_ids
 from perfml.explain.tree.one_side import SPLIT, Loss, losses, time_after
 from perfml.explain.tree.thresholds import MAJORITY
-from perfml.explain.tree.told import resolved_by
 from perfml.util.words import count, micros
 
 _MATTERS = 0.1

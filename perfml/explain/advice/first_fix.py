@@ -21,10 +21,10 @@ from perfml.explain.confidence import MOST, Confidence, together
 from perfml.explain.launches import Launch
 from perfml.explain.times import Ratio
 from perfml.explain.tree.causes import ONE_SIDED, TERMS, Kind, Term
+from perfml.explain.tree.layer_causes import Causes, PairCauses
 from perfml.explain.tree.library_kernels import is_product, of_others
 from perfml.explain.tree.limits import limit_of, limits_of
 from perfml.explain.tree.one_side import time_after
-from perfml.explain.tree.told import Causes, PairCauses
 from perfml.util.rows import read_rows
 
 _USERS = {Person.LIBRARY: "library", Person.PYTORCH: "pytorch"}

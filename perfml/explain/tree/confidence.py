@@ -23,9 +23,7 @@ from perfml.explain.launches import Launch
 from perfml.explain.limits.state import LaunchState
 from perfml.explain.tree.causes import TERMS, Contribution, Kind, Term, is_proven
 from perfml.explain.tree.engine import Decomposed
-from perfml.explain.tree.limits import load_limits
-from perfml.explain.tree.thresholds import MAJORITY, SMALL
-from perfml.explain.tree.told import (
+from perfml.explain.tree.layer_causes import (
     Reason,
     Untold,
     missing_counters,
@@ -33,6 +31,8 @@ from perfml.explain.tree.told import (
     sections_of,
     set_of,
 )
+from perfml.explain.tree.limits import load_limits
+from perfml.explain.tree.thresholds import MAJORITY, SMALL
 
 FEATURES = ("share", "margin", "nearness", "complete", "paired", "specific")
 """What the model sees; each can only raise the probability."""

@@ -19,6 +19,7 @@ from perfml.explain.launches import PAIRED, Change, Launch, Launches
 from perfml.explain.tree.causes import TERMS, Contribution
 from perfml.explain.tree.confidence import Answered, find_ambiguity
 from perfml.explain.tree.engine import decompose_pair
+from perfml.explain.tree.layer_causes import Causes, PairCauses
 from perfml.explain.tree.library_kernels import (
     as_calls,
     does_arithmetic,
@@ -28,7 +29,6 @@ from perfml.explain.tree.library_kernels import (
     of_others,
 )
 from perfml.explain.tree.pair import log_mean
-from perfml.explain.tree.told import Causes, PairCauses
 
 WHOLE_LAYER = "whole layer"
 NO_LAUNCHES = "kernels table (to tell kernels that vanished or appeared from those that changed)"

@@ -11,7 +11,7 @@ from perfml.explain.changed_metrics import ModelAttribution
 from perfml.explain.confidence import NAMED
 from perfml.explain.times import Ratio
 from perfml.explain.tree.causes import ONE_SIDED, Contribution, Kind
-from perfml.explain.tree.told import Causes, TermTotal
+from perfml.explain.tree.layer_causes import Causes, TermTotal
 from perfml.util.words import Readable, factor_text, micros
 
 SMALL = 0.1  # a cause below a tenth of the largest one is not told

@@ -41,7 +41,7 @@ from perfml.util.words import count, factor_text, micros, micros_alike, multiple
 
 if TYPE_CHECKING:
     from perfml.explain.results import Explanation, LayerDiff
-    from perfml.explain.tree.told import TermTotal
+    from perfml.explain.tree.layer_causes import TermTotal
 
 _MAIN = 0.15
 """A term of at least this share of all (absolute) terms is named in a sentence."""
