@@ -167,11 +167,18 @@ class ChromeTrace:
                 after = _AFTER.search(str(error))
                 if after is not None:
                     at = whole.rfind(b"]", 0, int(after.group(1)) - 1) + 1
-                    return self._events(whole[:at]), text[at - 1 :], True
+                    return self._last_events(text, at), text[at - 1 :], True
                 said = str(error)
         if last:
             raise self._damaged(text, said)
         return [], text, False
+
+    def _last_events(self, text: bytes, end: int) -> list[Event]:
+        """Return the events of a text in which their list ends."""
+        try:
+            return self._events((b"[" + text)[:end])
+        except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+            raise self._damaged(text, str(error)) from error
 
     def _events(self, whole: bytes) -> list[Event]:
         found = _DECODER.decode(whole)
