@@ -125,7 +125,7 @@ def _from_the_ends(steps: Steps, launches: Sequence[int]) -> Steps:
     Of a loop in which only the optimizer is marked, forward and backward come before the mark.
     """
     before = sum(launch < steps.starts[0] for launch in launches)
-    if before < _BEFORE * len(launches) / len(steps.starts):
+    if not launches or before < _BEFORE * len(launches) / len(steps.starts):
         return steps
     starts = (min(launches), *steps.ends[:-1])
     return Steps(steps.name, starts, steps.ends, steps.marks)
