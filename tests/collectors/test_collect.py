@@ -94,7 +94,9 @@ def test_a_run_that_fails_does_not_stop_the_others(tmp_path, tools):
     ],
 )
 def test_a_signal_leaves_nothing_half_done_and_the_same_command_goes_on(tmp_path, tools, number):
+    # whoever runs the tests may ignore hang-ups, and children inherit that
     script = (
+        "import signal; signal.signal(signal.SIGHUP, signal.SIG_DFL); "
         "from tests.support.collecting import workload; "
         f"workload({str(tmp_path)!r}, backends=('cublas', 'cudnn'))"
     )
