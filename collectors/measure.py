@@ -30,7 +30,6 @@ from perfml import __version__
 from perfml.util.ranges import ITERATION
 
 METRICS_NAME = "metrics"
-_XLA_RANGE = "XlaModule:"
 
 
 @dataclass(frozen=True)
@@ -182,8 +181,7 @@ def _timing(job: Job) -> _Timed:
         if not subject.built_in:
             return _Timed(TimingRecord("ncu", why=why, warnings=(why,)), {}, region_only=False)
     found, about = traced(job, table)
-    if any(name.startswith(_XLA_RANGE) for each in found.launches for name in each.ranges):
-        # XLA tries kernels out when it compiles; the second time it has compiled already
+    if cupti.compiled_by_xla(launch.ranges for launch in found.launches):
         found, about = traced(job, table)
     if not table.is_file():
         return _Timed(TimingRecord("ncu", why=why, warnings=(why,)), about, region_only=True)

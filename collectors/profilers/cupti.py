@@ -12,7 +12,7 @@ the spot (its kernel replay), which is several times dearer and still cheaper th
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -41,7 +41,7 @@ from collectors.profilers.timing import check_ended
 FIRST = (7, 5)
 """The oldest compute capability that CUPTI's Range Profiler supports."""
 MOST_RUNS = 4
-"""Beyond so many starts of a program with few iterations, kernel replay is cheaper."""
+"""With more starts of a program with few iterations, kernel replay is cheaper."""
 
 COMPUTED = ("sm__maximum_warps_per_active_cycle_pct",)
 """Metrics of Nsight Compute that are no counters: they follow from the launch."""
@@ -171,6 +171,11 @@ class _Program:
         return max(at_work, key=lambda record: (len(record.rows), record.all_launches))
 
 
+def compiled_by_xla(launches: Iterable[Sequence[str]]) -> bool:
+    """Return whether launches, given by their ranges, include those that XLA tries out."""
+    return any(name.startswith(_XLA_RANGE) for ranges in launches for name in ranges)
+
+
 def require(gpu: Gpu) -> None:
     """Raise `UnableError` if CUPTI cannot measure on this machine, as far as can be told."""
     if gpu.capability < FIRST:
@@ -216,7 +221,7 @@ def profile(
     if first.region and first.outside and first.unit == "nvtx":
         # the program marks what counts: iterations before that were of no interest
         first = subject.start(replace(begin, unit="nvtx", region_only=True))
-    if any(name.startswith(_XLA_RANGE) for launch in first.timed for name in launch.ranges):
+    if compiled_by_xla(launch.ranges for launch in first.timed):
         first = subject.start(begin)
     if first.parts:
         first, record = _by_parts(first, subject)

@@ -121,7 +121,7 @@ class Forecast:
 
 
 def seconds(seen: _Seen, sets: int) -> float:
-    """Return about how long an iteration's launches take to be counted so many times."""
+    """Return about how long the launches of an iteration take for `sets` sets of metrics."""
     each = seen.passes * seen.seconds / seen.launches + _READ_S
     return seen.expected * (sets * each + (_IN_CODE_S if seen.apart else 0.0))
 

@@ -28,7 +28,7 @@ IN_WORDS: dict[Confidence, str] = {
     "low": "low confidence",
     "refuted": "refuted by experiment",
 }
-"""What people read; no word stands beside an answer of high confidence."""
+"""What people read; an answer of high confidence is printed without a mark."""
 
 
 def marked(text: str, confidence: Confidence, tells: str = "") -> str:

@@ -35,7 +35,7 @@ SIDES = ("baseline", "target")
 _LEAST = 0.1  # an instruction that carries less of its cause is not named
 
 _MOST_SAMPLED = 400
-"""Of so many instructions at which warps wait it is looked up what they wait for."""
+"""Instructions at which warps wait whose producers are looked up, at most."""
 
 _SECTORS = "memory_l2_theoretical_sectors_global"
 _WAVEFRONTS = "memory_l1_wavefronts_shared"

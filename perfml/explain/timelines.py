@@ -21,7 +21,7 @@ from perfml.util.words import micros
 _TOLD = 0.2
 """Layers are named where what passes between their kernels differs by this part of their time."""
 _NUMBER = "repeat"
-MOST_LAYERS = 3  # so many layers are named of a whole run
+MOST_LAYERS = 3  # layers that are named of a whole run, at most
 
 
 def timeline(kernels: pd.DataFrame | None, name: str = "") -> Timeline | None:

@@ -58,7 +58,7 @@ called slower beyond `perfml.explain.times.SAME_WORK`."""
 
 
 def layer_doubtful(layers: int) -> float:
-    """Return by how much one of so many layers may be slower in another process of the program.
+    """Return by how much one of `layers` layers may be slower in another process of the program.
 
     In one of twenty pairs of processes the slowest of 1, 3, 10, 30 and 100 layers of the atlas'
     times is slower by 3.3, 6.1, 9.7, 15.6 and 24.4 %; the power law is fitted to these.

@@ -136,7 +136,7 @@ class PassCounts:
 
 
 def _taken(filled: int) -> int:
-    """Return the passes of a request that fills so many."""
+    """Return the replay passes of a request that fills `filled` of them."""
     return 1 if filled <= 1 else filled + 1
 
 
@@ -197,7 +197,7 @@ def cupti_passes(names: Iterable[str], ncu: int) -> int:
 
 
 def cupti_seconds(names: Iterable[str], passes: int) -> float:
-    """Return the seconds that one measurement of a launch takes through CUPTI in so many passes."""
+    """Return the seconds that one measurement of a launch takes through CUPTI in `passes`."""
     counters = {each for name in names for each in _request(name) if "__sass_" in each}
     if not counters or not passes:
         return passes * CUPTI_SECONDS

@@ -83,7 +83,7 @@ _COUNTED = msgspec.json.Decoder(list[CountedEvent | list[Any] | str | float | bo
 
 
 class ChromeTrace:
-    """The events of a file, and what stands beside them.
+    """The events of a trace, and the other entries of its document.
 
     Parameters
     ----------
@@ -167,16 +167,16 @@ class ChromeTrace:
                 after = _AFTER.search(str(error))
                 if after is not None:
                     at = whole.rfind(b"]", 0, int(after.group(1)) - 1) + 1
-                    return self._last_events(text, at), text[at - 1 :], True
+                    return self._last_events(whole[:at], text), text[at - 1 :], True
                 said = str(error)
         if last:
             raise self._damaged(text, said)
         return [], text, False
 
-    def _last_events(self, text: bytes, end: int) -> list[Event]:
-        """Return the events of a text in which their list ends."""
+    def _last_events(self, whole: bytes, text: bytes) -> list[Event]:
+        """Return the events of the list that ends within a text."""
         try:
-            return self._events((b"[" + text)[:end])
+            return self._events(whole)
         except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
             raise self._damaged(text, str(error)) from error
 

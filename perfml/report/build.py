@@ -148,7 +148,7 @@ def report_document(results: Results, title: str | None = None) -> Document:
     several = len(results.conditions) > 1
     limits = limits_section(results.levels, results.lines)
     advice = advice_section(results.advice)
-    # without ranges a layer is a kernel, whose times stand beside its limits
+    # without ranges a layer is a kernel, whose times are in the table of its limits
     labels = {each.kernel for each in results.levels}
     by_kernel = all(labels.issuperset(each.layers) for each in results.conditions)
     sections = (
@@ -197,7 +197,7 @@ def _facts(results: Results) -> tuple[tuple[str, str], ...]:
 
 
 def _time_note(shown: Sequence[Condition]) -> str:
-    """Say in the head that times are a profiler's; what that means stands beside the times."""
+    """Say in the head that times are a profiler's; what that means is a note of the times."""
     note = time_note(pd.concat([condition.rows for condition in shown]))
     if note is None:
         return ""

@@ -110,7 +110,7 @@ def model(name: Any) -> str:
 
 
 def protocol(name: Any) -> str:
-    """Return what a protocol is called in prose; an argument stands behind it.
+    """Return what a protocol is called in prose, followed by its argument.
 
     Examples
     --------

@@ -270,7 +270,7 @@ def advice_document(
         more = more_with_other_sets(advice)
         shown += [] if more is None or everything else [more]
         return Document("", (section("", *shown),))
-    # what is one action over the network stands behind what a layer has of its own
+    # an action over the whole network ranks below what a layer has of its own
     everywhere = {each.rules for each in advice.network}
     groups = groups.loc[groups["rules"].isin(everywhere).sort_values(kind="stable").index]
     blocks: list[Block] = [findings_table(groups, caption, most=top)]

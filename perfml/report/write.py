@@ -28,7 +28,7 @@ SPLITS, RESAMPLES = 5, 20
 `perfml.rank` take 20 and 50."""
 
 MOST_ROWS, MOST_LAYERS = 4000, 100
-"""With more rows than this the models of a report learn from at most so many whole layers: each is
+"""With more rows than this, the models of a report learn from this number of whole layers. Each is
 left out once, and all of them would take hours, not a minute."""
 
 RANKED_BY = ("builtin", "permutation", "group-permutation")

@@ -162,7 +162,7 @@ def cell(value: Any) -> str:
 
 
 def shorter(text: str, width: int) -> str:
-    """Return text of at most so many characters: a name without its middle, words without end."""
+    """Return text of at most `width` characters: a name without its middle, words without end."""
     if len(text) <= width:
         return text
     if " " in text:

@@ -66,7 +66,7 @@ def _applies(cause: str | list[str], term: Term) -> bool:
     return term.kind in (Kind.WAVES, Kind.OCCUPANCY) if cause == "size" else term.id in cause
 
 
-_REPEATED = 4  # launches of one kernel: from so many on they are a loop's
+_REPEATED = 4  # launches of one kernel from which on it is launched in a loop
 
 
 def only_there(causes: Causes, slow: int) -> list[PairCauses]:

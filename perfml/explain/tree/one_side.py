@@ -144,8 +144,9 @@ def _of_shape(before: LaunchState, cause: str) -> float:
     best = LaunchState(ideal_launch(before.launch))
     name = "achieved_occupancy" if cause in _RESIDENT else "active"
     stays = known(before[name] / best[name], 1.0) if best[name] > 0 else 1.0
-    # even work ends when the mean multiprocessor does now; other idle time stays
-    return max(stays, 1 / known(before["imbalance"], math.inf)) if cause in _IDLE else stays
+    if cause == "sm_imbalance":  # even work ends when the mean SM does now; other idle time stays
+        return max(stays, 1 / known(before["imbalance"], math.inf))
+    return stays
 
 
 def _bounded(before: LaunchState, changed: Launch, inside: float) -> float:

@@ -125,7 +125,7 @@ class LayerChoice:
         return np.flatnonzero(layer.isin(chosen).to_numpy())
 
     def nothing(self, kernels: int) -> PerfmlError:
-        """Return the error that no launch of so many lies in a layer that is merged."""
+        """Return the error that none of the launches is in a selected layer."""
         if not self._wanted or not self._names:
             return no_layer(kernels)
         msg = f"no layer's name matches {', '.join(map(repr, self._wanted))}"

@@ -68,7 +68,7 @@ class Design:
         return RESOLUTION * max(self.weight, 1.0)
 
     def is_small(self, count: int) -> bool:
-        """Return whether so many rows are few and firm enough for `prefix_losses`.
+        """Return whether `count` rows are few and well conditioned enough for `prefix_losses`.
 
         Its factors cost as the cube of the rows, and lose as many digits as the features are larger
         than the penalty.

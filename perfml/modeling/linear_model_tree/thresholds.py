@@ -16,7 +16,7 @@ Bools = NDArray[np.bool_]
 
 FAN = 4  # an interval of the search is cut into this many
 _GRID = 8  # intervals a feature that the search starts from, at most
-_GRID_DOUBLES = 1 << 18  # rows of so many features are summed at once: 2 MiB
+_GRID_DOUBLES = 1 << 18  # doubles that are summed at once: 2 MiB
 _ROUNDING = 1e-9  # share of a node's weight that sums of weights may be off by
 
 

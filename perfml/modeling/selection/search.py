@@ -23,7 +23,7 @@ from perfml.modeling.scoring.targets import Target, make_target
 from perfml.util.typing import Floats
 
 FOLDS = 4
-"""Folds of a search; a protocol with more has them dealt into so many, groups kept whole."""
+"""Folds of a search; a protocol with more has them joined into this number, groups kept whole."""
 
 
 @dataclass(frozen=True)

@@ -280,9 +280,9 @@ def launch_places(
     The sides are of two starts of one program. A kernel's launches come in one order in both, so
     its n-th launch is the same work; with other numbers of iterations, the n-th launch within an
     iteration is. Rows are in launch order, with the kernel under one spelling in ``_key``; a row of
-    `metrics` stands for so many `launches`. Missing for kernels whose order does not tell: those of
-    a row for several launches, of launch counts that do not fit, or of grids or blocks that differ
-    at one place.
+    `metrics` is the mean of `launches` launches. Missing for kernels whose order does not tell:
+    those of a row for several launches, of launch counts that do not fit, or of grids or blocks
+    that differ at one place.
     """
     counted = metrics.groupby("_key", sort=False).indices
     timed = times.groupby("_key", sort=False).indices

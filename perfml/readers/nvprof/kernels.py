@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -186,7 +187,7 @@ class Tables:
 
 
 @dataclass
-class LogReader:
+class LogReader(ABC):
     """Walks the lines of a log; ``mode`` is the table that rows belong to, empty outside tables."""
 
     tables: Tables
@@ -203,9 +204,9 @@ class LogReader:
         if last is not None and (last.message is not None or (last.text.strip() and self.mode)):
             raise self.tables.log.cut(last.number, text.rsplit("\n", 1)[-1])
 
+    @abstractmethod
     def take(self, line: Line) -> None:
         """Take a line of a table, or of the program."""
-        raise NotImplementedError
 
     def hear(self, message: str) -> None:
         """Take a line of nvprof's own, which may end a table."""

@@ -7,6 +7,8 @@
 #include <cstdlib>
 #include <cuda_runtime.h>
 
+#include "timed.cuh"
+
 constexpr unsigned kSize = 1u << 24, kMask = kSize - 1;
 
 #ifdef COLD
@@ -153,21 +155,6 @@ __global__ void scattered(float* out) {
     if (kHot || turn == 31)
       out[(first * 97u + turn * 524309u) & kMask] = value;  // HOT
   }
-}
-
-template <typename Work>
-void timed(const char* name, int turns, Work work) {
-  cudaEvent_t begin, end;
-  cudaEventCreate(&begin);
-  cudaEventCreate(&end);
-  work();
-  cudaEventRecord(begin);
-  for (int turn = 0; turn < turns; ++turn) work();
-  cudaEventRecord(end);
-  cudaEventSynchronize(end);
-  float ms = 0;
-  cudaEventElapsedTime(&ms, begin, end);
-  std::printf("%s %.1f\n", name, ms * 1e3f / turns);
 }
 
 int main(int count, char** words) {

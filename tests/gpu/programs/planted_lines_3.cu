@@ -4,6 +4,8 @@
 #include <cstdlib>
 #include <cuda_runtime.h>
 
+#include "timed.cuh"
+
 constexpr unsigned kSize = 1u << 24, kMask = kSize - 1;
 
 #ifdef COLD
@@ -136,21 +138,6 @@ __global__ void napped(float* out) {
     IF_HOT(__nanosleep(500), value += 1.0f);  // HOT
   }
   out[place()] = value;
-}
-
-template <typename Work>
-void timed(const char* name, int turns, Work work) {
-  cudaEvent_t begin, end;
-  cudaEventCreate(&begin);
-  cudaEventCreate(&end);
-  work();
-  cudaEventRecord(begin);
-  for (int turn = 0; turn < turns; ++turn) work();
-  cudaEventRecord(end);
-  cudaEventSynchronize(end);
-  float ms = 0;
-  cudaEventElapsedTime(&ms, begin, end);
-  std::printf("%s %.1f\n", name, ms * 1e3f / turns);
 }
 
 int main(int count, char** words) {
