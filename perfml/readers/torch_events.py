@@ -103,6 +103,8 @@ class Events:
     ----------
     kernels, moves
         Kernels, and copies and fills, in the order of the file.
+    untimed, untimed_moves
+        Kernels of which the profiler wrote no time, and how many copies and fills there are.
     host
         Spans of the host.
     categories
@@ -112,6 +114,8 @@ class Events:
     def __init__(self, trace: ChromeTrace) -> None:
         self.where = trace.where
         self.kernels: list[Kernel] = []
+        self.untimed: list[Kernel] = []
+        self.untimed_moves = 0
         self.moves: list[Activity] = []
         self.host: list[HostSpan] = []
         self.categories: Counter[str] = Counter()
@@ -147,9 +151,11 @@ class Events:
         elif isinstance(kind, HostKind):
             self.host.append(self._span(kind, event))
         elif kind is DeviceKind.KERNEL:
-            self.kernels.append(self._kernel(event))
-        elif kind is not None:
+            (self.kernels if _is_timed(event) else self.untimed).append(self._kernel(event))
+        elif kind is not None and _is_timed(event):
             self.moves.append(self._activity(kind, event))
+        elif kind is not None:
+            self.untimed_moves += 1
 
     def _activity(self, kind: DeviceKind, event: Event) -> Activity:
         arguments, name = event.arguments, str(event.name)
@@ -157,7 +163,7 @@ class Events:
         return Activity(
             kind,
             self._names.setdefault(name, name),
-            *self._clock.span(event),
+            *(self._clock.span(event) if _is_timed(event) else (0, 0)),
             device if device is not None else _number_of(event.pid),
             stream if stream is not None else _number_of(event.tid),
             whole(arguments.correlation),
@@ -217,6 +223,11 @@ class Events:
         forward = arguments.thread if arguments.thread_1_8 is None else arguments.thread_1_8
         made = sequence if sequence >= 0 else None
         return HostSpan(kind, name, start, end, thread, None, made, whole(forward) or 0)
+
+
+def _is_timed(event: Event) -> bool:
+    """Return whether a device's event has a time; CUPTI writes 0 where its buffer had no room."""
+    return bool(event.ts or event.dur)
 
 
 def _number_of(track: Any) -> int:

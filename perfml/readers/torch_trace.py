@@ -12,10 +12,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
 import numpy as np
 import pandas as pd
 
 from perfml.account.account import ACCOUNT, Account
+from perfml.account.audit import AUDIT, Fact, audited
 from perfml.account.build import account_of
 from perfml.account.collectives import RANK, Collective, RankOfJob
 from perfml.account.origins import Origin, Origins, numbered, replay_of
@@ -92,16 +94,12 @@ class _Trace:
         """Return the Kernels table of the whole trace."""
         if not self.events.kernels:
             raise self._nothing()
-        recording = self.events.recording()
+        recording, audit = audited(self.events.recording(), self._facts())
+        self.warnings += audit.sentences
         steps = find_steps(recording)
         finder = Origins(recording, steps)
         origins = finder.all(recording.activities)
-        kernels = self.events.kernels
-        order = sorted(
-            range(len(kernels)), key=lambda row: (origins[row].time, kernels[row].activity.start)
-        )
-        launched = [origins[row] for row in order]
-        kernels = [kernels[row] for row in order]
+        kernels, launched = self._kernels(recording, finder, origins)
         paths = [_numbered_path(origin, steps) for origin in launched]
         instances = numbered([origin.instance for origin in launched])
         launches = self._launches(kernels)
@@ -120,9 +118,36 @@ class _Trace:
                 self.warnings.append(of_the_first(*of))
             rank = self._rank(kernels, [counted.of(origin.time) for origin in launched])
         provenance = self._provenance(kernels, frame, account)
+        if audit.facts:
+            provenance[AUDIT] = audit.to_dict()
         if rank is not None:
             provenance[RANK] = rank.to_dict()
         return Kernels(frame, provenance, tuple(self.warnings))
+
+    def _facts(self) -> list[Fact]:
+        lost = len(self.events.untimed) + self.events.untimed_moves
+        of = lost + len(self.events.kernels) + len(self.events.moves)
+        return [Fact("kernels_without_times", lost, of)] if lost else []
+
+    def _kernels(
+        self, recording: Recording, finder: Origins, origins: Sequence[Origin]
+    ) -> tuple[list[Kernel], list[Origin]]:
+        """Return all kernels in launch order, with where they were launched.
+
+        One without a time stands where it was launched, and takes no time.
+        """
+        pairs = [
+            (msgspec.structs.replace(kernel, activity=activity), origin)
+            for kernel, activity, origin in zip(
+                self.events.kernels, recording.activities, origins, strict=False
+            )
+        ]
+        for kernel in self.events.untimed:
+            origin = finder.of(kernel.activity)
+            at = msgspec.structs.replace(kernel.activity, start=origin.time, end=origin.time)
+            pairs.append((msgspec.structs.replace(kernel, activity=at), origin))
+        pairs.sort(key=lambda pair: (pair[1].time, pair[0].activity.start))
+        return [kernel for kernel, _ in pairs], [origin for _, origin in pairs]
 
     def _rank(self, kernels: Sequence[Kernel], steps: Sequence[int]) -> RankOfJob | None:
         """Return what the trace tells of its rank; None of a job with one, or without ranks."""
@@ -154,18 +179,21 @@ class _Trace:
     def _nothing(self) -> InputError:
         held = [f"{many} of {name[:40]}" for name, many in self.events.categories.most_common(5)]
         msg = f"this trace{' of an MTIA' if self._of_mtia else ''} holds no kernels"
-        found = ", ".join(held) or "no timed events"
-        return InputError(msg, where=self.trace.where, found=found, cure=_RECORD)
+        found, cure = ", ".join(held) or "no timed events", _RECORD
+        _, audit = audited(self.events.recording(), self._facts())
+        if audit.facts:
+            found, cure = audit.facts[0].words, audit.facts[0].cure
+        return InputError(msg, where=self.trace.where, found=found, cure=cure)
 
     def _launches(self, kernels: Sequence[Kernel]) -> pd.DataFrame:
         moves = self.events.moves
         activities = [kernel.activity for kernel in kernels]
         spans = _spans(activities)
         stream = np.array([activity.stream for activity in activities], dtype=np.int64)
-        empty = spans.end <= spans.start
-        if empty.any():
+        empty = int((spans.end <= spans.start).sum()) - len(self.events.untimed)
+        if empty:
             self.warnings.append(
-                f"{count(int(empty.sum()), 'kernel')} took less than the trace's clock shows; "
+                f"{count(empty, 'kernel')} took less than the trace's clock shows; "
                 "their times "
                 "are missing."
             )

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from perfml.account.audit import AUDIT, Audit, Fact
 from perfml.errors import InputError
 from perfml.readers import Source, read, recognise, torch_trace
 from perfml.tables import metric_columns
@@ -232,3 +233,33 @@ def test_a_chrome_trace_made_of_an_export_of_nsight_systems_has_names_and_times(
     assert kernels.frame["stream"].tolist() == [7, 9]
     assert kernels.frame["device_id"].tolist() == [1, 1]
     assert any("the .sqlite file has sizes" in text for text in kernels.warnings)
+
+
+def launches(kernels=3, timed=3):
+    """Return a trace of three launches, of which some have a kernel, and some a kernel's time."""
+    events = []
+    for n in range(3):
+        call = {"name": "cudaLaunchKernel", "cat": "cuda_runtime", "pid": 1, "tid": 1}
+        events.append(
+            {**call, "ph": "X", "ts": 100.0 * n + 10, "dur": 5, "args": {"correlation": n}}
+        )
+    for n in range(kernels):
+        when = {"ts": 100.0 * n + 50, "dur": 20} if n < timed else {"ts": 0, "dur": 0}
+        arguments = {"device": 0, "stream": 7, "correlation": n}
+        events.append({"ph": "X", "cat": "kernel", "name": "gemm", **when, "args": arguments})
+    return json.dumps({"traceEvents": events}).encode()
+
+
+def test_kernels_without_times_stay_rows_and_are_a_fact_of_the_audit(readable):
+    kernels = readable(launches(timed=2))
+    assert kernels.frame["time_us"].tolist()[:2] == [20, 20]
+    assert kernels.frame["time_us"].isna().tolist() == [False, False, True]
+    (fact,) = Audit.from_dict(kernels.provenance[AUDIT]).facts
+    assert (fact.id, fact.count, fact.of) == ("kernels_without_times", 1, 3)
+
+
+def test_launches_without_any_kernel_are_told_from_a_trace_of_the_processor(readable):
+    with pytest.raises(InputError) as error:
+        readable(launches(kernels=0))
+    assert error.value.found == Fact("launches_without_kernels", 3, 3).words
+    assert error.value.cure == Fact("launches_without_kernels").cure
