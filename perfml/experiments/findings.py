@@ -67,12 +67,17 @@ class Examination:
     )
 
     @property
-    def gains_us(self) -> tuple[float, float, float] | None:
-        """What the launch saves without the cause, and its interval; None where not measured."""
+    def gains(self) -> tuple[float, float, float] | None:
+        """What part of its time the launch saves without the cause, and the interval.
+
+        None where that was not measured. Launches like it save the same part of theirs.
+        """
         repair = None if self.verdict is None else self.verdict.repair
-        if repair is None:
+        if repair is None or self.responses is None:
             return None
-        return repair.gain_us, repair.gain_low_us, repair.gain_high_us
+        gains = (repair.gain_us, repair.gain_low_us, repair.gain_high_us)
+        likely, low, high = (us / self.responses.time_us for us in gains)
+        return likely, low, high
 
     @property
     def tells(self) -> bool:

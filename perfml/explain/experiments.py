@@ -16,10 +16,12 @@ from perfml.experiments.findings import Examination, Finding, claimed_of, examin
 from perfml.experiments.record import FILE, read_experiments
 from perfml.experiments.responses import Responses, responses
 from perfml.experiments.verdicts import OPEN, PROVEN
+from perfml.explain.advice.first_fix import on_side
 from perfml.explain.advice.fix import Estimate
 from perfml.explain.advice.hazards import Advice
 from perfml.explain.confidence import Confidence
 from perfml.explain.results import Explanation, LayerDiff
+from perfml.explain.tree.layer_causes import Causes
 
 Answer = TypeVar("Answer", Advice, Explanation)
 
@@ -52,13 +54,21 @@ def _explained(detail: LayerDiff, sides: list[list[Responses]]) -> LayerDiff:
     (said,) = examine([asked], sides[slow])
     if not said.tells:
         return detail
-    confidence, gains = _confidence(said, fix.confidence), said.gains_us
+    confidence, gains = _confidence(said, fix.confidence), said.gains
     if gains is not None:
-        after, high, low = (max(fix.now_us - each, 0.0) for each in gains)
+        share = _share(fix.kernel, detail.causes, int(slow))
+        after, high, low = (fix.now.without(share * gain) for gain in gains)
         fix = replace(fix, after=Estimate(after, low, high), measured=True, unsaid=None)
     causes = replace(detail.causes, tested=confidence)
     fix = replace(fix, confidence=confidence)
     return replace(detail, fix=fix, reasons=(said.said, *detail.reasons), causes=causes)
+
+
+def _share(kernel: str, causes: Causes, side: int) -> float:
+    """Return what part of a layer's time one of its kernels takes; 1 where nothing tells."""
+    times = [(on_side(pair.kernels, side), pair.times_us[side]) for pair in causes.pairs]
+    whole = sum(us for _, us in times)
+    return sum(us for name, us in times if name == kernel) / whole if whole > 0 else 1.0
 
 
 def _advised(table: pd.DataFrame, launches: list[Responses]) -> pd.DataFrame:
@@ -76,10 +86,9 @@ def _finding(row: dict[Any, Any], launches: list[Responses]) -> dict[Any, Any]:
     if not said.tells:
         return row
     row |= {"confidence": _confidence(said, sure), "evidence": f"{said.said} {row['evidence']}"}
-    time = float(row["time_us"])
-    if said.gains_us is not None and time > 0:
-        likely, _, high = (min(each / time, 1.0) for each in said.gains_us)
-        row |= {"gain": likely, "gain_high": high, "saved_us": high * time}
+    if said.gains is not None:
+        likely, _, high = (min(row["share"] * each, 1.0) for each in said.gains)
+        row |= {"gain": likely, "gain_high": high, "saved_us": high * float(row["time_us"])}
     return row
 
 

@@ -22,6 +22,7 @@ from perfml.explain.tree.layer import layer_causes
 from perfml.explain.tree.layer_causes import PairCauses
 from perfml.explain.tree.one_side import has_ideal, time_after
 from perfml.explain.tree.sentences import cause_in_words
+from perfml.util.findings import Time
 from tests.support.causes import PLANTED, pair_with
 from tests.support.launches import launch
 from tests.support.tables import make_kernels
@@ -130,11 +131,11 @@ def test_what_the_counters_tell_is_a_part_of_the_time():
 
 def test_the_interval_ends_at_the_time_as_it_is():
     waiting = [launch({"time_us": 100.0, "stall_sync": 0.6, "stall_exec_dependency": 0.1})]
-    small, large = (estimate(100.0, each, waiting, "stall_sync") for each in (0.95, 0.1))
-    assert small.time_us == pytest.approx(95.0)
-    assert small.high_us == 100.0
-    assert small.low_us == pytest.approx(95 * math.exp(WIDTH.low * WIDTH.doubt(-math.log(0.95))))
-    assert large.low_us < large.time_us < large.high_us
+    small, large = (estimate(Time(100.0), each, waiting, "stall_sync") for each in (0.05, 0.9))
+    assert small.time.us == pytest.approx(95.0)
+    assert small.high.us == 100.0
+    assert small.low.us == pytest.approx(95 * math.exp(WIDTH.low * WIDTH.doubt(-math.log(0.95))))
+    assert large.low.us < large.time.us < large.high.us
 
 
 def test_intervals_are_wider_where_more_is_saved_and_where_no_counter_tells():
@@ -164,13 +165,13 @@ def test_the_first_cause_s_action_stands_with_the_time_without_it():
     assert "between 6.47 µs and the 40.0 µs of now in 80 % of such cases" in fix.sentence()
     assert "no counter tells how many of the fences are needed" in fix.sentence()
     assert (fix.to_dict()["after_us"], fix.to_dict()["unknown"]) == (None, fix.after.unknown)
-    assert fix.to_dict()["after_low_us"] < fix.after.time_us < fix.to_dict()["after_high_us"]
+    assert fix.to_dict()["after_low_us"] < fix.after.time.us < fix.to_dict()["after_high_us"]
 
 
 def test_a_number_is_said_where_counters_tell_what_the_fix_leaves():
     fix, _ = fix_of("block_imbalance")
     assert "without this cause about " in fix.saving()
-    assert fix.to_dict()["after_us"] == pytest.approx(fix.after.time_us)
+    assert fix.to_dict()["after_us"] == pytest.approx(fix.after.time.us)
     assert fix.to_dict()["unknown"] is None
 
 

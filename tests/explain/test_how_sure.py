@@ -11,6 +11,7 @@ from perfml.explain.advice.findings import confidence_of
 from perfml.explain.advice.fix import Fix
 from perfml.explain.advice.persons import what_to_do
 from perfml.explain.tree.layer_causes import Reason, Untold
+from perfml.util.findings import Time
 
 
 @pytest.mark.parametrize(
@@ -54,10 +55,18 @@ def test_a_cause_is_firm_likely_or_open():
 
 
 def test_a_fix_is_as_sure_as_its_cause_and_says_what_tells():
-    fix = Fix("after", TERMS["instructions"], "k", "Do less.", 9.0, None)
+    fix = Fix("after", TERMS["instructions"], "k", "Do less.", Time(9.0), None)
     assert fix.sentence().startswith("what to do in after: Do less. What removing")
     doubted = Fix(
-        "after", TERMS["instructions"], "k", "Do less.", 9.0, None, None, "low", "run it twice"
+        "after",
+        TERMS["instructions"],
+        "k",
+        "Do less.",
+        Time(9.0),
+        None,
+        None,
+        "low",
+        "run it twice",
     )
     assert doubted.sentence().startswith("what to do in after (low confidence): Do")
     assert doubted.sentence().endswith(". To check: run it twice")

@@ -46,6 +46,7 @@ class Finding(TypedDict):
     mitigation: Annotated[str, "what helps, for the ``person`` whom the kernel's name tells of"]
     gain: Annotated[float, "likely, of the layer's time; those of its kernels add up"]
     gain_high: Annotated[float, "at most, of the layer's time"]
+    share: Annotated[float, "of the layer's time, that the launches take which have it"]
     time_us: float
     saved_us: Annotated[float, "``gain_high`` of ``time_us``, the time of the layer"]
     source: str
@@ -164,6 +165,7 @@ def _finding(parts: Sequence[_Part], layer: Layer, merged: bool) -> dict[str, An
         person_of(first.launch.kernel),
         action_here(named[0], first.launch) or term.action,
         kernel=kernels[0],
+        share=sum({id(part.launch): part.share for part in parts}.values()),
         rules=named,
         hazard="; ".join(_hazard(each, parts) for each in remedies[:2] if each is not None),
         evidence=_evidence(parts, kernels, layer, merged),
@@ -200,6 +202,7 @@ def finding_of(
         "mitigation": action,
         "gain": gain,
         "gain_high": high,
+        "share": 1.0,
         "time_us": time,
         "of_all": float(layer.row.get("of_all", 1.0)),
         "saved_us": high * time,

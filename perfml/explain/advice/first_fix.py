@@ -25,6 +25,7 @@ from perfml.explain.tree.layer_causes import Causes, PairCauses
 from perfml.explain.tree.library_kernels import is_product, of_others
 from perfml.explain.tree.limits import limit_of, limits_of
 from perfml.explain.tree.one_side import time_after
+from perfml.util.findings import Time
 from perfml.util.rows import read_rows
 
 _USERS = {Person.LIBRARY: "library", Person.PYTORCH: "pytorch"}
@@ -224,9 +225,10 @@ def first_fix(
         if pair.has(term.id):
             parts[pair.kernels] += pair.part_of(term.id)
     place = max(parts, key=lambda kernels: parts[kernels] if slow else -parts[kernels])
-    label = _on_side(place, slow)
+    label = on_side(place, slow)
     fixed = [one for one in launches[slow] if not one.kernel or one.label == label]
     now = (time.baseline_us, time.target_us)[slow]
+    whole = Time(now, "all launches")
     other = (names[1 - slow], max(time.ratio, 1 / time.ratio)) if names[0] != names[1] else None
     alike = sum(pair.has(term.id) for pair in causes.pairs if pair.kernels == place)
     asked = _instructions(fixed, launches[1 - slow])
@@ -236,25 +238,28 @@ def first_fix(
     unsaid = cannot_say(term.id, causes, launches[slow], launches[1 - slow])
     after = None
     if unsaid is None and term.id in ONE_SIDED:
-        after = estimate_of(time_without_them(causes, launches[slow], slow), now)
+        of_one = sum(pair.times_us[slow] for pair in causes.pairs)
+        left_us = time_without_them(causes, launches[slow], slow)
+        after = estimate_of(whole, 1 - left_us / of_one)
     elif unsaid is None:
-        after = _after(term, launches_with(term.id, causes, launches[slow], slow), now)
+        mine = launches_with(term.id, causes, launches[slow], slow)
+        after = _after(term, mine, launches[slow], whole)
     if after is None and unsaid is None:
         unsaid = CannotSay.COUNTERS
     untold = causes.untold
     tells = "" if untold is None else untold.what_tells()
-    return Fix(names[slow], term, label, action, now, after, unsaid, causes.confidence, tells)
+    return Fix(names[slow], term, label, action, whole, after, unsaid, causes.confidence, tells)
 
 
 def launches_with(term: str, causes: Causes, launches: Sequence[Launch], slow: int) -> list[Launch]:
     """Return the slower side's launches in which a cause is, of all kernels of the layer."""
     sign = 1.0 if slow else -1.0
     pairs = (pair for pair in causes.pairs if sign * pair.part_of(term) > 0)
-    labels = {_on_side(pair.kernels, slow) for pair in pairs}
+    labels = {on_side(pair.kernels, slow) for pair in pairs}
     return [one for one in launches if not one.kernel or one.label in labels]
 
 
-def _on_side(kernels: str, slow: int) -> str:
+def on_side(kernels: str, slow: int) -> str:
     """Return what a pair of kernels is called on one side."""
     return kernels.split(" -> ")[-slow]
 
@@ -267,12 +272,14 @@ def _instructions(fixed: Sequence[Launch], others: Sequence[Launch]) -> float:
     return fixed[0]["inst_executed"] / max(same) if same and max(same) > 0 else math.nan
 
 
-def _after(term: Term, launches: Sequence[Launch], now_us: float) -> Estimate | None:
-    saved = sum(one.time_us * (1 - time_after(one, term.id)) for one in launches)
-    # a cause without an estimate gives NaN
-    if not 0 < saved < now_us:
-        return None
-    return estimate(now_us, 1 - saved / now_us, launches, term.id)
+def _after(
+    term: Term, those: Sequence[Launch], launches: Sequence[Launch], now: Time
+) -> Estimate | None:
+    """Return the time without a cause that some of a layer's launches have."""
+    # What goes is a part of the launches, and so of the layer, however often it launches them. A
+    # cause without an estimate gives NaN.
+    saved = sum(one.time_us * (1 - time_after(one, term.id)) for one in those)
+    return estimate(now, saved / sum(one.time_us for one in launches), those, term.id)
 
 
 def action_for(

@@ -18,6 +18,7 @@ from perfml.explain.confidence import IN_WORDS, Confidence
 from perfml.explain.launches import Launch
 from perfml.explain.tree.causes import Term
 from perfml.explain.tree.one_side import unknown_of
+from perfml.util.findings import Time
 from perfml.util.json_values import json_object
 from perfml.util.words import micros_alike
 
@@ -59,37 +60,34 @@ WIDTH = Width(-1.03, 0.17, -1.01, 0.44, 0.5)
 
 @dataclass(frozen=True)
 class Estimate:
-    """A time after a fix, microseconds."""
+    """A time after a fix, of what the time before it is."""
 
-    time_us: float  # the best guess; not said where `unknown` is not empty
-    low_us: float  # an interval that holds it in 80 %
-    high_us: float
+    time: Time  # the best guess; not said where `unknown` is not empty
+    low: Time  # an interval that holds it in 80 %
+    high: Time
     unknown: str = ""  # what no counter tells of what the fix leaves; empty where they tell it
 
 
-def estimate(
-    now_us: float, fraction: float, launches: Sequence[Launch], term: str
-) -> Estimate | None:
+def estimate(now: Time, saved: float, launches: Sequence[Launch], term: str) -> Estimate | None:
     """Return the time after the cause `term` is taken out of some launches, with its interval.
 
-    `fraction` is what will be left of `now_us`.
+    `saved` is the part of `now` that goes.
     """
     sure = told(launches, term)
-    unknown = "" if sure >= SAID else _unknown(launches, term)
-    return estimate_of(now_us * fraction, now_us, sure, unknown)
+    return estimate_of(now, saved, sure, "" if sure >= SAID else _unknown(launches, term))
 
 
-def estimate_of(
-    after_us: float, now_us: float, told: float = 1.0, unknown: str = ""
-) -> Estimate | None:
+def estimate_of(now: Time, saved: float, told: float = 1.0, unknown: str = "") -> Estimate | None:
     """Return a time after a fix with its interval; None where nothing is saved, or all.
 
-    `told` is the part of the time whose counters tell what the fix leaves, `unknown` what none
-    tells.
+    `saved` is the part of `now` that goes, `told` that whose counters tell what the fix leaves,
+    `unknown` what none tells.
     """
-    if not 0 < after_us < now_us:
+    if not 0 < saved < 1:
         return None
-    return Estimate(after_us, *WIDTH.around(after_us, now_us, told), unknown)
+    after = now.without(saved)
+    low, high = (Time(us, now.of) for us in WIDTH.around(after.us, now.us, told))
+    return Estimate(after, low, high, unknown)
 
 
 def told(launches: Sequence[Launch], term: str) -> float:
@@ -120,7 +118,7 @@ class Fix:
     term: Annotated[Term, "its largest cause that counters prove"]
     kernel: Annotated[str, "where that cause is largest"]
     action: Annotated[str, "for the author of the kernel, or who calls it"]
-    now_us: Annotated[float, "the layer's time on that side"]
+    now: Annotated[Time, "the layer's time on that side"]
     after: Annotated[Estimate | None, "without this cause; None if it cannot be said"]
     unsaid: Annotated[CannotSay | None, "why not"] = None
     confidence: Annotated[Confidence, "how sure the cause is that this follows"] = "high"
@@ -133,11 +131,12 @@ class Fix:
         if time is None:
             why = (self.unsaid or CannotSay.COUNTERS).value
             return f"what removing this cause alone saves cannot be said: {why}"
-        low, high, now, about = micros_alike(time.low_us, time.high_us, self.now_us, time.time_us)
+        times = (time.low.us, time.high.us, self.now.us, time.time.us)
+        low, high, now, about = micros_alike(*times)
         if self.measured:
             return f"measured without this cause: {about} instead of {now} ({low} to {high})"
         if time.unknown:
-            most = f"{high} instead of {now}" if time.high_us < self.now_us else f"the {now} of now"
+            most = f"{high} instead of {now}" if time.high.us < self.now.us else f"the {now} of now"
             return (
                 f"without this cause between {low} and {most} in 80 % of such cases (no counter "
                 f"tells {time.unknown})"
@@ -157,19 +156,24 @@ class Fix:
         )
 
     @property
+    def now_us(self) -> float:
+        """The layer's time on that side."""
+        return self.now.us
+
+    @property
     def after_us(self) -> float | None:
         """The time after it; None where no counter tells what it leaves."""
-        return None if self.after is None or self.after.unknown else self.after.time_us
+        return None if self.after is None or self.after.unknown else self.after.time.us
 
     @property
     def after_low_us(self) -> float | None:
         """In 80 % of such cases the time after it lies between this and `after_high_us`."""
-        return None if self.after is None else self.after.low_us
+        return None if self.after is None else self.after.low.us
 
     @property
     def after_high_us(self) -> float | None:
         """See `after_low_us`."""
-        return None if self.after is None else self.after.high_us
+        return None if self.after is None else self.after.high.us
 
     @property
     def unknown(self) -> str | None:

@@ -1,0 +1,45 @@
+"""What can be said of a recording, as ids and numbers: a time and of what it is.
+
+Words stand in tables and are filled in where people read; nothing here is a sentence.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+Of = Literal["launch", "all launches", "step"]
+"""What a time is of: one launch, all of a kernel's or a layer's in one repeat, a step."""
+
+
+@dataclass(frozen=True)
+class Time:
+    """Microseconds, and what they are of; times of different things have no difference or ratio.
+
+    Examples
+    --------
+    >>> Time(9.0, "all launches").without(1 / 3)
+    Time(us=6.0, of='all launches')
+    >>> Time(9.0, "all launches") - Time(3.0, "launch")
+    Traceback (most recent call last):
+    ValueError: a time of a launch is no part of one of all launches
+    """
+
+    us: float
+    of: Of = "all launches"
+
+    def without(self, part: float) -> Time:
+        """Return what is left where a part of it goes; never less than nothing."""
+        return replace(self, us=self.us * min(max(1 - part, 0.0), 1.0))
+
+    def __sub__(self, other: Time) -> Time:
+        return replace(self, us=self.us - self._same(other))
+
+    def __truediv__(self, other: Time) -> float:
+        return self.us / self._same(other)
+
+    def _same(self, other: Time) -> float:
+        if self.of != other.of:
+            msg = f"a time of a {other.of} is no part of one of {self.of}"
+            raise ValueError(msg)
+        return other.us
