@@ -280,7 +280,7 @@ def _learned(rows: pd.DataFrame, model: str, seed: int, warnings: list[str]) -> 
 
     get_model(model, "regression")
     try:
-        return Explainer(rows, model=model, seed=seed)
+        return Explainer.of_counters(rows, model=model, seed=seed)
     except PerfmlError as error:
         warnings.append(f"no model attribution: {error.what} (found: {error.found})")
         return None

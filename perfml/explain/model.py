@@ -13,7 +13,7 @@ import pandas as pd
 from perfml.errors import PerfmlError
 from perfml.explain.changed_metrics import ModelAttribution, ModelValue
 from perfml.metrics import PUBLISHED, load_catalogue
-from perfml.modeling.features import build_design
+from perfml.modeling.features import build_design, has_counters
 from perfml.modeling.layer_shapes import AMOUNTS
 from perfml.modeling.models.registry import make_estimator
 from perfml.tables import RUN_COLUMNS
@@ -136,6 +136,11 @@ class Explainer:
         self._y = np.log(self._training["time_us"].to_numpy(dtype=float))
         self._fitted = make_estimator(model, "regression", seed=seed).fit(self._X, self._y)
         self._without: dict[bytes, Any] = {}
+
+    @classmethod
+    def of_counters(cls, training: pd.DataFrame, *, model: str, seed: int) -> Explainer | None:
+        """Return one that has learned; None where the table has no counters to learn from."""
+        return cls(training, model=model, seed=seed) if has_counters(training) else None
 
     def attribute(self, baseline: pd.DataFrame, target: pd.DataFrame) -> ModelAttribution:
         """Attribute the predicted log time ratio of one layer to its metrics."""

@@ -90,6 +90,15 @@ class Design:
         return bool(np.isnan(self.values).any())
 
 
+def has_counters(layers: pd.DataFrame) -> bool:
+    """Return whether a table has more than times and what is known before the kernel runs.
+
+    A trace of times has no counters: there is nothing to rank, and nothing that a model may learn.
+    """
+    known = {*LAUNCH_METRICS, *LAUNCH_LIMITS, *TIME_COLUMNS}
+    return any(layers[name].notna().any() for name in metric_columns(layers) if name not in known)
+
+
 def build_design(layers: pd.DataFrame, features: str | Sequence[str] = "default") -> Design:
     """Return the features of a Layers table.
 

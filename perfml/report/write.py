@@ -56,6 +56,7 @@ def analysed(
     from perfml.explain.speed_of_light import is_ordinary, kernel_levels
     from perfml.modeling import evaluate, rank
     from perfml.modeling.distinct_layers import ENOUGH_LAYERS
+    from perfml.modeling.features import has_counters
     from perfml.modeling.ranking.null import FIRST_LOOK
     from perfml.report.pairs import advise_conditions, explain_pairs
     from perfml.report.sections.source_lines import sampled_lines
@@ -64,14 +65,16 @@ def analysed(
     several = len(layers["backend"].dropna().unique()) > 1
     distinct = int(layers["layer"].nunique()) if "layer" in layers.columns else 0
     evaluations, rankings, warnings = [], [], []
-    learnt = _learnt(layers, seed)
+    counted = has_counters(layers)
+    learnt = _learnt(layers, seed) if counted else layers
     if len(learnt) < len(layers):
         warnings.append(
             f"models are fitted to {learnt['layer'].nunique():,} of {distinct:,} layers, drawn at "
             "random: all of them would take hours. perfml train and perfml rank take all; --where "
             "workload=NAME reports on one network"
         )
-    for task in ("regression", "classification") if several else ("regression",):
+    tasks = ("regression", "classification") if several else ("regression",)
+    for task in tasks if counted else ():
         words: dict[str, Any] = {"task": task, "seed": seed, "progress": progress}
         if distinct < ENOUGH_LAYERS:
             # a model of so few layers only tells their repeats apart

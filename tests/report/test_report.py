@@ -14,8 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perfml.datasets import read_input
 from perfml.errors import InputError, TableError
-from perfml.explain import advise
+from perfml.explain import advise, explain
 from perfml.ingest.merge.rule import merge
 from perfml.ingest.profiles import ingest
 from perfml.kernel_names import short_kernel
@@ -38,6 +39,7 @@ from perfml.report.verbs import advice_document
 from perfml.report.write import analysed, report
 from perfml.util.words import number
 from tests.support.examples import examples
+from tests.support.paths import ROOT
 from tests.support.report_data import (
     LEAK,
     build_markdown,
@@ -128,6 +130,17 @@ def test_few_layers_are_not_learned_from():
     assert len(warnings) == 2
     assert "needs 5 distinct layers" in warnings[0]
     assert "metrics" not in {part.anchor for part in document.sections}
+
+
+def test_no_model_learns_from_a_trace_which_has_no_counters():
+    trace = str(ROOT / "tests/data/servers/decoder_ranges.json.gz")
+    given = read_input(trace)
+    assert given.reported_layers["layer"].nunique() >= 5
+    document, warnings = analysed(given.reported_layers, given.in_layers.kernels)
+    assert not [each for each in warnings if "analysis" in each]
+    assert "metrics" not in {part.anchor for part in document.sections}
+    sides = explain(trace, trace, top=1)
+    assert all(detail.model is None for detail in sides.details)
 
 
 def test_of_very_many_rows_whole_layers_are_learned_from_and_it_is_said(monkeypatch):
