@@ -20,6 +20,8 @@ from perfml.util.json_values import json_object
 
 ACCOUNT = "step"
 """Key of an account in what a reader notes of its source."""
+UNRECORDED = "unrecorded"
+"""State of idle time of which nobody recorded what the host did."""
 WARM_UP = 1.25
 """A first step longer than all others by this factor may be out of line."""
 _APART = 3.0
@@ -102,6 +104,8 @@ class DeviceAccount:
         Kernels launched in a step.
     communication_us
         While a kernel of communication ran, beside computing or not.
+    recorded
+        From the start of its first operation to the end of its last one: kernels, copies, fills.
     """
 
     device: int
@@ -112,6 +116,7 @@ class DeviceAccount:
     copies: tuple[Copies, ...]
     launches: float
     communication_us: float = 0.0
+    recorded: DeviceTime | None = None
 
     @functools.cached_property
     def traits(self) -> frozenset[str]:
@@ -121,7 +126,7 @@ class DeviceAccount:
 
 @dataclass(frozen=True)
 class Account:
-    """The account of the steps of a recording.
+    """The clock of a recording, whatever tool wrote it: what devices did, as a whole and a step.
 
     Attributes
     ----------
@@ -139,6 +144,10 @@ class Account:
         Whether there is a backward pass.
     pytorch
         Whether PyTorch ran it.
+    cut
+        Numbers of steps that the recording cut at its beginning or end; they do not count.
+    host
+        Whether it was recorded what the host did; else nothing is known of why a device was idle.
     """
 
     marked_by: str
@@ -148,11 +157,14 @@ class Account:
     waits: tuple[Waiting, ...]
     trains: bool
     pytorch: bool = True
+    cut: tuple[int, ...] = ()
+    host: bool = True
 
     @property
     def kept_us(self) -> tuple[float, ...]:
         """The walls of the steps that count."""
-        return self.walls_us[1:] if self.warm_up else self.walls_us
+        out = {*self.cut, *([0] if self.warm_up else ())}
+        return tuple(wall for number, wall in enumerate(self.walls_us) if number not in out)
 
     @property
     def step_us(self) -> float:
@@ -182,6 +194,8 @@ class Account:
             tuple(Waiting(**row) for row in document["waits"]),
             bool(document["trains"]),
             bool(document["pytorch"]),
+            tuple(map(int, document.get("cut", ()))),
+            bool(document.get("host", True)),
         )
 
 
@@ -195,6 +209,7 @@ def _device(document: Mapping[str, Any]) -> DeviceAccount:
         tuple(Copies(**row) for row in document["copies"]),
         float(document["launches"]),
         float(document["communication_us"]),
+        DeviceTime.from_dict(document.get("recorded") or document["step"]),
     )
 
 

@@ -5,18 +5,26 @@ from __future__ import annotations
 import functools
 import itertools
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from perfml.account.account import Account, Copies, DeviceAccount, Idle, Part, is_warm_up
-from perfml.account.device_time import DeviceTime
+from perfml.account.account import (
+    UNRECORDED,
+    Account,
+    Copies,
+    DeviceAccount,
+    Idle,
+    Part,
+    is_warm_up,
+)
+from perfml.account.device_time import Busy, DeviceTime, Spans
 from perfml.account.host import Host, is_pageable
-from perfml.account.intervals import Floats, Intervals, difference, intersection, union, within
+from perfml.account.intervals import Floats, Intervals, union, within
 from perfml.account.origins import Origin, Origins
-from perfml.account.recording import Activity, DeviceKind, Recording
-from perfml.account.steps import Steps
+from perfml.account.recording import Activity, DeviceKind, HostKind, Recording
+from perfml.account.steps import Steps, cut_steps, whole_recording
 from perfml.kernel_names import kernel_label, kernel_traits
 from perfml.util.ranges import ITERATION
 
@@ -26,46 +34,26 @@ _BETWEEN = frozenset({"elementwise", "conversion", "random", "softmax", "reducti
 _OPTIMIZER = "Optimizer.step#"
 
 
-class _Work:
+class _Work(Busy):
     """Activities of one device, with where they were launched; microseconds, shape (n,)."""
 
     def __init__(self, pairs: Sequence[tuple[Activity, Origin]]) -> None:
         self.activities = [activity for activity, _ in pairs]
         self.origins = [origin for _, origin in pairs]
-        self.starts = np.array([each.start for each in self.activities]) / 1e3
-        self.ends = np.array([each.end for each in self.activities]) / 1e3
+        self.begins = np.array([each.start for each in self.activities]) / 1e3
+        self.over = np.array([each.end for each in self.activities]) / 1e3
         self.kernels = np.array([each.kind is DeviceKind.KERNEL for each in self.activities])
-        self.computing = union(self.starts[self.kernels], self.ends[self.kernels])
-        self.copying = union(self.starts[~self.kernels], self.ends[~self.kernels])
         self.talks = np.array([_does(each) == "communication" for each in self.activities])
-
-    def idle(self, start: float, end: float) -> Intervals:
-        """Return when the device had nothing to do between two times."""
-        whole = Intervals(np.array([start]), np.array([end]))
-        return difference(difference(whole, self.computing), self.copying)
+        copies = ~self.kernels
+        super().__init__(
+            (self.begins[self.kernels], self.over[self.kernels]),
+            (self.begins[copies], self.over[copies]),
+            self.activities[0].device,
+        )
 
     def communication(self, start: float, end: float) -> float:
         """Return how long communication ran between two times, beside computing or not."""
-        return within(union(self.starts[self.talks], self.ends[self.talks]), start, end).length_us
-
-    def time(self, start: float, end: float) -> DeviceTime:
-        """Return the account of the device between two times."""
-        one, other = within(self.computing, start, end), within(self.copying, start, end)
-        both = intersection(one, other).length_us
-        alone = one.length_us - both, other.length_us - both
-        begun = self.kernels & (self.starts >= start) & (self.starts < end)
-        gaps = self.idle(start, end)
-        lengths = gaps.end - gaps.start if gaps.start.size else np.zeros(1)
-        return DeviceTime(
-            int(begun.sum()),
-            float((self.ends - self.starts)[begun].sum()),
-            *alone,
-            end - start - sum(alone) - both,
-            float(np.median(lengths)),
-            float(lengths.max()),
-            self.activities[0].device,
-            both,
-        )
+        return within(union(self.begins[self.talks], self.over[self.talks]), start, end).length_us
 
 
 def account_of(
@@ -75,33 +63,78 @@ def account_of(
     origins: Sequence[Origin],
     *,
     pytorch: bool = True,
+    recorded: Mapping[int, DeviceTime] | None = None,
 ) -> Account:
     """Return the account of a recording.
 
     The recording has at least one activity; `finder` and `origins` say where each was launched.
-    `pytorch`: its users are told lines of PyTorch.
+    `pytorch`: its users are told lines of PyTorch. `recorded` is the account of each device over
+    the file, where the recording is a part of it.
     """
-    ends = _ends(recording, steps, origins)
-    bounds = np.array([steps.starts[0], *ends]) / 1e3
-    walls = tuple(float(wall) for wall in np.diff(bounds))
-    warm_up = is_warm_up(walls)
-    kept = bounds[1:] if warm_up else bounds
-    host = Host(recording, finder, origins)
     pairs: dict[int, list[tuple[Activity, Origin]]] = {}
-    for activity, origin in zip(recording.activities, origins, strict=True):
+    placed: list[list[str]] = [[] for _ in steps.starts]
+    ordered = sorted(zip(recording.activities, origins, strict=True), key=lambda pair: pair[1].time)
+    for activity, origin in ordered:
         pairs.setdefault(activity.device, []).append((activity, origin))
+        step = steps.of(origin.time)
+        if step >= 0 and activity.kind is DeviceKind.KERNEL:
+            placed[step].append(activity.name)
+    bounds = np.array([steps.starts[0], *_ends(recording, steps, origins)]) / 1e3
+    walls = tuple(float(wall) for wall in np.diff(bounds))
+    cut = cut_steps(placed)
+    entire = [number for number in range(len(walls)) if number not in cut]
+    warm_up = entire[0] == 0 and is_warm_up([walls[number] for number in entire])
+    kept = range(entire[0] + warm_up, entire[-1] + 1)
+    between = bounds[kept.start : kept.stop + 1]
+    known = any(span.kind is HostKind.CALL for span in recording.host)
+    host = Host(recording, finder, origins) if known else None
+    devices = (
+        _device(number, _Work(held), between, host, steps, kept, recorded)
+        for number, held in sorted(pairs.items())
+    )
     return Account(
         steps.name,
         walls,
         warm_up,
-        tuple(
-            _device(number, _Work(held), kept, host, steps, first=int(warm_up))
-            for number, held in sorted(pairs.items())
-        ),
-        host.waits(steps.starts[int(warm_up)], steps.ends[-1]),
+        tuple(each for each in devices if each is not None),
+        host.waits(steps.starts[kept.start], steps.ends[kept.stop - 1]) if host else (),
         any(origin.backward for origin in origins),
         pytorch,
+        tuple(cut),
+        known,
     )
+
+
+def kernels_of(names: Iterable[str], spans: Spans, streams: Iterable[int]) -> list[Activity]:
+    """Return kernels of which it is known when and where they ran."""
+    columns = (each.tolist() for each in (spans.start, spans.end, spans.device))
+    return [
+        Activity(DeviceKind.KERNEL, name, start, max(start, end), device, int(stream), None)
+        for name, start, end, device, stream in zip(names, *columns, streams, strict=True)
+    ]
+
+
+def account_without_host(
+    activities: Sequence[Activity],
+    paths: Sequence[Sequence[str]] | None = None,
+    steps: Steps | None = None,
+) -> Account | None:
+    """Return the account of activities alone; None where no time of them is known.
+
+    `paths` are the ranges around each. Without `steps` the recording is one.
+    """
+    places = paths or [()] * len(activities)
+    timed = [
+        (each, Origin(each.start, None, tuple(path), None, None))
+        for each, path in zip(activities, places, strict=True)
+        if each.end > each.start
+    ]
+    if not timed:
+        return None
+    recording = Recording((), tuple(activity for activity, _ in timed))
+    marked = steps or whole_recording(recording)
+    origins = [origin for _, origin in timed]
+    return account_of(recording, marked, Origins(recording, marked), origins, pytorch=False)
 
 
 def _ends(recording: Recording, steps: Steps, origins: Sequence[Origin]) -> list[int]:
@@ -115,17 +148,28 @@ def _ends(recording: Recording, steps: Steps, origins: Sequence[Origin]) -> list
 
 
 def _device(
-    number: int, work: _Work, bounds: Floats, host: Host, steps: Steps, *, first: int
-) -> DeviceAccount:
+    number: int,
+    work: _Work,
+    bounds: Floats,
+    host: Host | None,
+    steps: Steps,
+    kept: range,
+    recorded: Mapping[int, DeviceTime] | None,
+) -> DeviceAccount | None:
+    """Return the account of a device; None of one whose operations have no times."""
+    if not work.computing.start.size and not work.copying.start.size:
+        return None
     start, end, count = float(bounds[0]), float(bounds[-1]), len(bounds) - 1
     times = [work.time(float(since), float(until)) for since, until in itertools.pairwise(bounds)]
+    gaps = work.idle(start, end)
+    states = {UNRECORDED: gaps} if host is None else host.idle(gaps, work.activities)
     idle = [
-        Idle(str(state), part.length_us / count, host.where(part))
-        for state, part in host.idle(work.idle(start, end), work.activities).items()
+        Idle(str(state), part.length_us / count, host.where(part) if host else "")
+        for state, part in states.items()
         if part.length_us > 0
     ]
     alone = _alone(work, start, end) / count
-    counted = np.array([steps.of(origin.time) >= first for origin in work.origins])
+    counted = np.array([steps.of(origin.time) in kept for origin in work.origins])
     return DeviceAccount(
         number,
         DeviceTime.mean(times),
@@ -135,6 +179,7 @@ def _device(
         _copies(work, alone, counted / count),
         int((work.kernels & counted).sum()) / count,
         work.communication(start, end) / count,
+        (recorded or {}).get(number) or work.time(*work.ends_at),
     )
 
 
@@ -147,7 +192,7 @@ def _alone(work: _Work, start: float, end: float) -> Floats:
     found = np.zeros(len(work.activities))
     covered = Intervals(np.empty(0), np.empty(0))
     ranks = np.where(work.kernels, np.where(work.talks, 1, 0), 2)
-    starts, ends = np.clip(work.starts, start, end), np.clip(work.ends, start, end)
+    starts, ends = np.clip(work.begins, start, end), np.clip(work.over, start, end)
     for rank in range(3):
         rows = np.flatnonzero(ranks == rank)
         if not rows.size:

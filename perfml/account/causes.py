@@ -323,7 +323,8 @@ def changes(one: Account, other: Account) -> list[Change]:
             where[cause.id] = (after if more > 0 else before).place or where.get(cause.id, "")
     rest = [side[""] for side in sums]
     us["copies"] += rest[1].copying_us - rest[0].copying_us
-    us["profiling"] += rest[1].idle_us - rest[0].idle_us
+    unknown = "profiling" if one.host and other.host else "unrecorded"
+    us[unknown] += rest[1].idle_us - rest[0].idle_us
     sign = 1.0 if other.step_us >= one.step_us else -1.0
     found = []
     for id_, more in us.items():

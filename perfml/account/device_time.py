@@ -2,10 +2,9 @@
 
     wall = computing + copying + both + idle
 
-It is the account of a step of a trace (`perfml.account.build`), which begins where the host begins
-it, and of an iteration or a layer of a table with starts: there it goes from the start of the first
-kernel to the end of the last one, and what was idle before is no part of it. Devices are never
-added up: each has an account of its own.
+It is of a recording, from the start of a device's first operation (kernel, copy or fill) to the end
+of its last one, or of a step of it (`perfml.account.build`). Nothing else subtracts two times.
+Devices are never added up: each has an account of its own.
 """
 
 from __future__ import annotations
@@ -19,7 +18,145 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from perfml.account.intervals import group_times, union
+from perfml.account.intervals import (
+    Floats,
+    Intervals,
+    difference,
+    group_times,
+    intersection,
+    union,
+    within,
+)
+from perfml.util.json_values import json_object
+from perfml.util.typing import Ints
+
+
+@dataclass(frozen=True)
+class Spans:
+    """Operations of devices: kernels, copies and fills.
+
+    Attributes
+    ----------
+    device
+        Its number, shape (n,).
+    start, end
+        When each operation began and ended, nanoseconds, shape (n,).
+    """
+
+    device: Ints
+    start: Ints
+    end: Ints
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    @classmethod
+    def of(cls, rows: Sequence[tuple[int, int, int]]) -> Spans:
+        """Return operations of device, start and end of each."""
+        return cls(*np.array(rows, dtype=np.int64).reshape(-1, 3).T)
+
+    def on(self, device: int) -> tuple[Floats, Floats]:
+        """Return start and end of what has a length on a device, microseconds."""
+        rows = (self.device == device) & (self.end > self.start)
+        return self.start[rows] / 1e3, self.end[rows] / 1e3
+
+
+NOTHING = Spans.of([])
+
+
+class Busy:
+    """When a device ran kernels, and when it copied.
+
+    Parameters
+    ----------
+    kernels, copies
+        Start and end of each, microseconds.
+    device
+        Its number.
+    """
+
+    def __init__(
+        self, kernels: tuple[Floats, Floats], copies: tuple[Floats, Floats], device: int
+    ) -> None:
+        self.device = device
+        self.starts, self.ends = kernels
+        self.computing, self.copying = union(*kernels), union(*copies)
+
+    @property
+    def ends_at(self) -> tuple[float, float]:
+        """The start of the first operation and the end of the last one."""
+        busy = [each for each in (self.computing, self.copying) if each.start.size]
+        return min(float(b.start[0]) for b in busy), max(float(b.end[-1]) for b in busy)
+
+    def idle(self, start: float, end: float) -> Intervals:
+        """Return when the device had nothing to do between two times."""
+        between = Intervals(np.array([start]), np.array([end]))
+        return difference(difference(between, self.computing), self.copying)
+
+    def time(self, start: float, end: float) -> DeviceTime:
+        """Return the account of the device between two times."""
+        one, other = within(self.computing, start, end), within(self.copying, start, end)
+        both = intersection(one, other).length_us
+        alone = one.length_us - both, other.length_us - both
+        begun = (self.starts >= start) & (self.starts < end)
+        gaps = self.idle(start, end)
+        lengths = gaps.end - gaps.start if gaps.start.size else np.zeros(1)
+        return DeviceTime(
+            int(begun.sum()),
+            float((self.ends - self.starts)[begun].sum()),
+            *alone,
+            max(end - start - sum(alone) - both, 0.0),
+            float(np.median(lengths)),
+            float(lengths.max()),
+            self.device,
+            both,
+        )
+
+
+def recorded_times(kernels: Spans, copies: Spans = NOTHING) -> dict[int, DeviceTime]:
+    """Return the account of every device, from its first operation's start to its last one's end.
+
+    Operations without a length are those whose times are not known, and count for nothing.
+    """
+    times = {}
+    for device in sorted({*kernels.device.tolist(), *copies.device.tolist()}):
+        busy = Busy(kernels.on(device), copies.on(device), device)
+        if busy.computing.start.size or busy.copying.start.size:
+            times[device] = busy.time(*busy.ends_at)
+    return times
+
+
+def idle_before(kernels: Spans, copies: Spans = NOTHING) -> Floats:
+    """Return how long a device was idle since its kernel before, when each kernel began.
+
+    Copies and fills between them are no idle time, wherever between them they lie. Microseconds,
+    shape (n,); 0 for a kernel that began before the last one ended, NaN for the first one of a
+    device.
+    """
+    idle = np.full(len(kernels), np.nan)
+    for number in np.unique(kernels.device):
+        rows = np.flatnonzero(kernels.device == number)
+        rows = rows[np.argsort(kernels.start[rows], kind="stable")]
+        start = kernels.start[rows] / 1e3
+        over = np.maximum.accumulate(np.maximum(kernels.end[rows], kernels.start[rows])) / 1e3
+        since = np.minimum(over[:-1], start[1:])
+        moving = union(*copies.on(number))
+        idle[rows[1:]] = start[1:] - since - (moving.before(start[1:]) - moving.before(since))
+    return np.where(np.abs(idle) < _NO_TIME, 0.0, idle)
+
+
+def busy_share(kernels: Spans) -> float | None:
+    """Return which part of the time from the first launch to the last one kernels were running.
+
+    It is 0 to 1, averaged over devices weighted by their time; None if no time passed.
+    """
+    times = recorded_times(kernels).values()
+    total = sum(each.wall_us for each in times)
+    return sum(each.busy_us for each in times) / total if total > 0 else None
+
+
+_NO_TIME = 1e-6
+"""Microseconds that rounding leaves."""
 
 RECORDED = "recorded_iteration"
 """Column of the iteration that a launch ran in, where every launch counts as one of its own."""
@@ -40,7 +177,7 @@ def repeat_keys(launches: pd.DataFrame) -> list[str]:
 
 @dataclass(frozen=True)
 class DeviceTime:
-    """The account of one device over a step, an iteration, or a layer of it.
+    """The account of one device over a recording or a step of it.
 
     Attributes
     ----------
@@ -49,20 +186,19 @@ class DeviceTime:
     kernels_us
         The sum of their times.
     computing_us
-        While at least one of them ran, and no copy that is counted in `both_us`.
+        While at least one of them ran, and no copy.
     copying_us
         While memory was copied or filled and no kernel ran.
     idle_us
         None of it.
     gap_us
-        Median of what was idle before a launch; of a step, of its idle times.
+        Median of its idle times.
     longest_us
         The longest of it.
     device
         Which of the devices of a profile.
     both_us
-        While kernels ran and memory was copied: known of a trace. A table of kernels does not tell
-        it apart, and has it in `computing_us`.
+        While kernels ran and memory was copied.
     """
 
     launches: float
@@ -79,7 +215,7 @@ class DeviceTime:
         *("launches", "kernels_us", "computing_us", "copying_us", "idle_us", "gap_us"),
         *("longest_us", "device", "wall_us", "both_us"),
     )
-    JSON_OPTIONAL: ClassVar = ("both_us",)
+    to_dict = json_object
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> DeviceTime:
@@ -149,82 +285,3 @@ def busy_on_one_device(launches: pd.DataFrame, keys: Sequence[str]) -> pd.Series
     busy[:] = times.busy_us
     longest: pd.Series = busy.groupby(level=list(range(len(keys))), dropna=False, sort=False).max()
     return longest.rename_axis(list(keys)).rename("time_us")
-
-
-def device_times(
-    launches: pd.DataFrame, keys: Sequence[str], copied_us: npt.NDArray[np.float64] | None = None
-) -> pd.DataFrame:
-    """Return the account of every group of launches and device.
-
-    Parameters
-    ----------
-    launches
-        With ``start_us``, ``time_us``, ``gap_us`` (what was idle before each, NaN where that is
-        not known) and, of several devices, ``device_id``, shape (n,).
-    keys
-        Columns that tell groups apart. Before the first launch of a device in a repeat
-        (`repeat_keys`) nothing counts as idle.
-    copied_us
-        Copies and fills before each launch, while no kernel runs, shape (n,); NaN where not known.
-        None where they lie between the launches, are work where ``gap_us`` is concerned, and take
-        what is left of the time from the first start to the last end.
-
-    Returns
-    -------
-    DataFrame
-        A row a group and device, in order of first launch: `keys`, and the attributes of
-        `DeviceTime`. Without groups of which a start or a time is missing.
-    """
-    frame = launches.reset_index(drop=True)
-    repeat = repeat_keys(frame)
-    frame = frame[[*dict.fromkeys([*keys, *repeat]), "start_us", "time_us", "gap_us"]].assign(
-        device=device_of(launches), copied=0.0 if copied_us is None else copied_us
-    )
-    frame = frame.sort_values("start_us", kind="stable")
-    first = frame.groupby([*repeat, "device"], dropna=False, sort=False).cumcount() == 0
-    frame["gap_us"] = frame["gap_us"].where(~first, 0.0).fillna(0.0)
-    frame["inner"] = frame["gap_us"].where(~first)
-    groups = frame.groupby([*keys, "device"], dropna=False, sort=False, observed=True)
-    found: pd.DataFrame = groups.agg(
-        launches=("gap_us", "size"),
-        kernels_us=("time_us", "sum"),
-        idle_us=("gap_us", "sum"),
-        gap_us=("inner", "median"),
-        longest_us=("inner", "max"),
-    )
-    times = group_times(groups.ngroup().to_numpy(), frame["start_us"], frame["time_us"])
-    found["computing_us"] = times.busy_us
-    if copied_us is None:
-        copying = _neither(frame, groups["start_us"].min(), times.wall_us)
-        # what rounding leaves is no copy
-        found["copying_us"] = np.where(copying > 1e-6 * times.wall_us, copying, 0.0)
-    else:
-        known = groups["copied"].count() == found["launches"]
-        found["copying_us"] = groups["copied"].sum().where(known, 0.0)
-    found = found.fillna({"gap_us": 0.0, "longest_us": 0.0})
-    return found[found["computing_us"] > 0].reset_index()
-
-
-def _neither(
-    frame: pd.DataFrame, first: pd.Series, wall_us: npt.NDArray[np.float64]
-) -> npt.NDArray[np.float64]:
-    """Return how long, in each group's time, no kernel of its device ran and it was not idle."""
-    begin = first.to_numpy()
-    device = first.index.get_level_values("device").to_numpy()
-    left = np.array(wall_us)
-    for number in np.unique(device):
-        rows = frame[frame["device"] == number]
-        told = union(rows["start_us"] - rows["gap_us"], rows["start_us"] + rows["time_us"])
-        edges = np.stack([told.start, told.end], axis=1).ravel()
-        until = np.stack([told.end * 0, told.end - told.start], axis=1).ravel().cumsum()
-        mine = device == number
-        ends = (begin + wall_us)[mine]
-        left[mine] -= np.interp(ends, edges, until) - np.interp(begin[mine], edges, until)
-    return left
-
-
-def account_of(row: pd.Series) -> DeviceTime:
-    """Return a row of `device_times` as an account."""
-    names = ("kernels_us", "computing_us", "copying_us", "idle_us", "gap_us", "longest_us")
-    times = {name: float(row[name]) for name in names}
-    return DeviceTime(launches=int(row["launches"]), device=int(row["device"]), **times)

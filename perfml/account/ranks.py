@@ -15,7 +15,7 @@ import pandas as pd
 
 from perfml.account.account import ACCOUNT, Account
 from perfml.account.collectives import RANK, RankOfJob, waits_of
-from perfml.account.device_time import device_times
+from perfml.account.device_time import busy_on_one_device
 from perfml.util.json_values import json_object
 
 _WORTH = 0.01
@@ -155,8 +155,8 @@ def ranks_of_runs(kernels: pd.DataFrame | None, runs: Sequence[Mapping[str, Any]
     alone = len({rank for rank, _ in numbers}) == len(numbers) and len(sizes) == 1
     if not alone or set(kernels["run_id"].astype(str)) != set(known):
         return None
-    iterations = device_times(kernels, ["run_id", "iteration"])
-    computing = iterations.groupby(iterations["run_id"].astype(str))["computing_us"].median()
+    busy = busy_on_one_device(kernels, ["run_id", "iteration"]).dropna().reset_index()
+    computing = busy.groupby(busy["run_id"].astype(str))["time_us"].median()
     if not set(known) <= set(computing.index):  # one without a start or a time
         return None
     lacking = dict.fromkeys(

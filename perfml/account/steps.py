@@ -15,12 +15,14 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from perfml.account.recording import HostKind, HostSpan, Nesting, Recording
+from perfml.account.recording import Activity, HostKind, HostSpan, Nesting, Recording
 from perfml.util.ranges import ITERATION
 
 PROFILER_STEP = re.compile(r"ProfilerStep\s?[#*](\d{1,15})")
 _BEFORE = 0.1
 """From this part of a step's launches on before the first mark, marks end steps."""
+_LEAST_TO_CUT = 3
+"""Steps from which on one that has fewer launches is known to be cut."""
 _MOST_DESCENTS = 8
 """Ranges around all steps, one in another, that are looked into."""
 
@@ -79,7 +81,43 @@ def find_steps(recording: Recording) -> Steps:
         found = None if thread is None else _repeated(nesting, nesting.outermost(thread))
         if found is not None:
             return _from_the_ends(found, _launches(recording))
-    return _whole(recording)
+    return whole_recording(recording)
+
+
+def numbered_steps(
+    name: str, numbers: Sequence[float], activities: Sequence[Activity]
+) -> Steps | None:
+    """Return the steps that activities are numbered by; None of one, or where steps overlap."""
+    spans: dict[float, tuple[int, int]] = {}
+    for number, each in zip(numbers, activities, strict=True):
+        start, end = spans.get(number, (each.start, each.end))
+        spans[number] = (min(start, each.start), max(end, each.end))
+    ordered = sorted(spans.values())
+    if len(ordered) < 2 or any(end > start for (_, end), (start, _) in itertools.pairwise(ordered)):
+        return None
+    starts, ends = zip(*ordered, strict=True)
+    return Steps(name, starts, ends)
+
+
+def cut_steps(launched: Sequence[Sequence[str]]) -> set[int]:
+    """Return which of the first and the last step the recording cut, by the kernels of each.
+
+    One is cut if it has the last, or the first, kernels of a step that the others have entire, and
+    is itself like none of them.
+    """
+    others = [tuple(each) for each in launched[1:-1]]
+    usual = {each for each in others if others.count(each) > 1 or len(others) == 1}
+    if len(launched) < _LEAST_TO_CUT or not usual:
+        return set()
+    first, last = tuple(launched[0]), tuple(launched[-1])
+    cut = set()
+    for number, one in ((0, first), (len(launched) - 1, last)):
+        known = usual | {last if number == 0 else first}
+        shorter = [each for each in usual if 0 < len(one) < len(each)]
+        part = (each[-len(one) :] if number == 0 else each[: len(one)] for each in shorter)
+        if one not in known and one in part:
+            cut.add(number)
+    return cut
 
 
 def _repeated(nesting: Nesting, spans: Sequence[HostSpan]) -> Steps | None:
@@ -140,7 +178,8 @@ def _of_spans(name: str, spans: Sequence[HostSpan]) -> Steps:
     return Steps(name, starts, ends, frozenset(spans))
 
 
-def _whole(recording: Recording) -> Steps:
+def whole_recording(recording: Recording) -> Steps:
+    """Return a recording as one step."""
     begins = [*_launches(recording), *(each.start for each in recording.activities)]
     ends = [each.end for each in recording.activities]
     return Steps("", (min(begins),), (max(ends),))

@@ -52,7 +52,6 @@ def inspect(
     """
     from perfml.account.time_sources import time_notes
     from perfml.datasets import read_inputs
-    from perfml.explain.timelines import timeline
     from perfml.metrics import load_catalogue
     from perfml.tables import read_table
 
@@ -75,7 +74,8 @@ def inspect(
     notes = time_notes(("", frame))
     columns = metric_ranges(frame)
     launches = frame if found.kind == "kernels" else launches
-    clock = timeline(frame) if found.kind == "kernels" else None
+    account, ranks = (None, None) if redact else (given.account, given.ranks)
+    clock = [] if account is None else [each.recorded for each in account.devices if each.recorded]
     kernels = [] if launches is None else kernel_times(launches)
     document = {
         "table": str(out or path.name) if redact else table,
@@ -83,7 +83,7 @@ def inspect(
         "rows": len(frame),
         "runs": runs,
         "time_notes": list(notes),
-        "clock": None if clock is None else clock.to_dict(),
+        "clock": [each.to_dict() for each in clock],
         "kernels": kernels,
         "metrics": columns,
         "provenance": found.provenance,
@@ -91,11 +91,8 @@ def inspect(
     counts = f"{count(len(frame), 'row')}, {count(len(runs), 'run')}"
     output.result(document, [f"{found.kind} table, {counts}"])
     show_runs(output, runs, "Runs")
-    account, ranks = (None, None) if redact else (given.account, given.ranks)
-    # iterations of several ranks have no usual one
-    said = [*(() if clock is None or ranks is not None else clock.account()), *notes]
-    if said and not output.as_json:
-        output.result({}, said)
+    if notes and not output.as_json:
+        output.result({}, notes)
     if ranks is not None and not output.as_json:
         show_ranks(output, ranks)
     if account is None:

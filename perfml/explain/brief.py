@@ -150,9 +150,7 @@ def _layer(detail: LayerDiff, baseline: str) -> BriefLayer:
     if detail.target_layer != detail.layer:
         name = f"{name} -> {_name(detail.target_layer)}"
     causes, _ = sided_causes(detail.time, detail.causes)
-    verdict, clock = detail.time.sentence(), detail.on_the_clock
-    if clock is not None:
-        verdict = f"{clock.of_layer()}; {clock.action()} Its kernels alone: {verdict}"
+    verdict = detail.time.sentence()
     if detail.unseen:
         verdict = f"{verdict}; {detail.unseen}"
     said = tuple(

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,11 +15,9 @@ from perfml.errors import PerfmlError, did_you_mean
 from perfml.explain.advice.hazards import Advice
 from perfml.explain.compared import Alignment, Side, align_layers, check_conditions, make_side
 from perfml.explain.details import DetailReader, LayerPair
-from perfml.explain.gaps import Waterfall
 from perfml.explain.results import Explanation
 from perfml.explain.roofs.peaks import Peaks
 from perfml.explain.steps import StepComparison
-from perfml.explain.timelines import MOST_LAYERS, compare_clocks, layers_on_the_clock
 from perfml.explain.times import (
     OVERLAP,
     TOLERANCE,
@@ -206,7 +203,7 @@ def explain(
     met = alignment or paired or align_layers(left.layers, right.layers)
     ratios = layer_ratios(left, right, met, tolerance)
     table = _overview(met.pairs, ratios)
-    clock = _on_the_clock(left, right, met)
+    step = step_comparison(left, right)
     launched = met.launched or [None] * len(ratios)
     pairs = [
         LayerPair(
@@ -214,7 +211,6 @@ def explain(
             str(table["aligned_by"].iloc[at]),
             ratios[at],
             launched[at],
-            clock.layers.get(met.names[at][0]),
         )
         for at in _chosen(table, layers, top)
     ]
@@ -224,10 +220,9 @@ def explain(
         if progress is not None:
             progress(done, len(pairs), pair.names[0])
         details.append(reader.read(pair))
-    total = None if clock.step is None else clock.step.total
+    total = None if step is None or not step.leads else step.total
     if left.kernels is None or right.kernels is None:
         warnings.append(_MERGED)
-    waiting = list(clock.layers)[:MOST_LAYERS] if layers is None else layers
     return Explanation(
         baseline=left.name,
         target=right.name,
@@ -238,38 +233,16 @@ def explain(
         only_target=met.only_target,
         warnings=tuple(warnings),
         pairing=met.said,
-        time_notes=(
-            *time_notes((left.name, left.layers), (right.name, right.layers)),
-            *(() if clock.gaps is None else clock.gaps.sentences()),
-            *(
-                f"{each}: {clock.layers[each].of_layer()}"
-                for each in waiting
-                if each in clock.layers
-            ),
-        ),
-        gaps=clock.gaps,
-        step=clock.step,
+        time_notes=time_notes((left.name, left.layers), (right.name, right.layers)),
+        step=step,
     )
 
 
-@dataclass(frozen=True)
-class _Clock:
-    """What the clock shows of two sides: of a step or an iteration, and of layers by name."""
-
-    step: StepComparison | None
-    gaps: Waterfall | None
-    layers: Mapping[str, Waterfall]
-
-
-def _on_the_clock(left: Side, right: Side, met: Alignment) -> _Clock:
-    names = (left.name, right.name)
-    if left.account is not None and right.account is not None:
-        return _Clock(StepComparison(names, left.account, right.account), None, {})
-    gaps = compare_clocks(left.kernels, right.kernels, names)
-    if len(met.names) == 1:  # of one layer that is said of the whole
-        return _Clock(None, gaps, {})
-    layers = layers_on_the_clock(left.kernels, right.kernels, names, met.names)
-    return _Clock(None, gaps, layers)
+def step_comparison(left: Side, right: Side) -> StepComparison | None:
+    """Return two sides on the clock; None unless both were recorded with times."""
+    if left.account is None or right.account is None:
+        return None
+    return StepComparison((left.name, right.name), left.account, right.account)
 
 
 def _learned(rows: pd.DataFrame, model: str, seed: int, warnings: list[str]) -> Explainer | None:

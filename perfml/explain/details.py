@@ -24,7 +24,6 @@ from perfml.explain.advice.hazards import Advice, advise
 from perfml.explain.changed_metrics import compare_metrics, sort_metrics
 from perfml.explain.compared import Launched, Side, rows_by, same_device
 from perfml.explain.confidence import MOST
-from perfml.explain.gaps import UNSEEN, Waterfall
 from perfml.explain.launches import (
     Change,
     Launch,
@@ -48,6 +47,11 @@ if TYPE_CHECKING:
     from perfml.explain.model import Explainer
 
 _NAMED = 2  # names of ranges in one sentence
+UNSEEN = (
+    "the kernels alone show no difference; copies, memsets and waits for the host between them "
+    "were not recorded. Record both sides with perfml collect or nsys profile --trace cuda,nvtx"
+)
+"""What cannot be told of sides whose kernels, timed one at a time, are as fast."""
 _LEAST = 1e-3  # a factor nearer to 1 is none
 
 
@@ -138,7 +142,6 @@ class LayerPair:
     aligned_by: str  # how they were found
     time: Ratio  # the target's over the baseline's
     launched: tuple[Launched, Launched] | None  # None where a row is a whole layer
-    on_the_clock: Waterfall | None  # what passes between its kernels, where that differs
 
 
 @dataclass(frozen=True)
@@ -176,17 +179,10 @@ class DetailReader:
         rows = [side.rows(name) for side, name in zip(self.sides, names, strict=True)]
         counted = self._counted(pair, rows)
         causes = counted.causes
-        hidden = pair.on_the_clock
-        hidden = hidden if hidden is not None and hidden.hidden else None
-        # a kernel's cure is no answer where the time passes between the kernels
-        between = hidden is not None and hidden.dominate
         left, right = self.sides
-        fix = None
-        if not between:
-            called = (left.name, right.name)
-            fix = first_fix(time, causes, called, counted.launches, tables=not left.by)
-        alike = time.slower is None and pair.on_the_clock is None
-        unseen = UNSEEN if alike and only_kernels(*rows) else ""
+        called = (left.name, right.name)
+        fix = first_fix(time, causes, called, counted.launches, tables=not left.by)
+        unseen = UNSEEN if time.slower is None and only_kernels(*rows) else ""
         attribution = None if self.explainer is None else self.explainer.attribute(*rows)
         metrics = compare_metrics(*rows)
         if attribution is not None:
@@ -201,10 +197,7 @@ class DetailReader:
             metrics=metrics,
             causes=causes,
             model=attribution,
-            disagreements=(
-                *(() if hidden is None else (hidden.of_layer(),)),
-                *find_disagreements(time, causes, attribution, metrics),
-            ),
+            disagreements=tuple(find_disagreements(time, causes, attribution, metrics)),
             warnings=tuple(
                 f"{side.name}: {held.others} of {held.others + held.repeats} repeats launch other "
                 "kernels; the kernels shown are those of the usual repeats"
@@ -212,15 +205,13 @@ class DetailReader:
                 if held.others
             ),
             reasons=(
-                *(() if hidden is None else hidden.points()),
                 *summary_sentences(time, causes),
                 *((unseen,) if unseen else ()),
                 *(() if fix is None else (fix.sentence(),)),
             ),
             fix=fix,
-            on_the_clock=hidden,
             unseen=unseen,
-            asked=partial(self._advice_beside, pair, causes, between=between),
+            asked=partial(self._advice_beside, pair, causes),
         )
 
     def _counted(self, pair: LayerPair, rows: Sequence[pd.DataFrame]) -> _Counted:
@@ -246,7 +237,7 @@ class DetailReader:
             causes = replace(causes, untold=apart)
         return _Counted((before, after), changes, launches, causes)
 
-    def _advice_beside(self, pair: LayerPair, causes: Causes, *, between: bool) -> pd.DataFrame:
+    def _advice_beside(self, pair: LayerPair, causes: Causes) -> pd.DataFrame:
         """Return both sides' findings; what both sides tell makes them more or less sure."""
         own = [side[name] for side, name in zip(self._advice, pair.names, strict=True)]
         found = pd.concat(own, ignore_index=True)
@@ -254,10 +245,8 @@ class DetailReader:
         if slower is None or own[slower].empty:
             return found
         along = causes.towards(1.0 if slower else -1.0)
-        known = bool(along) and not along[0].term.residual and not between
-        first = along[0].term if known else None
-        sure = "low" if between else causes.confidence
-        return with_cause(found, str(own[slower]["side"].iloc[0]), sure, first)
+        first = along[0].term if along and not along[0].term.residual else None
+        return with_cause(found, str(own[slower]["side"].iloc[0]), causes.confidence, first)
 
     def _of_side(self, at: int) -> Mapping[str, pd.DataFrame]:
         side, layers = self.sides[at], [pair.names[at] for pair in self.pairs]

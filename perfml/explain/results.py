@@ -14,7 +14,6 @@ from perfml.explain.advice.findings import SideFinding
 from perfml.explain.advice.fix import Fix
 from perfml.explain.changed_metrics import ChangedMetric, ModelAttribution
 from perfml.explain.confidence import TimeVerdict
-from perfml.explain.gaps import Waterfall
 from perfml.explain.launches import ChangeRow, LaunchRow
 from perfml.explain.steps import StepComparison
 from perfml.explain.times import Ratio
@@ -94,8 +93,6 @@ class LayerDiff:
         What to do first about the slower side, and what that may save.
     lines
         The instructions that carry the causes, where a report tells them.
-    on_the_clock
-        What passed between the layer's kernels, where that is known and more than they tell.
     unseen
         That what passed between the kernels is not known, where these do not differ; empty
         otherwise.
@@ -117,7 +114,6 @@ class LayerDiff:
     reasons: tuple[str, ...] = ()
     fix: Fix | None = None
     lines: tuple[Line, ...] = ()
-    on_the_clock: Waterfall | None = None
     unseen: str = ""
     asked: Callable[[], pd.DataFrame] = field(default=pd.DataFrame, repr=False, compare=False)
 
@@ -173,16 +169,12 @@ class Explanation:
     warnings
         Sentences for the top of every output.
     time_notes
-        What to know of times from under a profiler (`perfml.account.time_sources`), and of what
-        times of kernels do not show (`perfml.explain.gaps`).
+        What to know of times from under a profiler (`perfml.account.time_sources`).
     pairing
         How kernels were paired where there are no ranges, in sentences.
-    gaps
-        Both sides on the clock, with the gaps between kernels; None where `step` tells that, or
-        starts are not known.
     step
-        A step of both sides on the clock; `total` is its ratio then. None unless both are traces
-        that tell what the host did.
+        Both sides on the clock; None unless both were recorded with times. `total` is its ratio
+        where it leads.
     """
 
     baseline: str
@@ -195,17 +187,17 @@ class Explanation:
     warnings: tuple[str, ...] = ()
     time_notes: tuple[str, ...] = ()
     pairing: tuple[str, ...] = ()
-    gaps: Waterfall | None = None
     step: StepComparison | None = None
 
     @property
     def headline(self) -> str:
         """What people wait for: the time on the clock, where times of kernels hide it."""
-        if self.step is not None:
-            return self.step.sentence()
-        clock = None if self.gaps is None or not self.gaps.hidden else self.gaps.sentence()
-        total = self.total.sentence()
-        return total if clock is None else f"{clock}. The kernels alone: {total}"
+        return self.total.sentence() if self.leading is None else self.leading.sentence()
+
+    @property
+    def leading(self) -> StepComparison | None:
+        """The comparison on the clock, where it says more than the kernels do."""
+        return self.step if self.step is not None and self.step.leads else None
 
     @property
     def further_notes(self) -> tuple[str, ...]:

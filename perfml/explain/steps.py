@@ -25,6 +25,7 @@ _ALONE = 1.5
 take up to 1.4 times the later ones where they are not warm-up."""
 _CLOSE = 0.05
 """Steps within 5 % of each other are no difference, as layers are (`perfml.explain.times`)."""
+_SHOWN = 0.1  # a smaller part of a step is no headline
 _WHOLE = 1.1  # from here on a cause is no share of the difference, as others work against it
 _NAMED = 0.02  # what makes less of the difference is told in one row
 
@@ -53,6 +54,42 @@ class StepComparison:
         # Three steps are too few for an interval. A side is slower if each of its steps takes
         # longer than all of the other side's, by more than the steps of either side differ.
         return _verdict(self.baseline.kept_us, self.target.kept_us, self.log_ratio)
+
+    @cached_property
+    def parts(self) -> dict[str, float]:
+        """What the target's step takes more of, in microseconds that add up to the difference.
+
+        Of one step a side the longest idle time is one event of the host, and equal bytes are
+        copied: neither is a difference.
+        """
+        before, after = self.baseline.busiest, self.target.busiest
+        names = ("computing_us", "copying_us", "both_us", "idle_us")
+        parts = {name: getattr(after.step, name) - getattr(before.step, name) for name in names}
+        return parts | {"other_us": self.difference_us - math.fsum(parts.values())}
+
+    @property
+    def between_us(self) -> float:
+        """The difference of copies and idle time, without what one sample a side cannot prove."""
+        copies, idle = self.parts["copying_us"], self.parts["idle_us"]
+        before, after = self.baseline.busiest, self.target.busiest
+        if max(self.repeats) == 1:
+            moved = [sum(each.bytes for each in side.copies) for side in (before, after)]
+            copies = 0.0 if math.isclose(*moved, rel_tol=_CLOSE) else copies
+            chance = after.step.longest_us - before.step.longest_us
+            idle = math.copysign(max(abs(idle) - abs(chance), 0.0), idle)
+        return copies + idle
+
+    @property
+    def leads(self) -> bool:
+        """Whether the clock says more than times of kernels do.
+
+        It does of steps that both sides mark, and where more than a third of what differs passes
+        between kernels.
+        """
+        if self.baseline.host and self.target.host and self.baseline.marked_by:
+            return True
+        large = abs(self.between_us) >= _SHOWN * min(self.baseline.step_us, self.target.step_us)
+        return large and abs(self.between_us) > abs(self.parts["computing_us"]) / 2
 
     @property
     def total(self) -> Ratio:

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from perfml.account.device_time import Spans, idle_before
 from perfml.errors import InputError
 from perfml.kernel_names import function_name
-from perfml.readers.timeline import Spans, idle_before
 from perfml.tables import MOVED_COLUMNS, RUN_COLUMNS, Kernels, validate_kernels
 from perfml.util.words import count, micros
 

@@ -13,12 +13,15 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from perfml.account.account import ACCOUNT
+from perfml.account.build import account_without_host, kernels_of
+from perfml.account.device_time import Spans, busy_share
 from perfml.errors import InputError
 from perfml.readers.chrome_trace import ChromeTrace, Event
 from perfml.readers.frame import kernels_frame
 from perfml.readers.options import ReadOptions
 from perfml.readers.source import Source
-from perfml.readers.timeline import Spans, busy_share, timed_columns
+from perfml.readers.timeline import timed_columns
 from perfml.readers.torch_events import Clock
 from perfml.tables import Kernels
 
@@ -135,6 +138,9 @@ def xla_kernels(source: Source, form: str, kernels: Sequence[XlaKernel], held: s
         "kernels_busy": busy_share(spans),
     }
     paths = [each.layer for each in ran]
+    ran_on = kernels_of([each.name for each in ran], spans, stream)
+    if (account := account_without_host(ran_on, paths)) is not None:
+        provenance[ACCOUNT] = account.to_dict()
     return Kernels(kernels_frame(launches, paths, instances=_instances(ran)), provenance)
 
 

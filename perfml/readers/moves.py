@@ -7,8 +7,9 @@ import re
 import numpy as np
 import pandas as pd
 
+from perfml.account.device_time import Spans, idle_before
 from perfml.account.intervals import union
-from perfml.readers.timeline import Spans, idle_before
+from perfml.account.recording import DeviceKind
 from perfml.tables import MOVED_COLUMNS
 from perfml.util.typing import Floats
 
@@ -20,6 +21,11 @@ _KINDS = (
 )
 """Which columns a copy's name stands for; what is none of the first stays on the device."""
 _OUTSIDE = ""
+
+
+def moved_kind(name: str) -> DeviceKind:
+    """Return whether a copy or a fill is called so."""
+    return DeviceKind.FILL if "memset" in name.lower() else DeviceKind.COPY
 
 
 def with_moves(kernels: pd.DataFrame, moves: pd.DataFrame) -> pd.DataFrame:
@@ -54,15 +60,7 @@ def with_moves(kernels: pd.DataFrame, moves: pd.DataFrame) -> pd.DataFrame:
         if place >= 0:
             columns[f"{kind}_us"][place] += alone[row]
             columns[f"{kind}_bytes"][place] += size[row]
-    return kernels.assign(gap_us=_idle_before(ran, moved), **columns)
-
-
-def _idle_before(kernels: Spans, moves: Spans) -> Floats:
-    """Return how long neither a kernel nor a copy ran since the kernel before, microseconds."""
-    idle = idle_before(kernels)
-    moving = union(moves.start, moves.end)
-    since = kernels.start - np.nan_to_num(1e3 * idle).round().astype(np.int64)
-    return idle - (moving.before(kernels.start) - moving.before(since)) / 1e3
+    return kernels.assign(gap_us=idle_before(ran, moved), **columns)
 
 
 def _spans(rows: pd.DataFrame) -> Spans:
@@ -75,12 +73,12 @@ def _alone(moves: Spans, kernels: Spans) -> Floats:
     """Return how long each copy runs while no kernel and no earlier copy does, microseconds."""
     covered = union(kernels.start, kernels.end)
     found = np.zeros(len(moves))
-    for rows in moves.by_device():
-        end = np.maximum.accumulate(moves.end[rows])
-        before = np.concatenate([moves.start[rows[:1]], end[:-1]])
-        start = np.minimum(np.maximum(moves.start[rows], before), moves.end[rows])
-        over = moves.end[rows]
-        found[rows] = (over - start - (covered.before(over) - covered.before(start))) / 1e3
+    rows = np.argsort(moves.start, kind="stable")
+    end = np.maximum.accumulate(moves.end[rows])
+    before = np.concatenate([moves.start[rows[:1]], end[:-1]])
+    start = np.minimum(np.maximum(moves.start[rows], before), moves.end[rows])
+    over = moves.end[rows]
+    found[rows] = (over - start - (covered.before(over) - covered.before(start))) / 1e3
     return found
 
 

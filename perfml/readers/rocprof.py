@@ -23,12 +23,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from perfml.account.account import ACCOUNT
+from perfml.account.build import account_without_host, kernels_of
+from perfml.account.device_time import Spans, busy_share
 from perfml.errors import InputError
 from perfml.readers.frame import kernels_frame
 from perfml.readers.json_text import number, parsed, whole
 from perfml.readers.options import ReadOptions
 from perfml.readers.source import Source
-from perfml.readers.timeline import Spans, busy_share, timed_columns
+from perfml.readers.timeline import timed_columns
 from perfml.tables import KERNEL_COLUMNS, KERNEL_OPTIONAL, Kernels
 
 NAME = "rocprofv3"
@@ -264,6 +267,9 @@ def _dispatched(source: Source, dispatches: Sequence[Dispatch]) -> Kernels:
         spans = Spans(agent, start - start[0], end - start[0])
         launches = launches.assign(**timed_columns(spans, queue, "rocprofv3"))
         provenance["kernels_busy"] = busy_share(spans)
+        account = account_without_host(kernels_of(launches["kernel"], spans, queue))
+        if account is not None:
+            provenance[ACCOUNT] = account.to_dict()
     else:
         warnings.append("The profiler did not time the kernels; record with --kernel-trace too.")
     return Kernels(kernels_frame(launches, [()] * len(rows)), provenance, tuple(warnings))

@@ -17,9 +17,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
+from perfml.account.account import ACCOUNT, Account
+from perfml.account.build import account_without_host
+from perfml.account.recording import Activity, DeviceKind
+from perfml.account.steps import numbered_steps
 from perfml.errors import InputError
 from perfml.readers.frame import kernels_frame
-from perfml.readers.moves import with_moves
+from perfml.readers.moves import moved_kind, with_moves
 from perfml.readers.options import ReadOptions
 from perfml.readers.source import Source
 from perfml.tables import Kernels
@@ -80,13 +84,38 @@ def read(source: Source, options: ReadOptions | None = None) -> Kernels:
         if len(late):
             raise rows.wrong(int(late[0]), "start_us and time_us go on for over a year", None)
         frame = with_moves(frame, moves)
-    return Kernels(
-        frame,
-        {
-            **source.provenance(NAME, "timing pass without counters"),
-            "iterations": len(np.unique(iteration)),
-        },
-    )
+    provenance = {
+        **source.provenance(NAME, "timing pass without counters"),
+        "iterations": len(np.unique(iteration)),
+    }
+    if rows.has_starts and (account := _account(rows)) is not None:
+        provenance[ACCOUNT] = account.to_dict()
+    return Kernels(frame, provenance)
+
+
+def _account(rows: _Rows) -> Account | None:
+    """Return what the device did, by iterations where there are several."""
+    start, time = (np.rint(rows.numbers(name) * 1e3) for name in ("start_us", "time_us"))
+    if not (start + time < 1e3 * _LONGEST).all():
+        return None
+    names = rows.texts("kernel").tolist()
+    columns = (names, rows.moved.tolist(), start.tolist(), time.tolist(), rows.bytes.tolist())
+    activities = [
+        Activity(
+            moved_kind(name) if moved else DeviceKind.KERNEL,
+            name,
+            int(begin),
+            int(begin + length),
+            0,
+            0,
+            None,
+            size if moved else 0.0,
+        )
+        for name, moved, begin, length, size in zip(*columns, strict=True)
+    ]
+    paths = [(layer,) if layer else () for layer in rows.texts("layer").tolist()]
+    steps = numbered_steps("iteration", rows.numbers("iteration").tolist(), activities)
+    return account_without_host(activities, paths, steps)
 
 
 class _Rows:

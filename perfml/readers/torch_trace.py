@@ -20,6 +20,7 @@ from perfml.account.account import ACCOUNT, Account
 from perfml.account.audit import AUDIT, Fact, audited
 from perfml.account.build import account_of
 from perfml.account.collectives import RANK, Collective, RankOfJob
+from perfml.account.device_time import Spans, busy_share, recorded_times
 from perfml.account.origins import Origin, Origins, numbered, replay_of
 from perfml.account.recording import Activity, DeviceKind, HostKind, Recording
 from perfml.account.steps import Steps, find_steps
@@ -31,7 +32,7 @@ from perfml.readers.json_text import whole
 from perfml.readers.kineto_counters import counted_kernels
 from perfml.readers.options import ReadOptions
 from perfml.readers.source import Source
-from perfml.readers.timeline import Spans, busy_share, timed_columns
+from perfml.readers.timeline import timed_columns
 from perfml.readers.torch_events import Events, Kernel
 from perfml.tables import Kernels
 from perfml.util.devices import is_amd
@@ -109,13 +110,16 @@ class _Trace:
         frame = kernels_frame(launches, paths, instances=instances if any(paths) else None)
         self._note_origins(recording, launched, steps)
         account, rank = None, None
-        if recording.spans(HostKind.CALL):
-            first, counted, theirs = first_steps(recording, steps, origins)
-            account = account_of(first, counted, finder, theirs)
+        first, counted, theirs = first_steps(recording, steps, origins)
+        if any(each.end > each.start for each in first.activities):
+            ran = _spans([kernel.activity for kernel in kernels])
+            every = recorded_times(ran, _spans(self.events.moves))
+            account = account_of(first, counted, finder, theirs, recorded=every)
             if first is not recording:
                 held = sum(each.kind is DeviceKind.KERNEL for each in first.activities)
                 of = len(counted.starts), held, len(kernels)
                 self.warnings.append(of_the_first(*of))
+        if recording.spans(HostKind.CALL):
             rank = self._rank(kernels, [counted.of(origin.time) for origin in launched])
         provenance = self._provenance(kernels, frame, account)
         if audit.facts:
@@ -279,4 +283,4 @@ def _numbered_path(origin: Origin, steps: Steps) -> tuple[str, ...]:
 
 def _spans(activities: Sequence[Activity]) -> Spans:
     rows = [(each.device, each.start, each.end) for each in activities]
-    return Spans(*np.array(rows, dtype=np.int64).reshape(-1, 3).T)
+    return Spans.of(rows)

@@ -119,7 +119,7 @@ def build_report(
         gains=_gains(shown, layers if recorded is None else recorded, provenance or {}),
         spent=()
         if kernels is None or len(shown) > 1
-        else tuple(time_steps(kernels, between=account_in(provenance or {}) is None)),
+        else tuple(time_steps(kernels, account_in(provenance or {}))),
         phases=() if kernels is None or len(shown) > 1 else phase_times(kernels),
         ranks=ranks_in(provenance or {}) or ranks_of_runs(kernels, _runs(provenance)),
     )

@@ -36,7 +36,6 @@ from studies.truth.scores import CONFIDENT, wilson
 
 if TYPE_CHECKING:
     from perfml.explain import LayerDiff
-    from perfml.explain.gaps import Waterfall
 
 HALVES = ("dev", "aside")
 ANSWERS = {
@@ -242,8 +241,6 @@ def _document(path: Path) -> Any:
 
 
 def _answer(detail: LayerDiff, advice: pd.DataFrame) -> dict[str, Any]:
-    clock = detail.on_the_clock
-    between = [] if clock is None or not clock.dominate else [_gaps(clock)]
     towards = math.copysign(1.0, detail.time.log_ratio)
     rows = detail.causes.terms
     rows = rows[towards * rows["log_ratio"] > _NOTHING]
@@ -251,8 +248,7 @@ def _answer(detail: LayerDiff, advice: pd.DataFrame) -> dict[str, Any]:
     return {
         "verdict": detail.time.verdict,
         "ratio": detail.time.ratio,
-        "terms": between
-        + [
+        "terms": [
             {
                 "term": row["term"],
                 "residual": bool(row["residual"]),
@@ -260,21 +256,12 @@ def _answer(detail: LayerDiff, advice: pd.DataFrame) -> dict[str, Any]:
             }
             for row in rows.to_dict(orient="records")
         ],
-        "doubt": detail.unseen or (None if between else _doubt(detail)),
-        "what_to_do_term": between[0]["term"] if between else _done(detail),
+        "doubt": detail.unseen or _doubt(detail),
+        "what_to_do_term": _done(detail),
         "advice": [
             {"rules": list(row["rules"]), "confidence": row["confidence"]}
             for row in advice.to_dict("records")
         ],
-    }
-
-
-def _gaps(clock: Waterfall) -> dict[str, Any]:
-    """Return what an explanation begins with where the time passes between the kernels."""
-    return {
-        "term": clock.cause.id,
-        "residual": False,
-        "part": round(clock.cause_us / clock.wall_us, 3),
     }
 
 

@@ -47,7 +47,8 @@ def test_every_microsecond_has_one_cause_or_none():
     assert sum(each.us for each in amount.values()) == pytest.approx(found.step_us)
     assert amount["double_precision"].us == pytest.approx(30.0)
     assert amount["unaligned"].us == 0.0
-    assert amount[""].us == pytest.approx(7.0 + 20.0 + 3.0)
+    assert amount["fills"].us == pytest.approx(3.0)
+    assert amount[""].us == pytest.approx(7.0 + 20.0)
 
 
 def test_batch_statistics_are_a_cause_only_where_nothing_is_trained():

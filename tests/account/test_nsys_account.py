@@ -7,7 +7,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from perfml.account.account import Account
+from perfml.account.account import UNRECORDED, Account
 from perfml.cli import app
 from tests.support.nsys_export import Export
 
@@ -59,10 +59,16 @@ def test_a_step_is_computing_copying_and_idle_and_begins_where_the_last_one_ende
     }
 
 
-@pytest.mark.parametrize("lacking", ["ranges", "calls"])
-def test_without_ranges_that_repeat_or_without_calls_there_is_no_step(tmp_path, lacking):
-    export = loop(tmp_path / "a.sqlite", **{lacking: False})
-    assert "step" not in export.read().provenance
+def test_without_ranges_the_recording_is_one_step(tmp_path):
+    found = Account.from_dict(loop(tmp_path / "a.sqlite", ranges=False).read().provenance["step"])
+    assert (found.marked_by, found.host, len(found.walls_us)) == ("", True, 1)
+    assert found.devices[0].recorded.wall_us == pytest.approx(3480.0)
+
+
+def test_without_calls_nothing_is_known_of_why_a_device_is_idle(tmp_path):
+    found = Account.from_dict(loop(tmp_path / "a.sqlite", calls=False).read().provenance["step"])
+    assert not found.host
+    assert [each.state for each in found.devices[0].idle] == [UNRECORDED]
 
 
 def test_a_copy_is_pageable_only_where_the_file_says_so(tmp_path):

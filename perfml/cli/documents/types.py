@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict
 from collectors.collect import RunResult
 from collectors.doctor import Check
 from collectors.sweep.manifest import State
-from perfml.explain.gaps import Timeline
+from perfml.account.device_time import DeviceTime
 from perfml.explain.roofs.peaks import Peaks
 from perfml.ingest.merge.write import Run
 from perfml.metrics.catalogue import Metric
@@ -56,7 +56,7 @@ class Inspect(TypedDict):
     runs: list[Run]
     time_notes: list[str]
     kernels: Annotated[list[KernelTimes], "the longest in all first; empty of merged layers"]
-    clock: Annotated[Timeline | None, "of the usual iteration, where starts are known"]
+    clock: Annotated[list[DeviceTime], "of each device, from its first operation to its last one"]
     metrics: list[MetricRange]
     provenance: dict[str, Any]
 

@@ -16,6 +16,7 @@ import pandas as pd
 
 from perfml.account.account import Account
 from perfml.account.time_sources import time_notes
+from perfml.account.words import step_sentence
 from perfml.datasets.loading import DEVICE_FACTS
 from perfml.datasets.opening import read_input
 from perfml.datasets.selection import Source
@@ -54,9 +55,7 @@ from perfml.explain.advice.table import (
     representative_launches,
 )
 from perfml.explain.compared import make_side
-from perfml.explain.gaps import Timeline
 from perfml.explain.roofs.peaks import Peaks, given_peaks
-from perfml.explain.timelines import idle_layers, moving_layers, timeline
 from perfml.util.devices import is_amd, is_mtia
 from perfml.util.html import section
 from perfml.util.json_values import json_object
@@ -91,8 +90,8 @@ class Advice:
     warnings
         Sentences for the top of every output.
     time_notes
-        What to know of times from under a profiler (`perfml.account.time_sources`), of gaps between
-        kernels (`perfml.explain.gaps`), and of copies and fills (`perfml.explain.gaps`).
+        What to know of times from under a profiler (`perfml.account.time_sources`), and what the
+        devices did on the clock.
     network
         What to do over all layers of a network, what is likely to save most first.
     equal
@@ -239,17 +238,15 @@ def advise(
     found = [finding for layer in every for finding in _findings(layer, merged)]
     smallest = (min_gain, min_whole if layers is None else 0.0)
     findings = _told(found, *smallest)
-    clock = timeline(side.kernels)
     network: tuple[NetworkFinding, ...] = ()
     if layers is None and len(every) >= LEAST_LAYERS:
         # what is little in each of a hundred layers may be much in all
-        network = network_findings(_told(found, min_gain, 0.0), every, equal, clock, merged=merged)
+        network = network_findings(_told(found, min_gain, 0.0), every, equal, merged=merged)
     foreign = _foreign(side.layers)
     unchecked = not_checked_by(rows, merged=merged)
-    told = any(each.clock for each in network) or account is not None
     if layers is None:
         named = name_findings(side.kernels) if account is None else step_findings(account)
-        rest = network if account is None else ()
+        rest = network if account is None or not account.host else ()
         network = tuple(sorted((*named, *rest), key=lambda each: -each.gain * each.time_us))
     table = _with_faster(findings, side.layers)
     said = file_rules(side.kernels, sources) if layers is None else ()
@@ -262,7 +259,10 @@ def advise(
         warnings=side.warnings
         + ((_FOREIGN,) if foreign else ())
         + (("only merged layers were given: launches were not looked at",) if merged else ()),
-        time_notes=time_notes(("", side.layers)) + _of_gaps(side.kernels, layers, clock, told),
+        time_notes=(
+            *time_notes(("", side.layers)),
+            *(() if account is None else (step_sentence(account),)),
+        ),
         network=network,
         equal=equal,
     )
@@ -282,21 +282,6 @@ def _with_faster(findings: pd.DataFrame, layers: pd.DataFrame) -> pd.DataFrame:
         for row in findings.to_dict("records")
     ]
     return findings.assign(faster=pd.Series(others, index=findings.index, dtype=object))
-
-
-def _of_gaps(
-    kernels: pd.DataFrame | None, layers: Sequence[str] | None, found: Timeline | None, told: bool
-) -> tuple[str, ...]:
-    """Say what is idle, unless that was told of the whole network, and where; what is copied."""
-    if found is None:
-        return ()
-    said = []
-    if (idle := found.sentence()) is not None:
-        said += [] if told else [idle[:1].upper() + idle[1:]]
-        said += [where] if (where := idle_layers(kernels, layers)) is not None else []
-    of_layers = moving_layers(kernels, layers)
-    whole = None if of_layers else found.moved_sentence()
-    return (*said, *of_layers, *([whole[:1].upper() + whole[1:]] if whole is not None else []))
 
 
 def _only(rows: pd.DataFrame, layers: Sequence[str]) -> pd.DataFrame:

@@ -28,7 +28,6 @@ from perfml.explain.advice.layer_findings import SHORT_US, launch_finding
 from perfml.explain.advice.persons import Person, place_of
 from perfml.explain.advice.table import CONDITIONS
 from perfml.explain.confidence import Confidence
-from perfml.explain.gaps import Timeline
 from perfml.kernel_names import kernel_label, kernel_traits
 from perfml.tables import metric_columns
 from perfml.util.words import count, micros
@@ -37,8 +36,6 @@ LEAST_LAYERS = 8  # layers from which on a table is taken for a network
 
 _OVER_ALL = "launch_bound"
 """The hazard that is judged over all launches: a layer of one short launch has none."""
-
-_GAPS = "launch_gaps"  # the cause of no launch
 
 _MATTERS = 0.02  # what gains less of a network's time, or of a step, is not told
 
@@ -74,14 +71,13 @@ def network_findings(
     table: pd.DataFrame,
     layers: Sequence[Layer],
     equal: Mapping[Place, int],
-    clock: Timeline | None = None,
     *,
     merged: bool = False,
 ) -> tuple[NetworkFinding, ...]:
     """Return what to do in each network of a table, what is likely to save most first.
 
     A condition of fewer than `LEAST_LAYERS` layers has none, and what gains little is left out.
-    `table` has the findings of the layers; `clock` is what the clock shows of an iteration.
+    `table` has the findings of the layers.
     """
     parts: dict[tuple[str, ...], list[Layer]] = defaultdict(list)
     for layer in layers:
@@ -100,8 +96,6 @@ def network_findings(
             found.append(short)
             mine = [row for row in mine if row["rules"] != (_OVER_ALL,)]
         found += network.actions(mine)
-        if clock is not None and len(parts) == 1 and clock.sentence() is not None:
-            found.append(network.idle(clock))
     large = [each for each in found if each.gain >= _MATTERS]
     return tuple(sorted(large, key=lambda each: -each.gain * each.time_us))
 
@@ -163,21 +157,6 @@ class _Network:
         saved = {name: time for name, time in saved.items() if time > 0}
         found["evidence"] = f"{found['evidence']}; {self._where(saved)}"
         return self._over_all(found, saved, found["gain"] * whole, float(found["saved_us"]))
-
-    def idle(self, clock: Timeline) -> NetworkFinding:
-        """Return the finding that the device waits between kernels, in the time on the clock."""
-        saved = clock.wall_us - clock.as_graph_us
-        return NetworkFinding(
-            **_shown(self.layers[0].row),
-            rules=(_GAPS,),
-            hazard="the device waits between kernels",
-            evidence=clock.idle_text(),
-            mitigation=clock.idle_action(),
-            gain=saved / clock.wall_us,
-            saved_us=saved,
-            time_us=clock.wall_us,
-            confidence="high",
-        )
 
     def _over_all(
         self, row: Mapping[Any, Any], saved: Mapping[str, float], likely: float, most: float

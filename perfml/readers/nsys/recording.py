@@ -1,9 +1,9 @@
-"""What an export of Nsight Systems recorded of host and devices, and its account of a step."""
+"""What an export of Nsight Systems recorded of host and devices, and its account."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,11 +11,13 @@ import pandas as pd
 
 from perfml.account.account import Account
 from perfml.account.build import account_of
+from perfml.account.device_time import Spans, recorded_times
 from perfml.account.origins import Origins
 from perfml.account.recording import Activity, DeviceKind, HostKind, HostSpan, Recording
 from perfml.account.steps import find_steps
 from perfml.account.window import LEAST, MOST
 from perfml.readers.launch_ranges import FOREVER, NOWHERE, RangeTable
+from perfml.readers.nsys.nvtx import process_of
 from perfml.readers.sqlite_database import Database, on_the_clock
 from perfml.util.typing import Ints
 
@@ -85,67 +87,134 @@ def read_calls(database: Database) -> Calls:
     return Calls(start, np.maximum(start, end), correlation, thread, codes, names)
 
 
-def step_account(
-    database: Database,
-    kernels: pd.DataFrame,
-    names: Sequence[str],
-    calls: Calls,
-    ranges: RangeTable,
-) -> tuple[Account | None, int]:
-    """Return what a step takes on the clock, and why, and how many launches that rests on.
+@dataclass(frozen=True)
+class Export:
+    """What an export holds, of which a recording is the beginning.
 
-    The export is of one process. `kernels` are start, end, device, stream and correlation of each
-    kernel, when it was ``called`` and its ``name``, an index of `names`. None without
-    API calls, which tell what the host did, or without ranges that repeat. Of a long export the
-    first steps are accounted for (`perfml.account.window`).
+    Attributes
+    ----------
+    database
+        The export.
+    kernels
+        Start, end, device, stream, process and correlation of each kernel, when it was ``called``
+        and its ``name``, an index of `names`.
+    moves
+        Copies and fills.
+    calls
+        API calls.
+    ranges
+        The program's own ranges by process.
+    by_process
+        Whether kernels name their process; ids of calls count within one.
     """
-    if not len(calls):
-        return None, 0
-    last = max(int(kernels["end"].max()), int(calls.end.max()))
-    begun, most = np.concatenate([calls.start, ranges.start]), MOST
-    while True:
-        until = last + 1 if len(begun) <= most else int(np.partition(begun, most)[most])
-        recording = _recording(database, kernels, names, calls, ranges, until)
-        steps = find_steps(recording)
-        if until > last or (steps.name and len(steps.starts) > LEAST):
-            break
-        most *= 2
-    if until <= last:
-        until = steps.starts[-1]  # that step was cut
-        recording = _recording(database, kernels, names, calls, ranges, until)
-        steps = find_steps(recording)
-    if not steps.name:
-        return None, 0
-    finder = Origins(recording, steps)
-    pytorch = any(_PYTORCH in name for name in set(names))
-    origins = finder.all(recording.activities)
-    account = account_of(recording, steps, finder, origins, pytorch=pytorch)
-    return account, int((kernels["called"] < until).sum())
+
+    database: Database
+    kernels: pd.DataFrame
+    names: Sequence[str]
+    moves: Mapping[DeviceKind, pd.DataFrame]
+    calls: Calls
+    ranges: Mapping[int, RangeTable]
+    by_process: bool
+
+    def account(self) -> tuple[Account | None, int]:
+        """Return the account, and how many launches its steps rest on.
+
+        Of a long export with steps the first ones are accounted for (`perfml.account.window`).
+        None where no operation has a time.
+        """
+        ends = [self.kernels["end"].to_numpy(), self.calls.end]
+        last = max(int(each.max()) for each in ends if len(each))
+        begins = [self.calls.start, *(each.start for each in self.ranges.values())]
+        begun, most = np.concatenate(begins), MOST
+        while True:
+            until = last + 1 if len(begun) <= most else int(np.partition(begun, most)[most])
+            recording = self._recording(until)
+            if not recording.activities:
+                return None, 0
+            steps = find_steps(recording)
+            if until > last or (steps.name and len(steps.starts) > LEAST):
+                break
+            most *= 2
+        if until <= last:
+            until = steps.starts[-1]  # that step was cut
+            recording = self._recording(until)
+            steps = find_steps(recording)
+        finder = Origins(recording, steps)
+        pytorch = any(_PYTORCH in name for name in set(self.names))
+        origins = finder.all(recording.activities)
+        every = recorded_times(spans_of(self.kernels), spans_of(pd.concat(self.moves.values())))
+        account = account_of(recording, steps, finder, origins, pytorch=pytorch, recorded=every)
+        return account, int((self.kernels["called"] < until).sum())
+
+    def _recording(self, until: int) -> Recording:
+        """Return what the host began, and what it launched, until a time."""
+        calls = self.calls
+        early = np.flatnonzero(calls.start < until)
+        process = np.where(calls.thread >= 0, process_of(calls.thread), 0)
+        ids = self._unique(calls.correlation, process)
+        columns = (calls.name, calls.start, calls.end, calls.thread, ids)
+        rows = zip(*(column[early].tolist() for column in columns), strict=True)
+        spans = [HostSpan(HostKind.CALL, calls.names[name], *rest) for name, *rest in rows]
+        ranges = (span for table in self.ranges.values() for span in _ranges(table, calls, until))
+        ran = self.kernels[self.kernels["called"] < until]
+        names = [self.names[at] for at in ran["name"].tolist()]
+        moves = (
+            each
+            for kind, rows in self.moves.items()
+            for each in self._moves(kind, rows[rows["start"] < until])
+        )
+        activities = [*self._activities(DeviceKind.KERNEL, ran, names), *moves]
+        return Recording.of(
+            [*spans, *ranges], (each for each in activities if each.end > each.start)
+        )
+
+    def _unique(self, correlation: Ints, process: Ints) -> Ints:
+        """Return ids of calls that count over all processes; each counts its own from 1."""
+        return np.where(correlation > 0, correlation + (process << 36) * self.by_process, -1)
+
+    def _moves(self, kind: DeviceKind, rows: pd.DataFrame) -> list[Activity]:
+        places: dict[int, str] = {}
+        if {"id", "label"} <= self.database.columns(_KINDS):
+            ends = [*rows["srcKind"], *rows["dstKind"]]
+            places = self.database.texts_of(_KINDS, "id", "label", ends)
+        names = ["Memset"] * len(rows)
+        if kind is DeviceKind.COPY:
+            columns = (rows[name].tolist() for name in ("copyKind", "srcKind", "dstKind"))
+            names = [
+                f"Memcpy {_WAYS.get(way, '')} ({places.get(source, '')} -> {places.get(sink, '')})"
+                for way, source, sink in zip(*columns, strict=True)
+            ]
+        return self._activities(kind, rows, names)
+
+    def _activities(
+        self, kind: DeviceKind, rows: pd.DataFrame, names: Sequence[str]
+    ) -> list[Activity]:
+        ids = self._unique(
+            rows["correlationId"].to_numpy(), process_of(rows["globalPid"].to_numpy())
+        )
+        columns = [rows[name].tolist() for name in ("start", "end", "deviceId", "streamId")]
+        sizes = rows["bytes"].clip(lower=0).tolist() if "bytes" in rows else [0] * len(rows)
+        return [
+            Activity(kind, name, start, max(start, end), device, stream, number, float(size))
+            for name, size, start, end, device, stream, number in zip(
+                names, sizes, *columns, ids.tolist(), strict=True
+            )
+        ]
 
 
-def _recording(
-    database: Database,
-    kernels: pd.DataFrame,
-    names: Sequence[str],
-    calls: Calls,
-    ranges: RangeTable,
-    until: int,
-) -> Recording:
-    """Return what the host began, and what it launched, until a time."""
-    early = np.flatnonzero(calls.start < until)
-    columns = (calls.name, calls.start, calls.end, calls.thread, calls.correlation)
-    rows = zip(*(column[early].tolist() for column in columns), strict=True)
-    spans = [HostSpan(HostKind.CALL, calls.names[name], *rest) for name, *rest in rows]
-    launched = np.flatnonzero(kernels["called"] < until)
-    named = kernels["name"].to_numpy()[launched].tolist()
-    return Recording.of(
-        [*spans, *_ranges(ranges, calls, until)],
-        [
-            *_activities(kernels.iloc[launched], DeviceKind.KERNEL, [names[at] for at in named]),
-            *_moves(database, COPIES, DeviceKind.COPY, until),
-            *_moves(database, FILLS, DeviceKind.FILL, until),
-        ],
-    )
+def read_moves(database: Database) -> dict[DeviceKind, pd.DataFrame]:
+    """Return the copies and fills of an export."""
+    optional = ("correlationId", "streamId", "bytes", "copyKind", "srcKind", "dstKind", "globalPid")
+    tables = {DeviceKind.COPY: COPIES, DeviceKind.FILL: FILLS}
+    return {
+        kind: on_the_clock(database.integers(table, ("start", "end"), ("deviceId", *optional)))
+        for kind, table in tables.items()
+    }
+
+
+def spans_of(rows: pd.DataFrame) -> Spans:
+    """Return when operations began and ended."""
+    return Spans(*(rows[name].to_numpy() for name in ("deviceId", "start", "end")))
 
 
 def _ranges(ranges: RangeTable, calls: Calls, until: int) -> list[HostSpan]:
@@ -153,7 +222,8 @@ def _ranges(ranges: RangeTable, calls: Calls, until: int) -> list[HostSpan]:
     nested = ranges.thread != NOWHERE
     held = np.flatnonzero((ranges.start < until) & (nested | ~nested.any()))
     threads, times = np.unique(calls.thread, return_counts=True)
-    thread = np.where(nested[held], ranges.thread[held], threads[np.argmax(times)])
+    busiest = threads[np.argmax(times)] if len(threads) else 0
+    thread = np.where(nested[held], ranges.thread[held], busiest)
     end = ranges.end[held]
     end = np.where(end == FOREVER, np.maximum(ranges.start[held], until - 1), end)
     rows = zip(
@@ -161,32 +231,3 @@ def _ranges(ranges: RangeTable, calls: Calls, until: int) -> list[HostSpan]:
         strict=True,
     )
     return [HostSpan(HostKind.RANGE, ranges.names[name], *rest) for name, *rest in rows]
-
-
-def _moves(database: Database, table: str, kind: DeviceKind, until: int) -> list[Activity]:
-    optional = ("correlationId", "streamId", "bytes", "copyKind", "srcKind", "dstKind")
-    rows = on_the_clock(database.integers(table, ("start", "end", "deviceId"), optional))
-    rows = rows[rows["start"] < until]
-    places: dict[int, str] = {}
-    if {"id", "label"} <= database.columns(_KINDS):
-        places = database.texts_of(_KINDS, "id", "label", [*rows["srcKind"], *rows["dstKind"]])
-    names = ["Memset"] * len(rows)
-    if kind is DeviceKind.COPY:
-        columns = (rows[name].tolist() for name in ("copyKind", "srcKind", "dstKind"))
-        names = [
-            f"Memcpy {_WAYS.get(way, '')} ({places.get(source, '')} -> {places.get(sink, '')})"
-            for way, source, sink in zip(*columns, strict=True)
-        ]
-    return _activities(rows, kind, names)
-
-
-def _activities(rows: pd.DataFrame, kind: DeviceKind, names: Sequence[str]) -> list[Activity]:
-    wanted = ("start", "end", "deviceId", "streamId", "correlationId")
-    columns = [rows[name].tolist() for name in wanted]
-    sizes = rows["bytes"].clip(lower=0).tolist() if "bytes" in rows else [0] * len(rows)
-    return [
-        Activity(kind, name, start, max(start, end), device, stream, number, float(size))
-        for name, size, start, end, device, stream, number in zip(
-            names, sizes, *columns, strict=True
-        )
-    ]

@@ -15,17 +15,26 @@ import numpy as np
 import pandas as pd
 
 from perfml.account.account import ACCOUNT
+from perfml.account.device_time import busy_share
 from perfml.account.window import of_the_first
 from perfml.errors import InputError, plain
 from perfml.readers.frame import kernels_frame
 from perfml.readers.launch_ranges import NOWHERE
 from perfml.readers.nsys.nvtx import LaunchCalls, process_of, ranges_around, read_ranges
-from perfml.readers.nsys.recording import CALLS, COPIES, FILLS, read_calls, step_account
+from perfml.readers.nsys.recording import (
+    CALLS,
+    COPIES,
+    FILLS,
+    Export,
+    read_calls,
+    read_moves,
+    spans_of,
+)
 from perfml.readers.occurrences import text_column
 from perfml.readers.options import ReadOptions, at_most
 from perfml.readers.source import Source
 from perfml.readers.sqlite_database import Database, is_database, on_the_clock, opened
-from perfml.readers.timeline import Spans, busy_share, timed_columns
+from perfml.readers.timeline import timed_columns
 from perfml.tables import Kernels
 from perfml.util.typing import Ints
 from perfml.util.words import Readable, count
@@ -76,7 +85,7 @@ class _Reader:
     def __init__(self, source: Source, database: Database) -> None:
         self.source = source
         self.database = database
-        self.calls = read_calls(database)
+        self.calls, self.moves = read_calls(database), read_moves(database)
         self.warnings: list[str] = []
 
     def kernels(self) -> Kernels:
@@ -104,13 +113,13 @@ class _Reader:
                 "the launch."
             )
         names, codes = self._names(raw)
-        processes = np.unique(calls.process).tolist()
-        account = None
-        if len(processes) == 1 and processes[0] in ranges:
-            called, (own, _) = raw.assign(called=calls.time, name=codes), ranges[processes[0]]
-            account, counted = step_account(self.database, called, names, self.calls, own)
+        processes = np.unique(calls.process)
+        called = raw.assign(called=calls.time, name=codes)
+        own = {process: table for process, (table, _) in ranges.items()}
+        moves, export = self.moves, (self.calls, own, by_process)
+        account, counted = Export(self.database, called, names, moves, *export).account()
         # millions of ranges, and the table takes as much again
-        del ranges
+        del ranges, own, export
         launches = self._launches(raw, text_column(codes, names))
         inside = instances if any(around.around) else None
         frame = kernels_frame(launches, around, instances=inside)
@@ -169,7 +178,7 @@ class _Reader:
         return devices
 
     def _launches(self, raw: pd.DataFrame, names: pd.Series[str]) -> dict[str, Any]:
-        spans = _spans(raw)
+        spans = spans_of(raw)
         invalid = spans.end <= spans.start
         if invalid.any():
             self.warnings.append(
@@ -187,7 +196,9 @@ class _Reader:
             "block": _shapes(raw, _SIZES[3:]),
             "device": text_column(device, [name for name, _ in known]),
             "compute_capability": text_column(device, [capability for _, capability in known]),
-            **timed_columns(spans, raw["streamId"].to_numpy(), "nsys", self._memory()),
+            **timed_columns(
+                spans, raw["streamId"].to_numpy(), "nsys", spans_of(pd.concat(self.moves.values()))
+            ),
             "registers_per_thread": registers.where(registers >= 0).to_numpy(),
             "shared_memory_per_block": shared.astype(float).where(told).to_numpy(),
             "threads": raw[list(_SIZES)].where(raw["graph"] < 0).prod(axis=1, min_count=1),
@@ -213,13 +224,6 @@ class _Reader:
             cure = "The file is damaged; export the report again."
             raise InputError(msg, where=self.database.where, found=found, cure=cure)
         return names, codes
-
-    def _memory(self) -> Spans:
-        """Return memory copies and sets."""
-        frames = [
-            self.database.integers(table, ("start", "end"), ("deviceId",)) for table in _MEMORY
-        ]
-        return _spans(on_the_clock(pd.concat(frames, ignore_index=True).astype("int64")))
 
     def _other_records(self, processes: int, raw: pd.DataFrame) -> None:
         """Say what the file holds that is not in the table."""
@@ -264,7 +268,7 @@ class _Reader:
             "device": _joined(frame["device"]),
             "compute_capability": _joined(frame["compute_capability"]),
             "streams": int(raw["streamId"].nunique()),
-            "kernels_busy": busy_share(_spans(raw)),
+            "kernels_busy": busy_share(spans_of(raw)),
             "memory_operations": self._memory_operations(),
         }
 
@@ -292,10 +296,6 @@ def _shapes(raw: pd.DataFrame, names: tuple[str, ...]) -> pd.Series[str]:
     rows, codes = _distinct(raw[list(names)])
     sizes = rows.itertuples(index=False, name=None)
     return text_column(codes, [f"({x}, {y}, {z})" if x >= 0 else None for x, y, z in sizes])
-
-
-def _spans(raw: pd.DataFrame) -> Spans:
-    return Spans(*(raw[name].to_numpy() for name in ("deviceId", "start", "end")))
 
 
 def _joined(column: pd.Series[Any]) -> str | None:

@@ -18,11 +18,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from perfml.account.account import ACCOUNT, Account
+from perfml.account.build import account_without_host, kernels_of
+from perfml.account.device_time import Spans
+from perfml.account.recording import Activity
 from perfml.errors import InputError
 from perfml.readers.frame import kernels_frame
+from perfml.readers.moves import moved_kind
 from perfml.readers.options import ReadOptions
 from perfml.readers.source import Source
-from perfml.readers.timeline import Spans, timed_columns
+from perfml.readers.timeline import timed_columns
 from perfml.tables import Kernels
 from perfml.util.words import count
 
@@ -56,8 +61,8 @@ class _Found:
 
     trace: list[Row] = field(default_factory=list)
     sums: list[Row] = field(default_factory=list)
-    memory: list[tuple[str | None, float, float]] = field(default_factory=list)
-    """Device, start and duration of memory copies and sets."""
+    memory: list[tuple[str, str | None, float, float]] = field(default_factory=list)
+    """Name, device, start and duration of memory copies and sets."""
 
 
 def recognises(source: Source) -> bool:
@@ -91,7 +96,8 @@ def read(source: Source, options: ReadOptions | None = None) -> Kernels:
             f"{len(found.memory)} memory copies and sets are no kernels and were left out. They "
             "count as work where gaps between kernels are given."
         )
-    frame = kernels_frame(_columns(rows, found), [()] * len(rows))
+    columns, account = _columns(rows, found)
+    frame = kernels_frame(columns, [()] * len(rows))
     devices = frame["device"].dropna().unique()
     provenance = {
         **source.provenance(NAME, "Nsight Systems"),
@@ -99,6 +105,7 @@ def read(source: Source, options: ReadOptions | None = None) -> Kernels:
         "device": ", ".join(map(str, devices)) or None,
         "compute_capability": None,
         "summary": not found.trace,
+        **({} if account is None else {ACCOUNT: account.to_dict()}),
     }
     return Kernels(frame, provenance, tuple(warnings))
 
@@ -147,7 +154,7 @@ def _add_launch(
     duration = _number(row[names[1]], names[1], where) * scales[1]
     device = _ORDINAL.sub("", row.get("Device", "").strip()) or None
     if not row["GrdX"].strip():
-        found.memory.append((device, start, duration))
+        found.memory.append((row.get("Name", "").strip(), device, start, duration))
         return
     sizes = [int(_number(row.get(name, ""), name, where, whole=True)) for name in _SIZES]
     name = row.get("Name", "").strip()
@@ -182,19 +189,25 @@ def _sum(row: dict[str, str], total: str, scale: float, where: str) -> Row:
     return {"kernel": name, **known, "device": None, "time_us": time, "launches": launches}
 
 
-def _columns(rows: list[Row], found: _Found) -> dict[str, Any]:
+def _columns(rows: list[Row], found: _Found) -> tuple[dict[str, Any], Account | None]:
+    """Return the columns of the table, and of a trace its account."""
     table = pd.DataFrame(rows).assign(time_source="nsys")
     if not found.trace:
-        return {str(name): column for name, column in table.items()}
+        return {str(name): column for name, column in table.items()}, None
     table = table.sort_values("start", kind="stable", ignore_index=True)
     device, devices = pd.factorize(table["device"].fillna(""))
     start, stream = (table.pop(name).to_numpy() for name in ("start", "stream"))
-    spans = np.array([device, start, start + table["time_us"] * 1e3]).astype(np.int64)
+    spans = Spans(*np.array([device, start, start + table["time_us"] * 1e3]).astype(np.int64))
     numbers = {name or None: number for number, name in enumerate(devices)}
-    memory = [(numbers.get(name, -1), at, at + took) for name, at, took in found.memory]
-    others = np.array(memory, dtype=float).reshape(-1, 3).astype(np.int64)
+    moves = [
+        Activity(moved_kind(name), name, int(at), int(at + took), numbers.get(on, -1), 0, None)
+        for name, on, at, took in found.memory
+    ]
+    copies = Spans.of([(each.device, each.start, each.end) for each in moves])
     printed = {str(name): column for name, column in table.items()}
-    return timed_columns(Spans(*spans), stream, "nsys", Spans(*others.T)) | printed
+    ran = [*kernels_of(table["kernel"], spans, stream), *moves]
+    columns = timed_columns(spans, stream, "nsys", copies) | printed
+    return columns, account_without_host(ran)
 
 
 def _sizes(sizes: list[int]) -> Row:

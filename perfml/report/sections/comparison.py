@@ -116,7 +116,7 @@ def _of(comparison: Comparison) -> str:
     """Name a measurement before what is said of it; not where it is the only one, without name."""
     label = comparison.pair.label
     if label in ("", EVERY_RUN):
-        return "" if comparison.pair.explanation.step is None else "Kernels alone: "
+        return "" if comparison.pair.explanation.leading is None else "Kernels alone: "
     return f"{label}: "
 
 
@@ -247,7 +247,7 @@ def _time_sentence(comparison: Comparison) -> Sentence:
     verdicts = listed(
         [f"{amount} {word}" for word, amount in comparison.verdicts.items() if amount]
     )
-    if explanation.step is not None:  # whose verdict is said already
+    if explanation.leading is not None:  # whose verdict is said already
         return Sentence("time", "medium", f"{of.rstrip(': ')}, layer by layer: {verdicts}.")
     if total.verdict in ("slower", "faster"):
         text = (

@@ -126,7 +126,7 @@ def _step(explanation: Explanation) -> tuple[Section, ...]:
 
 def _of_layers(explanation: Explanation) -> str:
     """Say what all layers take together, where a step on the clock does not say more."""
-    return "" if explanation.step is not None else explanation.headline
+    return explanation.headline if explanation.leading is None else ""
 
 
 def explanation_summary(explanation: Explanation, *, named: bool = False) -> Document:
@@ -167,9 +167,7 @@ def explanation_summary(explanation: Explanation, *, named: bool = False) -> Doc
 
 def _names(detail: LayerDiff) -> str:
     times = " against ".join(micros_alike(detail.time.target_us, detail.time.baseline_us))
-    whose = "" if detail.on_the_clock is None else ", kernels alone"
-    verdict = f"{detail.time.verdict}{whose}"
-    return f"{aligned_name(detail)}: {verdict}, {times} ({multiple(detail.time.ratio)})"
+    return f"{aligned_name(detail)}: {detail.time.verdict}, {times} ({multiple(detail.time.ratio)})"
 
 
 def layers_alone(explanation: Explanation) -> list[str]:
@@ -308,15 +306,11 @@ def main_points(detail: LayerDiff, explanation: Explanation, *, short: bool) -> 
     first, *others = causes
     untold, fix = detail.causes.untold, detail.fix
     cause = cause_in_words(first, detail.causes)
-    clock = detail.on_the_clock
-    between = () if clock is None else clock.points()
-    if clock is not None and clock.dominate:
-        return Points((*between, f"the kernels alone: {cause}"))
     # of two sides the slower one is to be changed
     do = f"do in {explanation.baseline}" if detail.time.verdict == "faster" else "do"
     if fix is not None and fix.confidence != "high":
         do = f"{do} ({IN_WORDS[fix.confidence]})"
-    points = [*between] if untold is None else [*between, untold.sentence()]
+    points = [] if untold is None else [untold.sentence()]
     if short:
         action = first.term.action if fix is None else fix.action
         return Points((*points, f"{cause}{all_else(detail, [first])}", f"{do}: {action}"))
@@ -348,7 +342,5 @@ def all_else(detail: LayerDiff, told: Sequence[TermTotal]) -> str:
 
 
 def _cautions(detail: LayerDiff) -> list[str]:
-    """Say the first contradiction, but for what the clock shows, which stands above."""
-    clock = detail.on_the_clock
-    told = None if clock is None else clock.of_layer()
-    return [f"caution: {text}" for text in detail.disagreements if text != told][:1]
+    """Say the first contradiction."""
+    return [f"caution: {text}" for text in detail.disagreements][:1]

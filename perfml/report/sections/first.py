@@ -44,9 +44,11 @@ def first_steps(results: Results) -> list[Sentence]:
     """Return up to three things to do, the surest decision first; none without anything to do."""
     if results.phases:
         return phase_steps(results.phases)[:_STEPS]
-    if results.account is not None:
-        causes = [each for each in step_sentences(results.account) if each.about == "do"]
-        return [*rank_steps(results.ranks), *causes, *results.spent][:_STEPS]
+    account, causes = results.account, list[Sentence]()
+    if account is not None:
+        causes = [each for each in step_sentences(account) if each.about == "do"]
+        if account.host:
+            return [*rank_steps(results.ranks), *causes, *results.spent][:_STEPS]
     several = [
         each for each in results.conditions if each.totals["total"].count() > 1 and each.common
     ]
@@ -65,7 +67,7 @@ def first_steps(results: Results) -> list[Sentence]:
     if narrower and use and len(several) == 1:
         title = f"If you stay with {several[0].key['precision']}, use {use.title.split()[-1]}"
         use = replace(use, title=title)
-    steps = [*rank_steps(results.ranks), narrower, use, _mix(several), *loss_or_time]
+    steps = [*rank_steps(results.ranks), *causes, narrower, use, _mix(several), *loss_or_time]
     return [step for step in steps if step is not None][:_STEPS]
 
 

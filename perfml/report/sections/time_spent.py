@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from perfml import chips
+from perfml.account.account import UNRECORDED
 from perfml.explain.confidence import IN_WORDS
-from perfml.explain.timelines import timeline
 from perfml.ingest.merge.by_kernel import kernel_units, launches_behind_rows
 from perfml.kernel_names import function_name, kernel_traits
 from perfml.report.document import (
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from perfml.account.account import Account
-    from perfml.explain.gaps import Timeline
     from perfml.explain.steps import StepComparison
 
 WORTH = 0.05
@@ -48,21 +47,17 @@ _NCU_FROM = 7.0
 Compute release notes, supported GPUs)."""
 
 _GRAPH = re.compile(r"CUDA_graph_\d+")
-_AS_GRAPH = (
-    'model = torch.compile(model, mode="reduce-overhead")  # CUDA C++: cudaStreamBeginCapture, '
-    "then cudaGraphLaunch"
-)
-_PINNED = 'x = x.pin_memory().to("cuda", non_blocking=True)  # CUDA C++: cudaMallocHost'
+_RECORD_HOST = "nsys profile --trace=cuda,nvtx,osrt ./program"
 
 
-def time_steps(kernels: pd.DataFrame, *, between: bool = True) -> list[Sentence]:
+def time_steps(kernels: pd.DataFrame, account: Account | None = None) -> list[Sentence]:
     """Return what takes most of the time, the largest part first, with a line to type for it.
 
-    `between` counts idle time and copies, too, where it is known when kernels began.
+    `account` is what the clock shows, with idle time and copies; None where that is not known.
     """
-    clock = timeline(kernels) if between else None
-    whole = 1.0 if clock is None else clock.busiest.computing_us / clock.wall_us
-    parts = [*_between(clock), *_kernels(kernels, whole)]
+    step = None if account is None else account.busiest.step
+    part = 1.0 if step is None else (step.computing_us + step.both_us) / step.wall_us
+    parts = [*_unrecorded(account), *_kernels(kernels, part)]
     parts.sort(key=lambda part: -part[0])
     return [step for part, step in parts if part >= WORTH][:_MOST]
 
@@ -76,20 +71,18 @@ def layer_step(layer: str, time_us: float, whole_us: float) -> Sentence:
     return Sentence("do", "medium", text, f"Profile {layer}", gain, command)
 
 
-def _between(clock: Timeline | None) -> Iterator[tuple[float, Sentence]]:
-    """Return idle time and copies, as parts of the time on the clock."""
-    if clock is None or not clock.clock:
+def _unrecorded(account: Account | None) -> Iterator[tuple[float, Sentence]]:
+    """Return idle time of which it is not known what the host did, as a part of the clock."""
+    idle = 0.0
+    if account is not None:
+        idle = sum(each.us for each in account.busiest.idle if each.state == UNRECORDED)
+    if account is None or not idle:
         return
-    device, wall = clock.busiest, clock.wall_us
-    of = f"of {micros(wall)} on the clock"
-    text = f"{capital(clock.idle_text())}. {clock.idle_action()}"
-    gain = f"idle {micros(device.idle_us)} {of} ({percent(device.idle_us / wall)})"
-    title = "Keep the device busy between kernels"
-    yield device.idle_us / wall, Sentence("do", "medium", text, title, gain, _AS_GRAPH)
-    if (moved := clock.moved_sentence()) is not None:
-        gain = f"copying {micros(device.copying_us)} {of} ({percent(device.copying_us / wall)})"
-        title, share = "Copy less, or beside kernels", device.copying_us / wall
-        yield share, Sentence("do", "medium", capital(moved), title, gain, _PINNED)
+    part = idle / account.step_us
+    text = "Whether it launches, waits or prepares data decides what helps."
+    title = "Record what the host does while the device is idle"
+    gain = f"idle {micros(idle)} of {micros(account.step_us)} on the clock ({percent(part)})"
+    yield part, Sentence("do", "medium", text, title, gain, _RECORD_HOST)
 
 
 def _kernels(kernels: pd.DataFrame, whole: float) -> Iterator[tuple[float, Sentence]]:

@@ -1,0 +1,217 @@
+"""One clock for every recording with times: beside an independent count, whatever tool wrote it."""
+
+from __future__ import annotations
+
+import gzip
+import importlib.util
+import json
+
+import numpy as np
+import pytest
+
+from perfml.account.account import UNRECORDED, Account
+from perfml.account.device_time import Spans, idle_before, recorded_times
+from perfml.account.steps import cut_steps
+from perfml.account.words import step_sentence
+from perfml.datasets import Selection, read_inputs
+from perfml.readers import read
+from tests.support.nsys_export import Export
+from tests.support.paths import ROOT
+
+SHARED = ROOT.parent / "shared"
+CASES = SHARED / "cases"
+RECORDED = [
+    *sorted((CASES / "recordings_2026_11_28").glob("*.sqlite")),
+    *sorted((CASES / "recordings_2026_11_28").glob("*.json")),
+    *sorted((CASES / "several_devices_one_trace").glob("*.json")),
+    *sorted((CASES / "several_devices_one_trace").glob("*.sqlite")),
+    *sorted((ROOT / "tests/data/torch_trace").rglob("*.json.gz")),
+    *sorted((ROOT / "tests/data/ranks").glob("*.json.gz")),
+    *sorted((ROOT / "tests/data/servers").glob("*.json.gz")),
+    SHARED / "data/public_profiles/pytorch_chrome_trace_rank0.json.gz",
+]
+NO_KERNELS = {"no_kernels_says_why.sqlite", "launches_without_kernels.json"}
+PARTS = {
+    "wall": "wall_us",
+    "computing": "computing_us",
+    "copying": "copying_us",
+    "both": "both_us",
+    "idle": "idle_us",
+}
+
+
+def account_of(path):
+    return Account.from_dict(read(path).provenance["step"])
+
+
+@pytest.fixture(scope="module")
+def oracle():
+    path = SHARED / "oracle" / "clock.py"
+    if not path.is_file():
+        pytest.skip("the independent count lies beside the clone")
+    spec = importlib.util.spec_from_file_location("oracle_clock", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.name)
+def test_each_device_is_accounted_for_as_by_an_independent_count(oracle, path):
+    if path.name in NO_KERNELS or not path.is_file():
+        pytest.skip("no kernels")
+    own = {each.device: each.recorded for each in account_of(path).devices}
+    spans = {}
+    events = oracle.nsys if ".sqlite" in path.name else oracle.kineto
+    for device, *span in events(str(path)):
+        if span[1] > 0 and span[2] > span[1]:
+            spans.setdefault(device, []).append(span)
+    assert own.keys() == spans.keys()
+    for device, times in own.items():
+        counted = oracle.account(spans[device])
+        for name, attribute in PARTS.items():
+            assert getattr(times, attribute) == pytest.approx(counted[name], abs=1.0), name
+
+
+def union_us(spans):
+    """Count the nanoseconds that any of some spans covers, one by one."""
+    return len({ns for start, end in spans for ns in range(start, end)}) / 1e3
+
+
+def test_kernels_and_copies_of_a_collected_program_add_up(tmp_path):
+    rows = ["iteration,layer,kernel,time_us,grid,block,start_us,bytes"]
+    kernels = [(0.0, 1.5), (2.0, 0.5), (6.0, 1.0), (6.5, 2.0)]
+    copies = [(1.0, 0.8, "Memcpy HtoD (Pageable -> Device)"), (10.0, 0.4, "Memset (Device)")]
+    rows += [f"0,a,gemm,{time},,,{start}," for start, time in kernels]
+    rows += [f"0,a,{name},{time},,,{start},64" for start, time, name in copies]
+    path = tmp_path / "x_timing.csv"
+    path.write_text("\n".join(rows) + "\n")
+    account = account_of(path)
+    own = account.devices[0].recorded
+    spans = [
+        [(round(1e3 * start), round(1e3 * (start + time))) for start, time, *_ in each]
+        for each in (kernels, copies)
+    ]
+    busy = union_us(spans[0] + spans[1])
+    assert own.wall_us == pytest.approx(10.4)
+    assert own.idle_us == pytest.approx(10.4 - busy)
+    assert own.both_us == pytest.approx(union_us(spans[0]) + union_us(spans[1]) - busy)
+    assert own.copying_us == pytest.approx(busy - union_us(spans[0]))
+    assert not account.host
+    assert [idle.state for idle in account.devices[0].idle] == [UNRECORDED]
+    assert {each.kind for each in account.devices[0].copies} == {"to_device", "filled"}
+
+
+def test_iterations_of_a_collected_program_are_steps(tmp_path):
+    rows = ["iteration,layer,kernel,time_us,grid,block,start_us"]
+    rows += [f"{n},a,gemm,10,,,{100 * n + 30 * k}" for n in range(4) for k in range(2)]
+    path = tmp_path / "x_timing.csv"
+    path.write_text("\n".join(rows) + "\n")
+    account = account_of(path)
+    assert account.marked_by == "iteration"
+    # from the end of one to the end of the next
+    assert account.walls_us == (40.0, 100.0, 100.0, 100.0)
+    assert sum(account.walls_us) == account.devices[0].recorded.wall_us
+
+
+def test_dispatches_of_rocprof_have_a_clock(tmp_path):
+    head = "Kind,Agent_Id,Queue_Id,Kernel_Name,Start_Timestamp,End_Timestamp," + ",".join(
+        f"{what}_Size_{axis}" for what in ("Workgroup", "Grid") for axis in "XYZ"
+    )
+    spans = {4: [(100, 600), (500, 900), (5_000, 5_500)], 5: [(0, 250)]}
+    rows = [
+        f"KERNEL_DISPATCH,Agent {agent},1,axpy,{start},{end},64,1,1,64,1,1"
+        for agent, own in spans.items()
+        for start, end in own
+    ]
+    path = tmp_path / "kernel_trace.csv"
+    path.write_text("\n".join([head, *rows]) + "\n")
+    account = account_of(path)
+    for device in account.devices:
+        own = spans[device.device]
+        assert device.recorded.computing_us == pytest.approx(union_us(own))
+        wall = (max(end for _, end in own) - min(start for start, _ in own)) / 1e3
+        assert device.recorded.wall_us == pytest.approx(wall)
+    assert not account.host
+
+
+def test_a_trace_of_jax_has_a_clock(recorded):
+    path = recorded / "deployed" / "jax.trace.json.gz"
+    events = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
+    spans = [
+        (float(each["ts"]), float(each["ts"]) + float(each["dur"]))
+        for each in events
+        if each.get("ph") == "X" and "hlo_op" in (each.get("args") or {})
+    ]
+    edges = np.unique(spans)
+    busy = sum(
+        end - start
+        for start, end in zip(edges[:-1], edges[1:], strict=True)
+        if any(one <= start and end <= other for one, other in spans)
+    )
+    own = account_of(path).devices[0].recorded
+    assert own.computing_us == pytest.approx(busy, abs=1.0)
+    assert own.wall_us == pytest.approx(edges[-1] - edges[0], abs=1.0)
+
+
+def test_one_recording_as_json_and_as_sqlite_is_one_account():
+    folder = CASES / "several_devices_one_trace"
+    if not folder.is_dir():
+        pytest.skip("the cases lie beside the clone")
+    one, other = (account_of(folder / f"two.{form}") for form in ("json", "sqlite"))
+    for mine, theirs in zip(one.devices, other.devices, strict=True):
+        assert mine.recorded == theirs.recorded
+        assert mine.parts == theirs.parts
+    assert step_sentence(one) == step_sentence(other)
+
+
+def test_processes_of_one_export_have_one_clock(tmp_path):
+    export = Export(tmp_path / "a.sqlite")
+    for pid in (1, 2):
+        # ids of calls count within a process
+        export.launch("gemm", 1_000, 10_000 * pid, 10_000 * pid + 5_000, pid=pid, correlation=1)
+    found = Account.from_dict(export.read().provenance["step"])
+    assert found.devices[0].recorded.wall_us == pytest.approx(15.0)
+    assert found.devices[0].recorded.computing_us == pytest.approx(10.0)
+
+
+def test_what_is_idle_directly_before_a_copy_is_idle_and_no_copy():
+    # kernel 0 to 10; copy 90 to 92; kernel 93 to 100
+    kernels, copies = (
+        Spans.of([(0, 0, 10_000), (0, 93_000, 100_000)]),
+        Spans.of([(0, 90_000, 92_000)]),
+    )
+    assert idle_before(kernels, copies)[1] == pytest.approx(81.0)
+    times = recorded_times(kernels, copies)[0]
+    assert (times.idle_us, times.copying_us, times.wall_us) == pytest.approx((81.0, 2.0, 100.0))
+
+
+def test_copies_before_the_first_kernel_and_after_the_last_one_count():
+    times = recorded_times(
+        Spans.of([(0, 50_000, 60_000)]), Spans.of([(0, 0, 40_000), (0, 61_000, 99_000)])
+    )
+    assert (times[0].wall_us, times[0].copying_us) == pytest.approx((99.0, 78.0))
+
+
+@pytest.mark.parametrize(
+    ("launched", "cut"),
+    [
+        (["abc", "abc", "abc", "ab"], {3}),
+        (["c", "abc", "abc"], {0}),
+        (["abc", "abc", "abc"], set()),
+        # every third step has more to do
+        (["ab", "abc", "ab", "abc", "ab"], set()),
+        (["abc", "ab"], set()),
+        (["xabc", "abc", "abc"], set()),
+        (["", "abc", "abc", ""], set()),
+    ],
+)
+def test_a_step_is_cut_if_it_has_a_part_of_what_the_others_have(launched, cut):
+    assert cut_steps(launched) == cut
+
+
+def test_verbs_are_given_the_clock_of_what_they_read():
+    path = CASES / "recordings_2026_11_28" / "frames_10.sqlite"
+    if not path.is_file():
+        pytest.skip("the cases lie beside the clone")
+    given = read_inputs(Selection((str(path),))).first
+    assert given.account.devices[0].recorded.wall_us > 300_000
