@@ -10,6 +10,7 @@ Devices are never added up: each has an account of its own.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -130,8 +131,8 @@ def idle_before(kernels: Spans, copies: Spans = NOTHING) -> Floats:
     """Return how long a device was idle since its kernel before, when each kernel began.
 
     Copies and fills between them are no idle time, wherever between them they lie. Microseconds,
-    shape (n,); 0 for a kernel that began before the last one ended, NaN for the first one of a
-    device.
+    shape (n,); 0 for a kernel that began before the last one ended, NaN for the first operation
+    of a device.
     """
     idle = np.full(len(kernels), np.nan)
     for number in np.unique(kernels.device):
@@ -139,9 +140,12 @@ def idle_before(kernels: Spans, copies: Spans = NOTHING) -> Floats:
         rows = rows[np.argsort(kernels.start[rows], kind="stable")]
         start = kernels.start[rows] / 1e3
         over = np.maximum.accumulate(np.maximum(kernels.end[rows], kernels.start[rows])) / 1e3
-        since = np.minimum(over[:-1], start[1:])
         moving = union(*copies.on(number))
-        idle[rows[1:]] = start[1:] - since - (moving.before(start[1:]) - moving.before(since))
+        first = min([math.inf, *moving.start[:1].tolist()])
+        since = np.minimum(np.concatenate([[first], over[:-1]]), start)
+        known = rows[1:] if first >= start[0] else rows
+        gaps = start - since - (moving.before(start) - moving.before(since))
+        idle[known] = gaps[len(rows) - len(known) :]
     return np.where(np.abs(idle) < _NO_TIME, 0.0, idle)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import importlib.util
+import itertools
 import json
 
 import numpy as np
@@ -145,7 +146,7 @@ def test_a_trace_of_jax_has_a_clock(recorded):
     edges = np.unique(spans)
     busy = sum(
         end - start
-        for start, end in zip(edges[:-1], edges[1:], strict=True)
+        for start, end in itertools.pairwise(edges)
         if any(one <= start and end <= other for one, other in spans)
     )
     own = account_of(path).devices[0].recorded

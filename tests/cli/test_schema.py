@@ -185,5 +185,3 @@ def test_rows_of_a_frame_have_their_columns_and_a_key_may_be_called_otherwise_or
     assert (rows["type"], rows["items"]) == ("array", {"$ref": "#/$defs/AlignedLayer"})
     assert explain["AlignedLayer"]["properties"]["low"] == {"type": ["number", "null"]}
     assert explain["Change"]["properties"]["cause"]["type"] == "string"
-    timeline = explain["Timeline"]
-    assert set(timeline["properties"]) - set(timeline["required"]) == {"moved"}

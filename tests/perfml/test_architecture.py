@@ -30,7 +30,6 @@ INSIDE_EXPLAIN = (
     ("launches", "steps"),
     ("limits", "load"),
     ("tree",),
-    ("gaps", "timelines"),
     ("advice",),
     ("results", "details", "compare", "lines", "brief", "experiments"),
 )
@@ -94,7 +93,7 @@ def test_the_layers_of_a_report_enter_a_file_at_most_16_times():
 
 def test_a_profile_enters_a_file_at_most_20_times_on_its_way_through_explain():
     way = stays("perfml.explain.compare:explain", "left")
-    assert {"perfml.explain.times", "perfml.explain.timelines"} <= set(way)
+    assert {"perfml.explain.times", "perfml.explain.compare"} <= set(way)
     assert len(way) <= 20, way
 
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perfml.account.device_time import Spans, busy_share, idle_before
 from perfml.errors import InputError
 from perfml.readers import Source, read, recognise
 from perfml.readers.nsys import sqlite_file
-from perfml.readers.timeline import Spans, busy_share, idle_before
 from perfml.tables import metric_columns
 from tests.support.examples import examples
 from tests.support.nsys_export import GENERATIONS, PID, START_END, Export, fill
