@@ -81,6 +81,13 @@ def rank(
     permutations: Annotated[
         int, typer.Option(min=19, help="Permutations of the times, for what chance gives.")
     ] = 40,
+    target: Annotated[
+        str | None,
+        typer.Option(help="Rank the columns of your own CSV or Parquet table by this one."),
+    ] = None,
+    groups: Annotated[
+        str | None, typer.Option(help="With --target: the column that says what rows repeat.")
+    ] = None,
     seed: options.Seed = 0,
     out: options.OptionalOut = None,
 ) -> None:
@@ -90,10 +97,13 @@ def rank(
     It needs five distinct layers. With --launches also by weights that do not hold the row's own
     time: does the ranking stay. --out also writes the whole table, as CSV.
 
-    Example: perfml rank layers.parquet --where batch=1 --launches kernels.parquet
+    Example: perfml rank layers.parquet --where batch=1 --launches kernels.parquet;
+    perfml rank own.csv --target latency_us --groups kernel
     """
     output.place(out)
-    given = read(selection, output, study=features == "published", in_layers=True).first.in_layers
+    if target is None and groups is not None:
+        msg = "--groups is a column of a table of your own"
+        raise PerfmlError(msg, where="--groups", cure="Add --target COLUMN.")
     asked: dict[str, Any] = {
         "task": predict.task,
         "models": options.words(model),
@@ -104,35 +114,65 @@ def rank(
         "permutations": permutations,
         "seed": seed,
     }
+    if target is not None:
+        asked |= {
+            "task": None,
+            "features": options.words(features) if features != "default" else None,
+        }
+        table, name = _own_table(selection), selection.names[0]
+        _rank_one(name, table, {"y": target, "groups": groups, **asked}, top, output, out)
+        return
+    given = read(selection, output, study=features == "published", in_layers=True).first.in_layers
     if selection.launches is not None:
         _rank_both(given.name, given.layers, given.launches, asked, top, output, out)
         return
+    _rank_one(given.name, given.layers, asked, top, output, out)
+
+
+def _own_table(selection: Selection) -> pd.DataFrame:
+    from perfml.datasets.choosing import only
+    from perfml.datasets.csv_tables import read_own_table
+
+    return only(read_own_table(Path(selection.names[0])), selection.where)
+
+
+def _rank_one(
+    name: str,
+    table: pd.DataFrame,
+    asked: dict[str, Any],
+    top: int,
+    output: Output,
+    out: Path | None,
+) -> None:
+    """Rank a table, and score its models on what they have not seen."""
     from perfml.modeling import rank as rank_metrics
     from perfml.report.verbs import rank_document
 
     with output.progress("ranking") as progress:
-        ranking = rank_metrics(given.layers, progress=progress, **asked)
-        unseen = _unseen(given.layers, asked, progress, output)
+        ranking = rank_metrics(table, progress=progress, **asked)
+        unseen = _unseen(table, asked, progress, output)
     output.warn_all(ranking.warnings)
     output.csv(ranking.table, out)
     scores = None if unseen is None else unseen.to_dict()["scores"]
-    document = {"dataset": given.name, **ranking.to_dict(), "unseen": scores}
+    document = {"dataset": name, **ranking.to_dict(), "unseen": scores}
     output.document(document, rank_document(ranking, top, unseen))
 
 
 def _unseen(
-    layers: pd.DataFrame, asked: dict[str, Any], progress: Progress, output: Output
+    table: pd.DataFrame, asked: dict[str, Any], progress: Progress, output: Output
 ) -> Evaluation | None:
     """Return the scores of the ranked models on unseen layers, from the means that are ranked."""
     from perfml.modeling import evaluate
     from perfml.modeling.own_data import in_few_folds
 
-    same = ("task", "models", "features", "target", "seed")
-    given = {name: asked[name] for name in same}
-    protocol = in_few_folds("leave-one-layer-out", layers["layer"].nunique())
+    same = ("y", "groups", "task", "models", "features", "target", "seed")
+    given = {name: asked[name] for name in same if name in asked}
+    protocol = "leave-one-layer-out"
+    if "y" not in asked:
+        protocol = in_few_folds(protocol, table["layer"].nunique())
     try:
         scored: Evaluation = evaluate(
-            layers, protocols=protocol, progress=progress, average=True, quick=True, **given
+            table, protocols=protocol, progress=progress, average=True, quick=True, **given
         )
     except PerfmlError as error:
         output.warn(f"the models have no score on unseen layers: {error.what}")

@@ -51,7 +51,7 @@ def chosen_launches(
     if nth is not None:
         kernels = _nth(kernels, nth, where)
     if kernel is not None:
-        kernels = _named(kernels, kernel, where)
+        kernels = _named(kernels, kernel)
     if skip:
         kernels = _later(kernels, skip, where)
     return kernels.reset_index(drop=True)
@@ -96,7 +96,7 @@ def _nth(kernels: pd.DataFrame, nth: int, where: str) -> pd.DataFrame:
     raise PerfmlError(msg, where=where, found=found, cure=_listing(kernels))
 
 
-def _named(kernels: pd.DataFrame, pattern: str, where: str) -> pd.DataFrame:
+def _named(kernels: pd.DataFrame, pattern: str) -> pd.DataFrame:
     names = kernels["kernel"].astype("string").fillna("")
     known = names.unique()
     matching = [name for name in known if pattern in name]
@@ -104,13 +104,19 @@ def _named(kernels: pd.DataFrame, pattern: str, where: str) -> pd.DataFrame:
         try:
             expression = re.compile(pattern)
         except re.error as error:
-            msg = f"--kernel is neither a part of a kernel's name nor a regular expression: {error}"
-            raise PerfmlError(msg, where=where, found=pattern, cure=_listing(kernels)) from error
-        matching = [name for name in known if expression.search(name)]
+            msg = f"neither a part of a kernel's name nor a regular expression: {error}"
+            cure = _listing(kernels)
+            raise PerfmlError(msg, where="--kernel", found=pattern, cure=cure) from error
+        # ^basic$ is the name that people see, without types, parameters and namespaces
+        matching = [
+            name
+            for name in known
+            if expression.search(name) or expression.search(function_name(name))
+        ]
     if not matching:
         msg = f"no kernel's name has or matches {pattern!r}"
-        found = named(known)
-        raise PerfmlError(msg, where=where, found=found, cure="Name a part of one of these.")
+        cure = "Name a part of one of these."
+        raise PerfmlError(msg, where="--kernel", found=named(known), cure=cure)
     # gemm means the kernel that is called so, not gemm_reduce beside it
     exact = [name for name in matching if function_name(name) == pattern]
     return kernels[names.isin(exact or matching)]

@@ -1,9 +1,11 @@
-"""Kernels and Layers tables that somebody saved as CSV, with ``to_csv`` or from a spreadsheet."""
+"""Tables that somebody saved as CSV: Kernels and Layers tables, and tables of one's own."""
 
 from __future__ import annotations
 
 import csv
 import io
+from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -29,8 +31,7 @@ def read_csv_table(source: Source) -> Table | None:
     by commas, semicolons (with decimal commas) or tabs. Raises `InputError` if it is no whole
     table, `TableError` if it breaks the rules of its kind.
     """
-    header = source.head_text().removeprefix("\ufeff").partition("\n")[0].strip()
-    separator = max(",;\t", key=header.count)
+    header, separator = _header(source)
     try:
         names = set(next(csv.reader([header], delimiter=separator), []))
     except csv.Error:  # no text: a carriage return or a null byte within the line
@@ -40,23 +41,56 @@ def read_csv_table(source: Source) -> Table | None:
     if kind is None:
         return None
     where = str(source.path)
+    frame = _parsed(source, separator, dict.fromkeys(sorted(_TEXTS & names), "string"))
+    frame["batch"] = frame["batch"].astype("Int64")
+    whole = validate_layers if kind == "layers" else validate_kernels
+    return Table(whole(frame, where=where), kind, {"source": source.path.name})
+
+
+def read_own_table(path: Path) -> pd.DataFrame:
+    """Read a table with columns of the user's own, CSV or Parquet.
+
+    Raises `InputError` if it is neither, or no whole table.
+    """
+    source = Source(path)
+    if source.head.startswith(b"PAR1"):
+        try:
+            return pd.read_parquet(path)
+        except (OSError, ValueError) as error:
+            raise _damaged(str(path), found=str(error).splitlines()[0][:120]) from error
+    if b"\x00" in source.head[:1024] and not source.head.startswith((b"\xff\xfe", b"\xfe\xff")):
+        msg = "neither CSV nor Parquet"
+        cure = "A profile needs no --target: perfml rank FILE. Else save the table as CSV."
+        raise InputError(msg, where=str(path), cure=cure)
+    return _parsed(source, _header(source)[1])
+
+
+def _header(source: Source) -> tuple[str, str]:
+    """Return the first line of a CSV, and what parts its cells."""
+    header = source.head_text().removeprefix("\ufeff").partition("\n")[0].strip()
+    return header, max(",;\t", key=header.count)
+
+
+def _parsed(source: Source, separator: str, types: dict[str, Any] | None = None) -> pd.DataFrame:
+    """Return the rows of a CSV; semicolons come with decimal commas."""
+    where = str(source.path)
     text = source.text().removeprefix("\ufeff")
-    whole_rows(text, separator, where)
+    names = whole_rows(text, separator, where)[0]
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise _damaged(where, found=f"two columns are called {twice!r}")
     try:
         frame = pd.read_csv(
             io.StringIO(text),
             sep=separator,
             decimal="," if separator == ";" else ".",
-            dtype=dict.fromkeys(sorted(_TEXTS & names), "string"),
+            dtype=types,
             keep_default_na=False,
             na_values=_MISSING,
         )
     except (ValueError, pd.errors.ParserError) as error:
         raise _damaged(where, found=str(error).splitlines()[0][:120]) from error
-    frame = frame.drop(columns=[name for name in frame.columns if name.startswith("Unnamed: ")])
-    frame["batch"] = frame["batch"].astype("Int64")
-    whole = validate_layers if kind == "layers" else validate_kernels
-    return Table(whole(frame, where=where), kind, {"source": source.path.name})
+    return frame.drop(columns=[name for name in frame.columns if name.startswith("Unnamed: ")])
 
 
 def whole_rows(text: str, separator: str, where: str) -> list[list[str]]:

@@ -11,6 +11,7 @@ import pandas as pd
 from perfml.datasets.frames import load_dataset, read
 from perfml.datasets.selection import Source
 from perfml.ingest.merge.rule import merge
+from perfml.modeling.own_data import as_pandas
 from perfml.modeling.ranking import rank as ranking
 from perfml.modeling.scoring import evaluate as scoring
 
@@ -25,6 +26,7 @@ def _opened(
 
     @functools.wraps(function)
     def asked(X: Any, *given: Options.args, **options: Options.kwargs) -> Answer:
+        X = as_pandas(X)
         own = bool(given) or options.get("y") is not None
         return function(_launches(X) if own else _layers(X), *given, **options)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -24,6 +25,13 @@ NO_GROUPS = (
     "Without it, only rows with equal features were kept together, not near-copies."
 )
 
+NO_NUMBERS = "holds no numbers"
+"""Why a column of text is no feature."""
+
+_QUANTITY = re.compile(r"\s*([-+]?[\d.,]+(?:[eE][-+]?\d+)?)\s*(ns|us|µs|μs|ms|s)?\s*")
+"""A number as text, with a unit of time."""
+
+_MICROSECONDS = {"ns": 1e-3, "us": 1.0, "µs": 1.0, "μs": 1.0, "ms": 1e3, "s": 1e6}
 
 _BY_KERNEL = "Launches of one kernel were kept together; groups= names something else."
 
@@ -50,6 +58,9 @@ def own_problem(
     target, target_name = _column(frame, y, "y", "target")
     labels, group_name = (None, "group") if groups is None else _column(frame, groups, "groups")
     taken = {name for name in (y, groups) if isinstance(name, str)}
+    read = target if task == "classification" else _read_numbers(target, target_name)
+    in_text = read is not target
+    target = read
     task = task or _task_of(target)
     if task not in ("regression", "classification"):
         msg = f"no task is called {task!r}"
@@ -92,7 +103,16 @@ def own_problem(
         layer_names=names,
         backend=np.full(len(truth), None, dtype=object),
         words=Words(target_name, group_name, own=True, grouped=labels is not None),
-        notes=(*([_BY_KERNEL] if by_kernel else []), *_notes(follows, named, target_name)),
+        notes=(
+            *([_BY_KERNEL] if by_kernel else []),
+            *(
+                [f"{target_name} is text: its numbers, or microseconds, were read."]
+                if in_text
+                else []
+            ),
+            *_text_note([name for name, why in dropped.items() if why == NO_NUMBERS]),
+            *_notes(follows, named, target_name),
+        ),
     )
 
 
@@ -102,7 +122,7 @@ def _no_features(rest: pd.DataFrame, target: str) -> dict[str, str]:
     is_table = {"run_id", "time_us"} <= {*rest.columns, target}
     found = {}
     for name in rest.columns:
-        reason: str | None = "holds no numbers"
+        reason: str | None = NO_NUMBERS
         if _is_number(rest[name]):
             reason = no_feature(name, rest[name], is_table)
             reason = reason or timed.get(name)
@@ -135,6 +155,14 @@ def _notes(follows: Sequence[str], named: Sequence[str], target: str) -> tuple[s
     )
 
 
+def _text_note(names: Sequence[str]) -> tuple[str, ...]:
+    """Say which columns hold text."""
+    if not names:
+        return ()
+    few = [*names[:6], *([f"{len(names) - 6} more"] if len(names) > 6 else [])]
+    return (f"Left out, because they hold no numbers: {', '.join(few)}.",)
+
+
 def in_few_folds(protocol: str, groups: int) -> str:
     """Return a protocol that holds out groups, in ten folds where there are many of them.
 
@@ -158,9 +186,19 @@ def own_protocols(named: Sequence[str], problem: Problem) -> tuple[str, ...]:
     return found if held_out else (*found, unseen)
 
 
+def as_pandas(table: Any) -> Any:
+    """Return a table of Polars, Arrow, cuDF or Modin as pandas' own; anything else as it is.
+
+    They all have ``to_pandas``, which keeps the names of columns; pandas has it not.
+    """
+    convert = getattr(table, "to_pandas", None)
+    return convert() if convert is not None and hasattr(table, "columns") else table
+
+
 def _frame(X: Any, features: str | Sequence[str] | None) -> tuple[pd.DataFrame, list[str]]:
     """Return X as a frame with text names, and the features that were asked for."""
     named = [features] if isinstance(features, str) else list(features or ())
+    X = as_pandas(X)
     if isinstance(X, pd.DataFrame):
         frame = X.rename(columns=str)
         known = list(frame.columns)
@@ -189,6 +227,31 @@ def _frame(X: Any, features: str | Sequence[str] | None) -> tuple[pd.DataFrame, 
     return pd.DataFrame(values, columns=names).infer_objects(), named
 
 
+def _read_numbers(target: pd.Series, name: str) -> pd.Series:
+    """Return a target that is written as text, such as "3.1 ms", in microseconds; others as it is.
+
+    Raises `TableError` if most of its rows are quantities and one is none.
+    """
+    if not (pd.api.types.is_string_dtype(target) or target.dtype == object):
+        return target
+    matches = [_QUANTITY.fullmatch(str(text)) for text in target]
+    if sum(match is not None for match in matches) * 2 <= len(target):
+        return target  # labels
+    units = {match[2] for match in matches if match is not None}
+    numbers = []
+    for row, match in enumerate(matches):
+        try:
+            if match is None or len({unit is None for unit in units}) > 1:
+                raise ValueError
+            numbers.append(float(match[1]) * _MICROSECONDS.get(match[2], 1.0))
+        except ValueError:
+            msg = "a target holds text that is no number with a unit of time in every row"
+            where, found = f"{name}, row {row}", repr(target.iloc[row])[:60]
+            cure = "Write numbers alone, or 3.1 ms (ns, us, ms, s) in each row."
+            raise TableError(msg, where=where, found=found, cure=cure) from None
+    return pd.Series(numbers, index=target.index, name=target.name)
+
+
 def _column(frame: pd.DataFrame, given: Any, what: str, fallback: str = "group") -> tuple[Any, str]:
     """Return what was given for each row, and its name."""
     if isinstance(given, str):
@@ -208,7 +271,8 @@ def _column(frame: pd.DataFrame, given: Any, what: str, fallback: str = "group")
         msg = f"X and {what} differ in length"
         raise PerfmlError(msg, found=f"{len(frame)} and {len(column)} rows", cure="Give one a row.")
     # a target made from a column of X keeps that column's name, which is not its own
-    name = column.name if isinstance(column.name, str) and column.name else fallback
+    name = getattr(given, "name", None)
+    name = name if isinstance(name, str) and name else fallback
     if name in frame.columns:
         name = fallback
     return column.reset_index(drop=True), name

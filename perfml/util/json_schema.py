@@ -58,6 +58,32 @@ def json_schema(kinds: Sequence[Any], *, title: str, strict: bool = False) -> di
     return {"$schema": DIALECT, "title": title, **body, "$defs": found}
 
 
+def self_contained(kind: Any, *, title: str) -> dict[str, Any]:
+    """Return the schema of one type as an object without references, as clients of tools need it.
+
+    Raises `TypeError` if the type, or one that it holds, holds itself.
+    """
+    schema = json_schema((kind,), title=title)
+    resolved: dict[str, Any] = _resolved({"$ref": schema["$ref"]}, schema["$defs"], ())
+    return {"$schema": DIALECT, "title": title, **resolved}
+
+
+def _resolved(part: Any, definitions: Mapping[str, Any], within: tuple[str, ...]) -> Any:
+    """Return a part of a schema with its definitions in the place of references to them."""
+    if isinstance(part, list):
+        return [_resolved(item, definitions, within) for item in part]
+    if not isinstance(part, dict):
+        return part
+    name = str(part.get("$ref", "")).rpartition("/")[2]
+    if name in within:
+        msg = f"{name} holds itself"
+        raise TypeError(msg)
+    if name:
+        beside = {key: item for key, item in part.items() if key != "$ref"}
+        return {**_resolved(definitions[name], definitions, (*within, name)), **beside}
+    return {key: _resolved(item, definitions, within) for key, item in part.items()}
+
+
 def _schema(kind: Any, found: dict[str, Any], strict: bool) -> dict[str, Any]:
     if kind in _PLAIN:
         return dict(_PLAIN[kind])

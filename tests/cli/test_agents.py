@@ -1,18 +1,20 @@
-"""perfml as an agent's tools: asked by the protocol's own client over stdin and stdout."""
+"""perfml as an agent's tools: asked by the protocol's clients, and in JSON."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
 import sys
 
 import jsonschema
 import pandas as pd
 import pytest
+from mcp import ClientSession
 from mcp.client import Client
-from mcp.client.stdio import StdioServerParameters
+from mcp.client.stdio import StdioServerParameters, stdio_client
 
-from perfml.cli.agents import LARGEST
+from perfml.cli.agents import LARGEST, Tools
 from perfml.tables import write_table
 from tests.support.paths import DATA, ROOT
 
@@ -22,16 +24,45 @@ PROFILE = DATA / "ncu/vectors.ncu-rep"
 
 
 def talk(conversation, *options):
-    """Start the server and hold a conversation with it."""
+    """Start the server, which may read temporary folders, and hold a conversation with it."""
 
     async def held():
-        server = StdioServerParameters(
-            command=sys.executable, args=["-m", "perfml", "mcp", *options], cwd=ROOT
-        )
+        words = ["-m", "perfml", "mcp", "--root", "/tmp", *options]
+        server = StdioServerParameters(command=sys.executable, args=words, cwd=ROOT)
         async with Client(server) as client:
             return await conversation(client)
 
     return asyncio.run(held())
+
+
+def asked_in_json(version):
+    """Return the answers to the first request and to tools/list."""
+    command = [sys.executable, "-m", "perfml", "mcp"]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT
+    ) as server:
+
+        def ask(number, method, params):
+            message = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+            print(json.dumps(message), file=server.stdin, flush=True)
+            answers = map(json.loads, iter(server.stdout.readline, ""))
+            return next(answer for answer in answers if answer.get("id") == number)
+
+        client = {"name": "raw", "version": "1"}
+        if version < "2026":
+            rest = {}
+            about = {"protocolVersion": version, "capabilities": {}, "clientInfo": client}
+            first = ask(1, "initialize", about)
+            done = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+            print(json.dumps(done), file=server.stdin, flush=True)
+        else:
+            about = {"protocolVersion": version, "clientInfo": client, "clientCapabilities": {}}
+            named = {f"io.modelcontextprotocol/{key}": value for key, value in about.items()}
+            rest = {"_meta": named}
+            first = ask(1, "server/discover", rest)
+        tools = ask(2, "tools/list", rest)
+        server.stdin.close()
+    return first, tools
 
 
 def answered(result):
@@ -95,11 +126,123 @@ def test_every_tool_has_schemas_and_answers_fit_them():
     jsonschema.validate(answer, tools["advise"].output_schema)
 
 
+@pytest.mark.parametrize(
+    "version", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"]
+)
+def test_tools_are_listed_in_every_version_of_the_protocol(version):
+    first, tools = asked_in_json(version)
+    assert "result" in first, first
+    assert [tool["name"] for tool in tools["result"]["tools"]] == sorted(
+        ("advise", "explain", "gate", "report")
+    )
+    for tool in tools["result"]["tools"]:
+        for schema in (tool["inputSchema"], tool["outputSchema"]):
+            assert schema["type"] == "object"
+            assert "$ref" not in json.dumps(schema)
+            jsonschema.Draft202012Validator.check_schema(schema)
+
+
+def test_a_client_of_an_initialized_session_lists_tools_and_calls_one():
+    async def held():
+        server = StdioServerParameters(
+            command=sys.executable, args=["-m", "perfml", "mcp"], cwd=ROOT
+        )
+        async with stdio_client(server) as streams, ClientSession(*streams) as session:
+            await session.initialize()
+            tools = (await session.list_tools()).tools
+            return tools, await session.call_tool("advise", {"profile": str(PROFILE)})
+
+    tools, answer = asyncio.run(held())
+    assert len(tools) == 4
+    assert answered(answer)["verdict"]
+
+
+def test_a_client_waits_for_the_protocol_alone_not_for_tables_and_models():
+    program = (
+        "import sys; from perfml.cli.agents import server; server();"
+        "print(*{'numpy', 'pandas', 'scipy', 'sklearn'} & set(sys.modules))"
+    )
+    started = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    assert not started.stdout.split()
+
+
 def test_programs_are_run_only_where_the_user_allowed_it():
     async def conversation(client):
         return {tool.name for tool in (await client.list_tools()).tools}
 
     assert {"collect", "prove"} <= talk(conversation, "--allow-run")
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """Return the folder where a server starts: a profile, and files that are no reports."""
+    folder = tmp_path / "project"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    (folder / "good.ncu-rep").write_bytes(PROFILE.read_bytes())
+    (folder / "page.html").write_text("<!doctype html><title>mine</title>")
+    (folder / "CLAUDE.md").write_text("Use perfml.\nperfml advise FILE\n")
+    (folder / "secret.txt").write_text("password=hunter2\n")
+    (tmp_path / "other.txt").write_text("password=hunter3\n")
+    return folder
+
+
+@pytest.mark.parametrize(
+    "out",
+    [
+        *("page.html", "CLAUDE.md", ".profile", "notes", "good.ncu-rep", "../new.html"),
+        *("/tmp/new.html", "link.html", "linked/new.html", "new.htm", "folder.html"),
+    ],
+)
+def test_a_report_is_written_over_nothing_but_a_report_below_the_start(project, out):
+    (project.parent / "other.html").write_text("of somebody else")
+    (project / "link.html").symlink_to(project.parent / "other.html")
+    (project / "linked").symlink_to(project.parent)
+    (project / "folder.html").mkdir()
+    (project / ".profile").write_text("export A=1\n")
+    before = {path: path.read_bytes() for path in project.parent.rglob("*") if path.is_file()}
+    with pytest.raises(Exception, match=r"report|folder"):
+        Tools().report("good.ncu-rep", out=out)
+    assert before == {
+        path: path.read_bytes() for path in project.parent.rglob("*") if path.is_file()
+    }
+
+
+@pytest.mark.parametrize("out", ["new.html", "new.md"])
+def test_a_report_replaces_an_older_one(project, out):
+    for _ in range(2):
+        written = Tools().report("good.ncu-rep", out=out)
+        assert (project / out).stat().st_size == written["bytes"]
+
+
+@pytest.mark.parametrize(
+    "profile", ["../other.txt", "/etc/passwd", "link.txt", "runs", "link.txt@1", "..", "/"]
+)
+def test_nothing_outside_the_roots_is_read(project, profile):
+    (project / "link.txt").symlink_to(project.parent / "other.txt")
+    (project / "runs" / "inner").mkdir(parents=True)
+    (project / "runs" / "inner" / "metrics.csv").symlink_to(project.parent / "other.txt")
+    for tool in (Tools().advise, Tools().report):
+        with pytest.raises(Exception, match="folders"):
+            tool(profile)
+
+
+def test_a_root_is_read_and_not_written_to(project):
+    roots = [project.parent]
+    (project.parent / "other.ncu-rep").write_bytes(PROFILE.read_bytes())
+    assert Tools(roots).advise("../other.ncu-rep")["headroom"]
+    with pytest.raises(Exception, match="is written to"):
+        Tools(roots).report("../other.ncu-rep", out="../new.html")
+
+
+@pytest.mark.parametrize("profile", ["secret.txt", ".", "secret.json", "table.csv"])
+def test_an_answer_does_not_repeat_a_file_that_is_no_profile(project, profile):
+    (project / "good.ncu-rep").unlink()
+    (project / "secret.json").write_text('{"key": "hunter2"}')
+    (project / "table.csv").write_text("hunter2,b,c\n1,2,3\n")
+    with pytest.raises(Exception, match="profile") as refused:
+        Tools().advise(profile)
+    assert "hunter2" not in str(refused.value)
 
 
 def test_what_is_wrong_is_said_with_its_cure_and_a_name_is_never_an_option(tmp_path):

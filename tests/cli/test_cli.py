@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -28,6 +29,32 @@ def start(*words: object, env=None) -> subprocess.CompletedProcess[str]:
         env={**os.environ, **(env or {})},
         check=False,
     )
+
+
+def test_a_table_of_ones_own_is_ranked_by_the_column_that_is_named(tmp_path):
+    generator = np.random.default_rng(0)
+    size = np.repeat(generator.uniform(size=12), 3)
+    own = pd.DataFrame(
+        {
+            "op": np.repeat([f"op_{number}" for number in range(12)], 3),
+            "bytes": size,
+            "noise": generator.uniform(size=36),
+            "latency": [f"{each:.4f} ms" for each in 1 + size + generator.normal(size=36) / 20],
+        }
+    )
+    own.to_csv(tmp_path / "own.csv", index=False)
+    own.to_parquet(tmp_path / "own.parquet", index=False)
+    few = ("--model", "dt", "--resamples", "3", "--permutations", "20", "--json", "-q")
+    named = ("--target", "latency", "--groups", "op", *few)
+    first, second = (
+        json.loads(run("rank", tmp_path / name, *named).stdout)
+        for name in ("own.csv", "own.parquet")
+    )
+    assert first["summary"][0]["members"] == "bytes"
+    assert any("op" not in score["protocol"] for score in first["unseen"])
+    assert {**first, "dataset": ""} == {**second, "dataset": ""}
+    wrong = run("rank", tmp_path / "own.csv", "--target", "latencies", *few)
+    assert "latency" in json.loads(wrong.stdout)["error"]["cure"]
 
 
 @pytest.fixture(scope="module")

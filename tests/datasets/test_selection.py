@@ -98,7 +98,13 @@ def test_a_file_that_is_called_so_is_read_whole(report, tmp_path):
 
 
 def test_a_kernel_is_chosen_by_a_part_of_its_name_or_a_pattern(report):
-    for pattern, launches in (("reduce", 2), ("red", 2), ("^(scale|add)", 5), ("scale", 3)):
+    for pattern, launches in (
+        ("reduce", 2),
+        ("red", 2),
+        ("^(scale|add)", 5),
+        ("scale", 3),
+        ("^scale$", 3),
+    ):
         chosen = read_input(report, kernel=pattern).launches
         assert len(chosen) == launches, pattern
     with pytest.raises(PerfmlError, match=r"'gemm' \(found: scale, add, reduce\)"):

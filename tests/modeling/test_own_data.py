@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import PCA
@@ -18,6 +20,7 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from perfml.errors import PerfmlError, TableError
 from perfml.modeling import Ranking, evaluate, rank
 from perfml.modeling.models.own import chosen_models, own_importance
+from perfml.modeling.own_data import own_problem
 
 pytestmark = pytest.mark.long
 
@@ -236,3 +239,42 @@ def test_a_ranking_from_an_estimator_is_the_ranking_by_that_model():
     asked = rank(X, y, groups=groups, models=Ridge(), **FEW)
     pd.testing.assert_frame_equal(found.summary, asked.summary)
     assert found.summary["members"].iloc[0] == "bytes"
+
+
+def test_tables_of_polars_and_arrow_are_those_of_pandas():
+    table = operators()
+    words = {"groups": "op", "models": [LinearRegression()], "splits": 3}
+    scores = [
+        evaluate(given, "latency", **words).scores
+        for given in (table, pl.from_pandas(table), pa.Table.from_pandas(table))
+    ]
+    for other in scores[1:]:
+        pd.testing.assert_frame_equal(scores[0], other)
+    columns = pl.from_pandas(table)
+    problem = own_problem(columns.drop("latency"), columns["latency"], columns["op"])
+    assert problem.words.target == "latency"
+
+
+@pytest.mark.parametrize("written", ["{:.6f} ms", "{:.6f}ms", " {:.6f}  ms"])
+def test_a_target_with_a_unit_is_a_time(written):
+    table = operators()
+    text = table.assign(latency=[written.format(value) for value in table["latency"]])
+    problem = own_problem(text, "latency", "op")
+    assert problem.task == "regression"
+    np.testing.assert_allclose(problem.truth, 1000 * table["latency"], rtol=1e-3)
+    assert any("latency is text" in note for note in problem.notes)
+
+
+@pytest.mark.parametrize("odd", ["n/a", "1,5 ms", "3", "4 minutes"])
+def test_a_row_without_a_number_is_refused_by_name(odd):
+    table = operators()
+    texts = [f"{value} ms" for value in table["latency"]]
+    with pytest.raises(TableError, match="latency, row"):
+        own_problem(table.assign(latency=[*texts[:-1], odd]), "latency", "op")
+
+
+def test_labels_stay_labels_and_text_that_is_left_out_is_named():
+    table = operators().assign(fast=lambda rows: np.where(rows["latency"] > 50, "yes", "no"))
+    problem = own_problem(table, "fast", "op")
+    assert problem.classes == ("no", "yes")
+    assert any("kind" in note and "no numbers" in note for note in problem.notes)
