@@ -109,16 +109,17 @@ def server(roots: Sequence[Path] = (), *, allow_run: bool = False) -> MCPServer[
     writes = ToolAnnotations(read_only_hint=False, destructive_hint=False, open_world_hint=False)
     runs = ToolAnnotations(read_only_hint=False, destructive_hint=True, open_world_hint=True)
     offered = Tools(roots)
-    hints = {offered.advise: reads, offered.explain: reads, offered.gate: reads}
-    hints[offered.report] = writes
-    if allow_run:
-        hints |= {offered.collect: runs, offered.prove: runs}
+    tools: list[tuple[Callable[..., dict[str, Any]], ToolAnnotations]] = [
+        *((tool, reads) for tool in (offered.advise, offered.explain, offered.gate)),
+        (offered.report, writes),
+        *((tool, runs) for tool in (offered.collect, offered.prove) if allow_run),
+    ]
     return Server(
         "perfml",
         version=__version__,
         instructions=_INSTRUCTIONS,
         log_level="ERROR",  # what a tool refuses is its answer, and no event of the server
-        tools=[Tool.from_function(_as_result(tool), annotations=hints[tool]) for tool in hints],
+        tools=[Tool.from_function(_as_result(tool), annotations=hint) for tool, hint in tools],
     )
 
 
@@ -224,12 +225,18 @@ class Tools:
         return _answer("prove", (), {"--out": str(self.below(out))}, program, seconds)
 
     def _of_profiles(
-        self, verb: str, profiles: Sequence[str], options: Mapping[str, Any], **how: bool
+        self,
+        verb: str,
+        profiles: Sequence[str],
+        options: Mapping[str, Any],
+        *,
+        brief: bool = False,
+        judged: bool = False,
     ) -> dict[str, Any]:
         """Run a verb on profiles that may be read."""
         for profile in profiles:
             self.require_readable(profile)
-        return _answer(verb, profiles, options, **how)
+        return _answer(verb, profiles, options, brief=brief, judged=judged)
 
     def require_readable(self, profile: str) -> None:
         """Raise `ToolError` if a profile lies outside the roots, or links lead out of them.

@@ -41,8 +41,12 @@ def with_experiments(answer: Answer, *tables: str | None) -> Answer:
 
 def _launches(name: str) -> list[Responses]:
     path = Path(split_place(name)[0])
-    file = (path if path.is_dir() else path.parent) / FILE
-    return responses(read_experiments(file)) if path.exists() and file.is_file() else []
+    folder = path if path.is_dir() else path.parent
+    files = [folder / FILE] if (folder / FILE).is_file() else []
+    if not files and path.is_dir():  # perfml collect puts a run into a folder of its own
+        files = [*path.glob(f"*/{FILE}")]
+    # of several runs nothing tells whose experiments a layer's are
+    return responses(read_experiments(files[0])) if path.exists() and len(files) == 1 else []
 
 
 def _explained(detail: LayerDiff, sides: list[list[Responses]]) -> LayerDiff:

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from perfml.errors import InputError
-from perfml.readers.json_text import parsed_text
+from perfml.readers.json_text import paired, parsed_text
 from perfml.readers.source import Source
 
 COUNTED = "cuda_profiler_range"
@@ -181,7 +181,13 @@ class ChromeTrace:
             raise self._damaged(text, str(error)) from error
 
     def _events(self, whole: bytes) -> list[Event]:
-        found = _DECODER.decode(whole)
+        try:
+            found = _DECODER.decode(whole)
+        except (msgspec.DecodeError, UnicodeError):
+            repaired = paired(whole)
+            if repaired == whole:
+                raise
+            whole, found = repaired, _DECODER.decode(repaired)
         if COUNTED.encode() in whole:
             counted = (each for each in _COUNTED.decode(whole) if isinstance(each, CountedEvent))
             self.counted += [each for each in counted if each.cat == COUNTED]

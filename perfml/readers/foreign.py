@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 import shlex
 from collections.abc import Sequence
@@ -144,9 +145,12 @@ def _kind(head: bytes) -> Foreign | None:
 
 
 def _looks_like(head: bytes) -> str:
-    if head[:1024].count(b"\x00") * 5 > len(head[:1024]) * 2 and b"," in head[:1024]:
-        return "text in UTF-16 without a byte order mark: convert it to UTF-8"
-    if b"\x00" in head[:1024]:
-        return "binary data, beginning " + repr(head[:16])
-    lines = [line for line in head.decode("utf-8", "replace").splitlines() if line.strip()]
+    marked = head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    if not marked:
+        if head[:1024].count(b"\x00") * 5 > len(head[:1024]) * 2 and b"," in head[:1024]:
+            return "text in UTF-16 without a byte order mark: convert it to UTF-8"
+        if b"\x00" in head[:1024]:
+            return "binary data, beginning " + repr(head[:16])
+    text = head.decode("utf-16" if marked else "utf-8", "replace")
+    lines = [line for line in text.splitlines() if line.strip()]
     return f"text, beginning {lines[0].strip()[:80]!r}" if lines else "only blank lines"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from typing import Any, NoReturn
 
 from perfml.errors import InputError
@@ -12,7 +13,32 @@ from perfml.readers.source import Source
 MOST = 1 << 30
 """Bytes of the largest document that is parsed whole; in memory it takes ten times as many."""
 
+_ESCAPES = re.compile(
+    rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"  # a pair is one character
+    rb"|(?P<lone>\\u[dD][89a-fA-F][0-9a-fA-F]{2}|\xed[\xa0-\xbf][\x80-\xbf])"
+    rb"|\\."
+)
+
 _CURE = "Copy or export it again; it may be cut."
+
+
+def paired(text: bytes) -> bytes:
+    r"""Return JSON text with the sign of what is unreadable for each half of a surrogate pair.
+
+    Names that a tool cut after so many bytes end in one. The length stays the same.
+
+    Examples
+    --------
+    >>> paired(b'"gemm\\ud83d \\ud83d\\ude00"')
+    b'"gemm\\ufffd \\ud83d\\ude00"'
+    """
+    return _ESCAPES.sub(_replaced, text)
+
+
+def _replaced(match: re.Match[bytes]) -> bytes:
+    if match["lone"] is None:
+        return match[0]
+    return b"\\ufffd" if len(match[0]) == 6 else "\ufffd".encode()
 
 
 def parsed(source: Source, cure: str) -> Any:
@@ -33,6 +59,8 @@ def parsed_text(text: str | bytes, where: str, line: int = 0) -> Any:
 
     Raises `InputError` if it is no JSON, or nested beyond reason.
     """
+    if isinstance(text, str) and ("\\ud" in text or "\\uD" in text):
+        text = paired(text.encode("utf-8", "surrogatepass"))
     try:
         return json.loads(text, parse_constant=_no_number)
     except json.JSONDecodeError as error:

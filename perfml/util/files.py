@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
+import glob
 import json
 import os
 import tempfile
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from perfml.errors import InputError, did_you_mean
+
+try:
+    import fcntl
+except ImportError:  # Windows: nothing is removed there
+    fcntl = None  # type: ignore[assignment]
 
 LARGEST_DOCUMENT = 256 << 20
 """Bytes of the largest JSON or TOML document that is read."""
@@ -109,22 +117,27 @@ def parse_json(data: bytes) -> Any:
         raise ValueError(msg) from None
 
 
+_SURE_S = 60
+"""Seconds after which a temporary file that nobody holds is one that a killed process left."""
+
+
 @contextmanager
 def replacing(path: str | Path) -> Iterator[Path]:
     """Give a temporary name beside `path`; rename it to `path` only if the block succeeds.
 
-    Raises `InputError` if the folder does not exist or cannot be written.
+    What killed processes left of the same result goes. Raises `InputError` if the folder does not
+    exist or cannot be written.
     """
     path = _target(Path(path))
+    prefix = f".{path.name[:80]}."
+    _remove_abandoned(path.parent, prefix)
     try:
-        handle, name = tempfile.mkstemp(
-            prefix=f".{path.name[:80]}.", suffix=".tmp", dir=path.parent or Path()
-        )
+        handle, name = tempfile.mkstemp(prefix=prefix, suffix=".tmp", dir=path.parent)
     except OSError as error:
         cure = "Name a folder that exists and that you may write to."
         raise cannot_write(path, error, cure) from error
-    os.close(handle)
     temporary = Path(name)
+    _hold(handle)
     try:
         yield temporary
         # mkstemp makes private files; a result should be as readable as any other new file.
@@ -135,7 +148,33 @@ def replacing(path: str | Path) -> Iterator[Path]:
     except OSError as error:
         raise cannot_write(path, error, "Free some space, or name another place.") from error
     finally:
+        os.close(handle)
         temporary.unlink(missing_ok=True)
+
+
+def _hold(handle: int) -> bool:
+    """Lock a file until it is closed, by the end of the process at last; say if nobody else has."""
+    if fcntl is None:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:  # held, or a file system without locks
+        return False
+    return True
+
+
+def _remove_abandoned(folder: Path, prefix: str) -> None:
+    """Remove temporary files that no living process holds."""
+    for left in folder.glob(f"{glob.escape(prefix)}*.tmp"):
+        with contextlib.suppress(OSError):
+            if time.time() - left.stat().st_mtime < _SURE_S:
+                continue
+            handle = os.open(left, os.O_RDWR | os.O_NOFOLLOW)
+            try:
+                if _hold(handle):
+                    left.unlink()
+            finally:
+                os.close(handle)
 
 
 def write_text(path: Path, text: str) -> None:

@@ -39,6 +39,7 @@ DATA_SHEETS = {
     "Tesla T4": (8.1, 65, 0.320),
     "NVIDIA A100-SXM4-40GB": (19.5, 312, 1.555),
     "NVIDIA A10": (31.2, 125, 0.600),
+    "NVIDIA A10G": (35, 70, 0.600),
     "NVIDIA A40": (37.4, 149.7, 0.696),
     "NVIDIA GeForce RTX 3090": (35.6, 71, 0.936),
     "NVIDIA L4": (30.3, 121, 0.300),
@@ -47,7 +48,7 @@ DATA_SHEETS = {
     "NVIDIA H100 PCIe": (51, 756, 2.0),
     "NVIDIA H100 80GB HBM3": (67, 989.4, 3.35),
     "NVIDIA H200": (67, 989.4, 4.8),
-    "NVIDIA B200": (75, 2250, 8.0),
+    "NVIDIA B200": (75, 2250, 7.672),
     "NVIDIA GeForce RTX 5090": (104.8, 209.5, 1.792),
 }
 

@@ -3,6 +3,7 @@
 import json
 import lzma
 import shutil
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -42,6 +43,20 @@ def test_a_first_cause_is_proven_and_its_gain_is_the_measured_one(runs):
     assert detail["fix"]["after_us"] == pytest.approx(166.6 * 19.3 / 174.2, abs=1)
     assert detail["fix"]["after_low_us"] <= detail["fix"]["after_us"]
     assert detail["reasons"][0].startswith("Proven by experiment. Measured (no atomics")
+
+
+def test_experiments_of_the_one_run_in_a_folder_are_read(runs, tmp_path):
+    """`perfml collect --out FOLDER` puts a run into a folder of its own."""
+    outer = [tmp_path / Path(run).name for run in runs]
+    for run_, folder in zip(runs, outer, strict=True):
+        shutil.copytree(run_, folder / "run")
+        shutil.move(folder / "run" / "kernels.parquet", folder)
+    words = ("--layer", "atomic_count_s0", "--model", "none")
+    (detail,) = run("explain", *outer, *words)["details"]
+    assert detail["fix"]["confidence"] == "proven"
+    shutil.copytree(outer[1] / "run", outer[1] / "other")
+    (detail,) = run("explain", *outer, *words)["details"]
+    assert detail["fix"]["confidence"] != "proven"  # whose are they?
 
 
 def test_advice_carries_verdicts_and_what_is_refuted_stands_last(runs):

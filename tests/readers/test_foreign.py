@@ -33,6 +33,15 @@ def test_a_session_of_the_visual_profiler_says_that_it_has_no_measurements(conte
     assert "nvprof --export-profile" in text
 
 
+def test_text_in_utf_16_is_named_by_its_first_line_with_a_mark_and_known_without(tmp_path):
+    path = tmp_path / "own.csv"
+    for encoding, mark in (("utf-16-le", b"\xff\xfe"), ("utf-16-be", b"\xfe\xff")):
+        path.write_bytes(mark + "alpha,beta\n1,2\n".encode(encoding))
+        assert "'alpha,beta'" in refusal(path)
+    path.write_bytes("alpha,beta\n1,2\n".encode("utf-16-le"))
+    assert "without a byte order mark" in refusal(path)
+
+
 def test_times_of_whole_inferences_name_the_option_for_layers(tmp_path):
     path = tmp_path / "times.json"
     path.write_bytes(b'[\n  { "startEnqMs" : 0.1, "startComputeMs" : 0.2, "latencyMs" : 0.4 }\n]\n')

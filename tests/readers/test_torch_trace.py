@@ -46,6 +46,18 @@ def test_a_recorded_trace_gives_the_layers_it_was_recorded_with():
     assert kernels.provenance["streams"] == 1
 
 
+@pytest.mark.parametrize("half", [rb"\ud83d", rb"\uDE00", b"\xed\xb2\x80"])
+def test_half_a_surrogate_pair_in_a_name_is_one_unreadable_character(readable, half):
+    whole = filled().data()
+    name = b'"gemm(float*)"'
+    assert name in whole
+    # an escaped backslash before it is a character of its own
+    cut = whole.replace(name, b'"ge\\\\ud83dmm' + half + b'"')
+    names = readable(cut).frame["kernel"]
+    assert names.tolist().count("ge\\ud83dmm\ufffd") == 2
+    assert len(names) == 6
+
+
 def test_modules_and_profiler_steps_become_layers_and_iterations(readable):
     kernels = readable(filled())
     frame = kernels.frame
