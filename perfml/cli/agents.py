@@ -125,16 +125,11 @@ def server(roots: Sequence[Path] = (), *, allow_run: bool = False) -> MCPServer[
 
 def _answers(allow_run: bool) -> dict[str, Any]:
     """Return the type of each tool's answer; importing them takes longer than a client waits."""
-    from perfml.cli.report import Report
+    from perfml.cli.documents import DOCUMENTS
     from perfml.explain.brief import Brief
-    from perfml.gate.verdict import GateResult
 
-    kinds = {"advise": Brief, "explain": Brief, "gate": GateResult, "report": Report}
-    if allow_run:
-        from perfml.cli.documents import DOCUMENTS
-
-        kinds |= {name: DOCUMENTS[name][0] for name in ("collect", "prove")}
-    return kinds
+    others = ("gate", "report", *(("collect", "prove") if allow_run else ()))
+    return {"advise": Brief, "explain": Brief, **{name: DOCUMENTS[name][0] for name in others}}
 
 
 def _as_result(verb: Callable[..., dict[str, Any]]) -> Callable[..., Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypedDict
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -21,16 +21,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from perfml.report.document import Document
-
-
-class Report(TypedDict):
-    """A page that was written."""
-
-    out: str
-    bytes: int
-    summary: list[str]
-    warnings: list[str]
-
 
 _ENDINGS = ("", ".html", ".htm", ".md")
 

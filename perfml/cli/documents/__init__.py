@@ -16,7 +16,6 @@ from typing import Any, NotRequired, TypedDict
 from perfml.account.ranks import Ranks
 from perfml.cli.documents import types
 from perfml.cli.output import VERSION
-from perfml.cli.report import Report
 from perfml.errors import Failed
 from perfml.experiments.proof import Proof
 from perfml.explain.advice.hazards import Advice
@@ -67,7 +66,7 @@ DOCUMENTS: dict[str, tuple[Any, ...]] = {
     "predict": (Extended("Predict", Prediction, {"dataset": str}),),
     "prove": (Proof,),
     "gate": (GateResult, types.GateSaved),
-    "report": (Report,),
+    "report": (types.Report,),
     "plot": (types.Plot, types.PlotList),
     "reproduce": (types.Reproduce,),
 }

@@ -200,6 +200,15 @@ class GateSaved(TypedDict):
     saved: str
 
 
+class Report(TypedDict):
+    """A page that was written."""
+
+    out: str
+    bytes: int
+    summary: list[str]
+    warnings: list[str]
+
+
 class Plot(TypedDict):
     """A figure that was written."""
 
