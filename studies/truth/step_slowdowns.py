@@ -133,7 +133,7 @@ def _nan_checks(torch: Any, slow: bool) -> Step:
 
 
 def _compiled_shapes(torch: Any, slow: bool) -> Step:
-    torch._dynamo.config.recompile_limit = 256  # type: ignore[attr-defined]
+    torch._dynamo.config.recompile_limit = 256
     model = torch.compile(_layers(torch, 512, 4), dynamic=False)
     lengths = iter(range(1000, 2000, 8))
 
@@ -147,7 +147,7 @@ def _compiled_shapes(torch: Any, slow: bool) -> Step:
 
 
 def _loader(torch: Any, slow: bool) -> Step:
-    class Pictures(torch.utils.data.Dataset):  # type: ignore[misc]
+    class Pictures(torch.utils.data.Dataset):
         def __len__(self) -> int:
             return 1 << 16
 
