@@ -29,19 +29,16 @@ class KernelMatch:
     does: frozenset[str] = frozenset()
     traits: frozenset[str] = frozenset()
     unless: frozenset[str] = frozenset()
-    beside: str = ""
     only: str = ""
-    saves: float | None = None
 
-    def holds(self, part: Part, account: Account, traits: frozenset[str]) -> bool:
-        """Return whether some kernels fit; `traits` are those of all kernels of the account."""
+    def holds(self, part: Part, account: Account) -> bool:
+        """Return whether some kernels fit."""
         own = frozenset(part.traits)
         return (
             (not self.zones or part.zone in self.zones)
             and (not self.does or part.does in self.does)
             and (not self.traits or bool(self.traits & own))
             and not self.unless & {part.does, *own}
-            and (not self.beside or self.beside in traits)
             and (self.only != "inference" or not account.trains)
         )
 
@@ -179,38 +176,36 @@ def amounts(account: Account, device: DeviceAccount) -> dict[str, Amount]:
         cause = next((each for each in causes() if each.has_copies(copies)), NONE)
         found[cause.id].copying_us += copies.us
         found[cause.id].saved_us += copies.us * cause.saves
-    traits = device.traits
     for part in device.parts:
-        cause, saves = _of_part(part, account, traits)
+        cause = _of_part(part, account)
         amount = found[cause.id]
         amount.computing_us += part.us
-        amount.saved_us += part.us * saves
-        if cause is not NONE and saves == cause.saves:
+        amount.saved_us += part.us * cause.saves
+        if cause is not NONE:
             amount.launches += part.launches  # the remedy takes these away, not only their time
         amount.at(part.where, part.us)
         amount.operators[part.operator] += part.us
-    _share_launching(found, device)
     return found
 
 
-def _of_part(part: Part, account: Account, traits: frozenset[str]) -> tuple[Cause, float]:
-    for cause in causes():
-        for match in cause.kernels:
-            if match.holds(part, account, traits):
-                return cause, cause.saves if match.saves is None else match.saves
-    return NONE, 0.0
+def _of_part(part: Part, account: Account) -> Cause:
+    matches = ((cause, match) for cause in causes() for match in cause.kernels)
+    return next((cause for cause, match in matches if match.holds(part, account)), NONE)
 
 
 def _share_launching(found: Mapping[str, Amount], device: DeviceAccount) -> None:
     """Give causes that make launches their part of the time that launching takes."""
-    bound = found[LAUNCH_BOUND]
-    if not device.launches:
-        return
+    bound, row = found[LAUNCH_BOUND], _table()["cause"][LAUNCH_BOUND]
+    whole = bound.idle_us
     for cause in causes():
+        amount = found[cause.id]
         # what is idle in a range of its own is its own already
-        if cause.launches and found[cause.id].idle_us == 0.0:
-            amount = found[cause.id]
-            amount.saved_us += bound.idle_us * cause.saves * amount.launches / device.launches
+        if not cause.launches or amount.idle_us or not amount.launches or not device.launches:
+            continue
+        part = whole * amount.launches / device.launches
+        for holder, us in ((amount, part), (bound, -part)):
+            holder.idle_us += us
+            holder.saved_us += us * row.saves  # a profiler lengthens these, too
 
 
 @dataclass(frozen=True)
@@ -244,6 +239,7 @@ def findings(account: Account) -> list[Finding]:
     """
     device = account.busiest
     taken = amounts(account, device)
+    _share_launching(taken, device)
     found = [
         Finding(cause, taken[cause.id], account.step_us)
         for cause in causes()
@@ -293,6 +289,9 @@ class Change:
 
 _BYTES = {"double": 8, "float": 4, "tf32": 4, "half": 2, "bf16": 2, "fp8": 1, "int8": 1}
 """Bytes of the types that names of kernels tell."""
+_TYPES = frozenset(f"type:{name}" for name in _BYTES)
+_LAYOUTS = ("nchw", "nhwc")
+"""Layouts of convolutions and what stands beside them, the one first that tensor cores convert."""
 
 
 def changes(one: Account, other: Account) -> list[Change]:
@@ -398,8 +397,8 @@ def _why(before: Sequence[Part], after: Sequence[Part], sides: Sequence[_Side]) 
     parts = (before, after)
     shares = []
     for side in (slow, fast):
-        account, device = sides[side]
-        shares.append(_sums((_of_part(p, account, device.traits)[0].id, p.us) for p in parts[side]))
+        account, _ = sides[side]
+        shares.append(_sums((_of_part(p, account).id, p.us) for p in parts[side]))
     # of an operator that the other side has, more elementwise kernels are no cause
     gained = {
         id_: value - shares[1][id_]
@@ -409,6 +408,8 @@ def _why(before: Sequence[Part], after: Sequence[Part], sides: Sequence[_Side]) 
     zoned = any(part.zone for part in parts[slow])
     if not zoned and _bytes(parts[slow]) == 2 * _bytes(parts[fast]) == 4:
         return "wider_type"
+    if (_most_told(parts[slow], _LAYOUTS), _most_told(parts[fast], _LAYOUTS)) == _LAYOUTS:
+        return "layout"
     best = _most(gained)
     if best and gained[best] >= _MOST * abs(more):
         return best
@@ -431,9 +432,13 @@ def _without_cause(before: Sequence[Part], after: Sequence[Part]) -> str:
 
 def _bytes(parts: Sequence[Part]) -> int:
     """Return the bytes of an element that most of some kernels' time is spent on; 0 if unknown."""
-    types = ((trait, part.us) for part in parts for trait in part.traits)
-    most = _most(_sums((trait, us) for trait, us in types if trait.startswith("type:")))
-    return _BYTES.get(most.removeprefix("type:"), 0)
+    return _BYTES.get(_most_told(parts, _TYPES).removeprefix("type:"), 0)
+
+
+def _most_told(parts: Sequence[Part], among: Iterable[str]) -> str:
+    """Return which of some traits the names of most kernels tell, by time; empty without one."""
+    told = ((trait, part.us) for part in parts for trait in part.traits if trait in among)
+    return _most(_sums(told))
 
 
 def _us(parts: Sequence[Part]) -> float:

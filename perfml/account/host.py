@@ -1,12 +1,15 @@
 """What the host did while a device had nothing to do.
 
 Each idle microsecond goes to one state, the first in the order of `State` that holds: that of
-what a person can change goes before that of what only happened at the time.
+what a person can change goes before that of what only happened at the time. Waiting is the time in
+calls that wait. After such a call the device has nothing until the host launches again: what passes
+until then, and is nothing else, is a state of its own.
 """
 
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -22,9 +25,20 @@ LONG_US = 1000.0
 """A stretch without any operator or API call from which on the host computes something of its own.
 Python takes 2 to 40 us from one operator to the next in the traces of 2026-11-25."""
 
+_COMPUTING_US = 50.0
+"""An operator that calls nothing of the device computes on the CPU if it takes this long. Views and
+shapes take 1 to 20 us under the profiler in the traces of 2026-11-25."""
+
 SYNCHRONISING = re.compile(
-    r"(cuda|hip|cu)(Stream|Device|Event|Ctx)Synchronize|(cuda|hip)Memcpy(2D|ToSymbol|FromSymbol)?"
+    r"(cuda|hip|cu)(Stream|Device|Event|Ctx)Synchronize|"
+    r"(cuda|hip|cu)Memcpy(2D|3D|ToSymbol|FromSymbol|WithStream|(DtoH|HtoD|DtoD)(_v2)?)?"
 )
+_COMPILING = re.compile(
+    r".*\(dynamo_timed\)|.*(Compil(e|ing|ation)|(?<![A-Za-z])(re|pre)?compil(e|es|ing|ation))"
+    r"(?![a-z]).*|(cu|hip)(Module|Library)Load\w*|(nvrtc|hiprtc)CompileProgram"
+)
+"""Ranges of torch.compile (``compile_fx_inner (dynamo_timed)``), Triton and XLA that compile, and
+calls that compile or load code. A compiled region that runs is none."""
 _ALLOCATING = re.compile(r"(cuda|hip|cu)(Mem|Host)?(Malloc|Alloc|Free|Create|Map|Unmap|Release)\w*")
 _LOADING = re.compile(
     r"enumerate\(DataLoader\).*|.*DataLoaderIter.*|"
@@ -44,10 +58,13 @@ class State(StrEnum):
     """What the host did, in the order in which idle time is given to it."""
 
     PROFILING = "profiling"
+    COMPILING = "compiling"
     LOADING = "loading"
     ALLOCATING = "allocating"
+    CPU_OPERATORS = "cpu_operators"
     PAGEABLE = "pageable"
     SYNCHRONISING = "synchronising"
+    RELAUNCHING = "relaunching"
     OPTIMIZER = "optimizer"
     RECOMPUTING = "recomputing"
     LAUNCHING = "launching"
@@ -96,13 +113,16 @@ class Host:
         blocking = {o.call for a, o in pairs if is_pageable(a) and o.call is not None}
         self.synchronising = [span for span in calls if SYNCHRONISING.fullmatch(span.name)]
         self._blocking = _union([*self.synchronising, *blocking])
-        self._copies = [(a, o) for a, o in pairs if is_to_device(a)]
         self._busy = _union([*calls, *operators])
         again = [span for span in operators if origins.repeats_forward(span)]
+        on_cpu = computing_operators(operators, calls)
         self.spans: dict[State, Intervals] = {
             State.PROFILING: _union(recording.spans(HostKind.OVERHEAD)),
+            State.COMPILING: _union(s for s in (*ranges, *calls) if _COMPILING.fullmatch(s.name)),
             State.LOADING: _union(s for s in ranges if _LOADING.fullmatch(s.name)),
             State.ALLOCATING: _union(s for s in calls if _ALLOCATING.fullmatch(s.name)),
+            State.CPU_OPERATORS: _union(on_cpu),
+            State.SYNCHRONISING: self._blocking,
             State.PAGEABLE: _union(o.call for a, o in pairs if is_pageable(a) and o.call),
             State.OPTIMIZER: _union(unfused_optimizers(ranges, operators)),
             State.RECOMPUTING: _union(again),
@@ -111,7 +131,7 @@ class Host:
         }
         self._around = origins.innermost
         named: dict[str, list[HostSpan]] = {}
-        for span in ranges:
+        for span in (*ranges, *on_cpu):
             if span not in origins.steps.marks:
                 named.setdefault(span.name, []).append(span)
         self._named = {name: _union(spans) for name, spans in named.items()}
@@ -124,7 +144,7 @@ class Host:
         loading = self.spans[State.LOADING]
         held = self.spans | {
             State.LOADING: union([*loading.start, *fed.start], [*loading.end, *fed.end]),
-            State.SYNCHRONISING: difference(self._drained(gaps), long),
+            State.RELAUNCHING: difference(self._drained(gaps), long),
             State.PYTHON: difference(gaps, long),
             State.COMPUTING: gaps,
         }
@@ -166,6 +186,24 @@ class Host:
         calls = (span for span in self.synchronising if start <= span.start < end)
         counts = Counter((span.name, self._around(span)) for span in calls)
         return tuple(Waiting(*key, times) for key, times in counts.most_common())
+
+
+def computing_operators(operators: Sequence[HostSpan], calls: Sequence[HostSpan]) -> list[HostSpan]:
+    """Return the outermost operators that compute on the CPU: long, and without an API call."""
+    called: dict[int, list[int]] = {}
+    for span in calls:
+        called.setdefault(span.thread, []).append(span.start)
+    until: dict[int, int] = {}
+    kept = []
+    for span in operators:
+        if span.end - span.start < _COMPUTING_US * 1e3 or span.start < until.get(span.thread, 0):
+            continue
+        begins = called.get(span.thread, [])
+        place = bisect_left(begins, span.start)
+        if place == len(begins) or begins[place] >= span.end:
+            until[span.thread] = span.end
+            kept.append(span)
+    return kept
 
 
 def unfused_optimizers(ranges: Sequence[HostSpan], operators: Sequence[HostSpan]) -> list[HostSpan]:

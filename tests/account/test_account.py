@@ -3,6 +3,7 @@
 import pytest
 
 from perfml.account.account import Account, is_warm_up
+from perfml.account.causes import findings
 from perfml.readers import read
 from tests.support.torch_trace import Trace
 
@@ -101,11 +102,11 @@ def test_idle_time_is_divided_by_what_the_host_did(account):
     trace.event(
         "user_annotation", "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 1000, 7000
     )
-    trace.event("cpu_op", "aten::mul", 8500, 1000)
+    trace.event("cpu_op", "aten::view", 8500, 40)
     found = account(trace)
     idle = {each.state: each.us * 2 for each in found.devices[0].idle}
     assert idle["loading"] == pytest.approx(7000.0)
-    assert idle["operators"] == pytest.approx(1000.0)
+    assert idle["operators"] == pytest.approx(40.0)
     assert sum(idle.values()) == pytest.approx(found.devices[0].step.idle_us * 2)
 
 
@@ -124,13 +125,48 @@ def test_after_a_synchronising_call_the_device_waits_for_the_host(account):
     trace.launch("next()", 300, 320, 10.0)
     found = account(trace)
     idle = {each.state: each.us * 2 for each in found.devices[0].idle}
-    assert idle["synchronising"] == pytest.approx(170.0)  # from 150 until next() begins at 320
+    # the call waits until 170, and nothing runs until next() begins at 320
+    assert idle["synchronising"] == pytest.approx(20.0)
+    assert idle["relaunching"] == pytest.approx(150.0)
     (wait,) = found.waits
     assert (wait.call, wait.operator, wait.times) == (
         "cudaStreamSynchronize",
         "aten::_local_scalar_dense",
         1,
     )
+
+
+def test_an_operator_that_calls_no_device_computes_on_the_cpu(account):
+    trace = loop(steps=2, length=10_000.0)
+    trace.event("cpu_op", "aten::embedding", 1000, 6000)
+    trace.event("cpu_op", "aten::index_select", 1010, 5900)
+    trace.event("cpu_op", "aten::add", 8000, 900)  # its time is a launch's, which takes long
+    trace.launch("add()", 8100, 9800, 10.0, correlation=60)
+    (idle,) = (each for each in account(trace).devices[0].idle if each.state == "cpu_operators")
+    assert idle.us * 2 == pytest.approx(6000.0)
+    assert idle.where == "aten::embedding"
+
+
+def test_compiling_is_no_waiting_for_the_device(account):
+    trace = loop(steps=2, length=100_000.0)
+    trace.event("cuda_runtime", "cudaStreamSynchronize", 70, 100)
+    name = "entire_frame_compile (dynamo_timed)"
+    trace.event("user_annotation", name, 1000, 90_000)
+    trace.event("cpu_op", "aten::mul", 2000, 400)  # on fake tensors
+    trace.launch("next()", 95_000, 95_010, 10.0, correlation=60)
+    idle = {each.state: each.us * 2 for each in account(trace).devices[0].idle}
+    assert idle["compiling"] == pytest.approx(90_000.0)
+    assert idle["synchronising"] == pytest.approx(20.0)
+    assert "cpu_operators" not in idle
+
+
+def test_a_copy_to_pinned_memory_is_no_wait_of_the_host(account):
+    trace = loop(steps=2)
+    copy(trace, "Memcpy DtoH (Device -> Pinned)", 160, 600.0, 120, 50)
+    found = account(trace)
+    assert {each.cause.id for each in findings(found) if each.amount.copying_us} == {
+        "copies_to_host"
+    }
 
 
 def test_an_account_survives_json(account):

@@ -59,11 +59,32 @@ def test_batch_statistics_are_a_cause_only_where_nothing_is_trained():
     )
 
 
-def test_no_layout_is_advised_where_nothing_is_converted():
+def test_a_batch_norm_beside_a_conversion_is_no_conversion():
     norm = part("bn_bw_1C11", 90.0, does="normalisation", traits=["nchw"])
     assert not any(each.cause.id == "layout" for each in findings(account(parts=[norm])))
-    turned = part("nchwToNhwcKernel", 40.0, does="layout", traits=["layout_conversion"])
-    assert first(account(parts=[norm, turned])) == "layout"
+    turned = part("nchwToNhwcKernel", 4.0, does="layout", traits=["layout_conversion"])
+    (found,) = findings(account(parts=[norm, turned]))
+    assert (found.cause.id, found.amount.us, found.saved_us) == ("layout", 4.0, 4.0)
+
+
+def test_kernels_of_the_layout_that_is_converted_differ_from_those_of_the_other_by_layout():
+    slow = account(parts=[part("bn_fw_NCHW", 60.0, does="normalisation", traits=["nchw"])])
+    fast = account(parts=[part("bn_fw_nhwc", 20.0, does="normalisation", traits=["nhwc"])])
+    assert [each.id for each in changes(fast, slow)] == ["layout"]
+    assert [each.id for each in changes(slow, fast)] == ["layout"]
+
+
+def test_a_cause_saves_no_more_than_it_holds_and_launching_is_shared_once():
+    parts = [
+        part("gemm", 50.0, launches=60.0),
+        part("nchwToNhwcKernel", 10.0, does="layout", traits=["layout_conversion"], launches=40.0),
+    ]
+    found = {
+        each.cause.id: each for each in findings(account(idle=[("python", 200.0)], parts=parts))
+    }
+    assert found["layout"].amount.us == pytest.approx(10.0 + 80.0)
+    assert found["launch_bound"].amount.us == pytest.approx(120.0)
+    assert all(each.saved_us <= each.amount.us for each in found.values())
 
 
 def test_an_optimizer_that_takes_all_parameters_at_once_is_no_loop():
