@@ -3,12 +3,13 @@
 import json
 import re
 
+import numpy as np
 import pytest
 
 from perfml.account.account import Account, DeviceAccount, Idle
 from perfml.account.device_time import DeviceTime
 from perfml.explain import explain
-from perfml.explain.steps import StepComparison
+from perfml.explain.steps import StepComparison, bounds_of
 from perfml.readers import read
 from perfml.report.sections.time_spent import step_sentences
 from tests.support.command_line import run
@@ -48,15 +49,49 @@ def sides(one, other):
         ([100.0, 101.0, 99.0], [200.0, 210.0, 190.0], "slower"),
         ([200.0, 210.0, 190.0], [100.0, 101.0, 99.0], "faster"),
         ([100.0, 101.0, 99.0], [100.0, 102.0, 101.0], "no difference"),
-        ([100.0, 150.0, 90.0], [160.0, 210.0, 190.0], "undecided"),  # apart, but scattered more
+        ([100.0, 150.0, 90.0], [160.0, 210.0, 190.0], "slower"),  # medians further apart
+        ([100.0, 150.0, 90.0], [155.0, 210.0, 160.0], "undecided"),  # than the steps of a side
         ([100.0, 101.0, 99.0], [90.0, 210.0, 300.0], "undecided"),
         ([100.0], [140.0], "undecided"),
         ([100.0], [160.0], "slower"),
+        ([100.0, 175.0], [170.0, 290.0], "undecided"),
+        # one late step of ten decides nothing, and ranks do
+        ([*[100.0] * 9, 700.0], [*[300.0] * 9, 310.0], "slower"),
+        ([100.0, 104.0, 98.0, 120.0], [101.0, 99.0, 140.0, 97.0], "undecided"),
+        ([100.0, 101.0, 102.0, 103.0], [103.5, 104.0, 104.5, 105.0], "no difference"),
+        ([100.0, 130.0, 110.0, 120.0], [140.0, 170.0, 150.0, 160.0], "slower"),
     ],
 )
 def test_steps_that_disagree_leave_it_undecided(one, other, verdict):
-    assert sides(one, other).verdict == verdict
-    assert sides(one, other).confidence == ("high" if verdict in ("slower", "faster") else "low")
+    step = sides(one, other)
+    assert step.verdict == verdict
+    sure = "high" if min(len(one), len(other)) >= 3 else "medium"
+    assert step.confidence == (sure if verdict in ("slower", "faster") else "low")
+
+
+def test_from_four_steps_a_side_the_interval_is_that_of_the_rank_test():
+    stats = pytest.importorskip("scipy.stats")
+    drawn = np.random.default_rng(0)
+    for _ in range(100):
+        one, other = (drawn.lognormal(by, 0.1, drawn.integers(4, 12)) for by in (0.0, 0.08))
+        low, high = bounds_of(one, other)
+        p = stats.mannwhitneyu(one, other, method="exact").pvalue
+        assert (p < 0.05) == (low > 0 or high < 0)
+    assert bounds_of([1.0] * 3, [2.0] * 9) is None
+
+
+def test_launching_the_same_kernels_longer_under_a_profiler_is_no_difference_of_programs():
+    def account(idle, state, *, launches=50.0):
+        step = DeviceTime(50, 100.0, 100.0, 0.0, idle)
+        device = DeviceAccount(0, step, (step,), (Idle(state, idle, ""),), (), (), launches)
+        return Account("step", (step.wall_us,) * 10, False, (device,), (), False)
+
+    plain = account(400.0, "python")
+    compared = StepComparison(("a", "b"), plain, account(520.0, "python"))
+    assert compared.verdict == "undecided"
+    assert "compute 100 µs against 100 µs" in compared.notes()[-1]
+    assert StepComparison(("a", "b"), plain, account(520.0, "loading")).verdict == "slower"
+    assert StepComparison(("a", "b"), plain, account(900.0, "python")).verdict == "slower"
 
 
 def loop(loads):
@@ -144,6 +179,6 @@ if PAIRS.is_dir():
         ratio = truth(recorded[names[1]][0]) / truth(recorded[names[0]][0])
         if ratio > 1.5:
             assert step.verdict == "slower"
-        do, _ = step_sentences(account(recorded, names[1]))
+        do, *_ = step_sentences(account(recorded, names[1]))
         words = step.first.cause.words
         assert re.match(re.escape(words), do.title, re.IGNORECASE)

@@ -113,6 +113,8 @@ def _kernels(kernels: pd.DataFrame, whole: float) -> Iterator[tuple[float, Sente
         else:
             title, text = f"Profile {label}", f"{text} Its counters will tell what limits it."
         gain = f"{percent(share)} of the time of all kernels"
+        if whole < 1:
+            gain = f"{percent(share * whole)} of the time on the clock"
         yield share * whole, Sentence("do", "medium", text, title, gain, command)
 
 
@@ -190,19 +192,20 @@ def step_differences(step: StepComparison) -> list[Sentence]:
 
 
 def step_sentences(account: Account, name: str = "") -> list[Sentence]:
-    """Return what to do first about a step, if that saves much, and what it takes.
+    """Return what to do about a step, a cause of a twentieth or more each, and what it takes.
 
     `name` is whose step it is; empty where there is one.
     """
     from perfml.account.causes import findings
     from perfml.account.words import evidence, longest_kernel, saving, step_sentence
 
-    first = next((f for f in findings(account) if f.saved_us >= WORTH * account.step_us), None)
     said = f"{step_sentence(account, name)} {longest_kernel(account)}".strip()
-    time = Sentence("time", "high" if account.agree else "low", said)
-    if first is not None:
-        title = capital(first.cause.words)
-        text = f"{first.cause.also} Why: {evidence(first, account)}."
-        line = first.cause.line(account)
-        return [Sentence("do", "medium", text, title, saving(first, account), line), time]
-    return [time]
+    causes = [
+        Sentence(
+            *("do", "medium", f"{each.cause.also} Why: {evidence(each, account)}."),
+            *(capital(each.cause.words), saving(each, account), each.cause.line(account)),
+        )
+        for each in findings(account)
+        if each.amount.us >= WORTH * account.step_us
+    ]
+    return [*causes, Sentence("time", "high" if account.agree else "low", said)]
