@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from perfml.errors import InputError
-from perfml.util.text import screen
+from perfml.util.html import Shown
+from perfml.util.json_values import json_object
 from perfml.util.words import count
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, repr=False)
-class Inspection:
+class Inspection(Shown):
     """What a table or a profile holds.
 
     Attributes
@@ -43,12 +44,14 @@ class Inspection:
     metrics: pd.DataFrame
     provenance: Mapping[str, Any]
 
-    def __repr__(self) -> str:
+    to_dict = json_object
+
+    def shown(self) -> tuple[str, Sequence[str], pd.DataFrame, Sequence[str], str]:
         """Return what it is, and its kernels; its runs where only layers are known."""
         runs = count(len(self.runs), "run")
         title = f"{self.rows} {self.kind} in {runs}, {len(self.metrics)} metrics"
         shown, rest = (self.runs, ".runs") if self.kernels.empty else (self.kernels, ".kernels")
-        return screen(title, self.provenance.get("warnings", ()), shown, rest=rest)
+        return title, self.provenance.get("warnings", ()), shown, (), rest
 
 
 def inspect(data: str | Path) -> Inspection:

@@ -44,6 +44,7 @@ from perfml.gate.exit_codes import EXIT_CODES, ExitCode, Verdict
 from perfml.gate.policy import Policy
 from perfml.gate.work import COUNTED, LAUNCHES, Outcome, WorkChange, work_changes
 from perfml.metrics.sets import INSTRUCTIONS
+from perfml.util.html import Shown
 from perfml.util.json_values import json_object
 from perfml.util.words import Readable
 
@@ -113,8 +114,8 @@ class LayerVerdict:
     to_dict = json_object
 
 
-@dataclass(frozen=True)
-class GateResult:
+@dataclass(frozen=True, repr=False)
+class GateResult(Shown):
     """What the gate says of two tables.
 
     Attributes
@@ -146,6 +147,27 @@ class GateResult:
         *("verdict", "exit_code", "layers", "only_baseline", "only_new", "time_notes"),
     )
     to_dict = json_object
+
+    def shown(self) -> tuple[str, Sequence[str], pd.DataFrame, Sequence[str], str]:
+        """Return the verdict and the layers, those that changed first."""
+        others = [verdict for verdict in Verdict if verdict is not Verdict.SAME]
+        rows = [
+            (layer.layer, str(layer.verdict), layer.time and layer.time.ratio, layer.reason)
+            for verdict in (*others, Verdict.SAME)
+            for layer in self.of(verdict)
+        ]
+        frame = pd.DataFrame(rows, columns=["layer", "verdict", "time ratio", "reason"])
+        counts = [f"{len(self.of(each))} {each}" for each in Verdict if self.of(each)]
+        alone = [
+            f"Only in {side}, not compared: {', '.join(names)}."
+            for side, names in (
+                ("the baseline", self.only_baseline),
+                ("the new version", self.only_new),
+            )
+            if names
+        ]
+        title = f"{self.verdict}; layers: {', '.join(counts)}"
+        return title, self.time_notes, frame, alone, ".layers"
 
     def of(self, verdict: Verdict) -> tuple[LayerVerdict, ...]:
         """Return the layers with a verdict."""

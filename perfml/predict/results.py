@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
+import pandas as pd
+
+from perfml.util.html import Shown
 from perfml.util.json_values import json_object
 from perfml.util.words import count, micros
 
@@ -179,8 +183,8 @@ class PredictedLayer:
         return self.layer if self.copies == 1 else f"{self.layer} and {self.copies - 1} equal"
 
 
-@dataclass(frozen=True)
-class Prediction:
+@dataclass(frozen=True, repr=False)
+class Prediction(Shown):
     """Layers beside layers like them.
 
     Attributes
@@ -234,6 +238,19 @@ class Prediction:
             f"{'it' if slow == 1 else 'them'} usually are, by {micros(lost)} of {micros(total)}. "
             f"By chance it would be about {chance:.2g}."
         )
+
+    def shown(self) -> tuple[str, Sequence[str], pd.DataFrame, Sequence[str], str]:
+        """Return the answer and the layers, the slow ones first."""
+        columns = {
+            "layer": [each.name for each in self.layers],
+            "verdict": [each.verdict for each in self.layers],
+            "µs": [each.time_us for each in self.layers],
+            "usual µs": [each.shape_us or each.expected_us for each in self.layers],
+            "ratio": [each.ratio for each in self.layers],
+            "backend": [each.backend for each in self.layers],
+            "precision": [each.precision for each in self.layers],
+        }
+        return self.summary, self.warnings, pd.DataFrame(columns), (), ".layers"
 
     @property
     def slower_count(self) -> int:

@@ -10,13 +10,16 @@ in ``render/markdown.py`` and ``render/text.py`` where the short forms show it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from perfml.explain.confidence import IN_WORDS, Confidence
+from perfml.util.html import Shown
+from perfml.util.json_values import json_object
 
 if TYPE_CHECKING:
+    import pandas as pd
     from matplotlib.axes import Axes
 
 
@@ -277,8 +280,8 @@ Block = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Document:
+@dataclass(frozen=True, repr=False)
+class Document(Shown):
     """What is to be read."""
 
     title: str
@@ -291,6 +294,15 @@ class Document:
     def lines(self) -> list[str]:
         """The answer, a sentence a line."""
         return [] if self.answer is None else [each.line for each in self.answer.sentences]
+
+    JSON: ClassVar = ("title", "facts", "lines")
+    to_dict = json_object
+
+    def shown(self) -> tuple[str, Sequence[str], pd.DataFrame, Sequence[str], str]:
+        """Return the title, what was measured, and the answer."""
+        import pandas as pd
+
+        return self.title, (), pd.DataFrame(self.facts, columns=["", " "]), self.lines, ".sections"
 
 
 def section(

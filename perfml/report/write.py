@@ -141,6 +141,7 @@ def _learnt(layers: pd.DataFrame, seed: int) -> pd.DataFrame:
 
 def report(
     data: pd.DataFrame | Source,
+    other: pd.DataFrame | Source | None = None,
     *,
     out: str | Path | None = "report.html",
     kernels: pd.DataFrame | None = None,
@@ -156,6 +157,9 @@ def report(
     ----------
     data
         A Layers table, or the name of a profile, a folder, a table or a recorded data set.
+    other
+        The same, to compare with: `data` is the baseline then, and `kernels`, `splits` and
+        `resamples` mean nothing.
     out
         The file: HTML, or Markdown if its name ends in ``.md``; None writes none.
     kernels
@@ -184,6 +188,27 @@ def report(
     >>> document.lines[0]  # doctest: +SKIP
     """
     require_place(None if out is None else Path(out))
+    if other is None:
+        document = _of_one(data, kernels, splits, resamples, seed, title, progress)
+    else:
+        document = _compared(data, other, seed, title, progress)
+    if out is not None:
+        from perfml.tables import replacing
+
+        with replacing(Path(out)) as temporary:
+            temporary.write_text(rendered(document, markdown=str(out).endswith(".md")), "utf-8")
+    return document
+
+
+def _of_one(
+    data: pd.DataFrame | Source,
+    kernels: pd.DataFrame | None,
+    splits: int,
+    resamples: int,
+    seed: int,
+    title: str | None,
+    progress: Progress | None,
+) -> Document:
     provenance: Mapping[str, Any] = {}
     reports: Sequence[Report] = ()
     if isinstance(data, pd.DataFrame):
@@ -207,12 +232,36 @@ def report(
         reports=reports,
         progress=progress,
     )
-    if out is not None:
-        from perfml.tables import replacing
-
-        with replacing(Path(out)) as temporary:
-            temporary.write_text(rendered(document, markdown=str(out).endswith(".md")), "utf-8")
     return document
+
+
+def _compared(
+    data: pd.DataFrame | Source,
+    other: pd.DataFrame | Source,
+    seed: int,
+    title: str | None,
+    progress: Progress | None,
+) -> Document:
+    from perfml.datasets import Selection, read_input, read_inputs
+    from perfml.explain.compared import make_side
+    from perfml.explain.load import Sides, load_sides
+    from perfml.report.build import build_comparison
+
+    provenance: tuple[Mapping[str, Any], Mapping[str, Any]] = ({}, {})
+    if isinstance(data, str | Path) and isinstance(other, str | Path):
+        inputs = read_inputs(Selection((str(data), str(other))))
+        sides = load_sides(inputs)
+        provenance = (inputs.tables[0].provenance, inputs.tables[1].provenance)
+    else:
+        tables = [
+            each if isinstance(each, pd.DataFrame) else read_input(each).table
+            for each in (data, other)
+        ]
+        sides = Sides(make_side("baseline", tables[0]), make_side("target", tables[1]))
+    left, right = sides.tables
+    return build_comparison(
+        left, right, provenance=provenance, seed=seed, title=title, progress=progress
+    )
 
 
 def rendered(document: Document, *, markdown: bool) -> str:

@@ -1,12 +1,16 @@
-"""How perfml's objects show themselves in a notebook: a title, the warnings, one small table."""
+"""How perfml's objects show themselves: a title, the warnings, one small table.
+
+In a notebook as HTML, at a prompt as text (`perfml.util.text`).
+"""
 
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import pandas as pd
 
+from perfml.util.text import screen
 from perfml.util.words import plain_number
 
 _OPEN = 3
@@ -14,6 +18,22 @@ _OPEN = 3
 
 _STYLE = "<style>table.perfml th, table.perfml td { text-align: left }</style>"
 """Notebooks set cells flush right, which sentences cannot be read in."""
+
+
+class Shown:
+    """A result that shows itself by what its `shown` returns."""
+
+    def shown(self) -> tuple[str, Sequence[str], pd.DataFrame, Sequence[str], str]:
+        """Return the title, warnings, the table, sentences below it, and where all rows are."""
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        title, warnings, frame, after, rest = self.shown()
+        return screen(title, warnings, frame, after=after, rest=rest)
+
+    def _repr_html_(self) -> str:
+        title, warnings, frame, after, _ = self.shown()
+        return section(title, warnings, frame, after=" ".join(after))
 
 
 def section(title: str, warnings: Iterable[str], frame: pd.DataFrame, *, after: str = "") -> str:

@@ -14,6 +14,8 @@ import pandas as pd
 import pytest
 
 import perfml
+from perfml.predict import PredictedLayer, Prediction
+from perfml.tables import write_table
 from perfml.util.text import folded, screen, shorter
 from tests.support.paths import ROOT
 
@@ -183,6 +185,47 @@ def test_results_fit_a_terminal_and_say_what_they_leave_out(fitted):
     assert re.search(r"\d %  +[\d.]+\n", repr(ranking))
     assert re.search(r"\d %  [\d.]+ % to [\d.]+ %", repr(scores))
     assert "leave-one-group-out" in repr(scores)
+
+
+@pytest.fixture(scope="module")
+def results(fitted):
+    """Return a result of every function of the reference that returns one."""
+    kernels = perfml.read(DATA / "conv_03_cublas.csv")
+    slower = kernels.assign(time_us=kernels["time_us"] * 2)
+    sides = perfml.load_dataset("h200-yolov4-tiny", where=["batch=1", "precision=fp32"])
+    left, right = (sides[sides["backend"] == name] for name in ("cublas", "cudnn"))
+    layer = PredictedLayer("conv", None, "net", "cudnn", "fp32", 1, "NVIDIA H200", 1, 20.0)
+    return [
+        *fitted,
+        perfml.advise(kernels),
+        perfml.explain(left, right, model=None),
+        perfml.gate(kernels, slower),
+        perfml.inspect(DATA / "conv_03_cublas.csv"),
+        perfml.report(left, right, out=None),
+        perfml.report(DATA / "conv_03_cublas.csv", out=None, splits=2, resamples=2),
+        Prediction("others", 3, 30, (layer,), 0.9, None),
+    ]
+
+
+def test_every_result_prints_shows_a_table_and_becomes_json(results):
+    assert len({type(result) for result in results}) == 8
+    for result in results:
+        lines = repr(result).splitlines()
+        assert max(map(len, lines)) <= 80, type(result)
+        assert 1 < len(lines) < 50, type(result)
+        assert "<table" in result._repr_html_()
+        assert isinstance(json.loads(json.dumps(result.to_dict())), dict)
+
+
+def test_a_report_of_two_sides_compares_them_by_name_and_by_table(tmp_path):
+    one = DATA / "conv_03_cublas.csv"
+    sides = (one, tmp_path / "slower.parquet")
+    kernels = perfml.read(one)
+    tables = (kernels, kernels.assign(time_us=kernels["time_us"] * 2))
+    write_table(tables[1], sides[1], kind="kernels", provenance={})
+    page = perfml.report(*sides, out=tmp_path / "page.html")
+    assert page.brand == perfml.report(*tables, out=None).brand != "perfml report"
+    assert (tmp_path / "page.html").read_text("utf-8").count("<table") > 0
 
 
 def test_a_number_and_its_unit_stay_on_one_line():
