@@ -125,10 +125,13 @@ def _empty_cache(torch: Any, slow: bool) -> Step:
 
 
 def _nan_checks(torch: Any, slow: bool) -> Step:
+    def look(_module: Any, _inputs: Any, out: Any) -> None:
+        float(out.abs().max())
+
     model = _timm("swin_tiny_patch4_window7_224").eval()
     if slow:
         for part in [each for each in model.modules() if type(each).__name__.endswith("Block")]:
-            part.register_forward_hook(lambda _m, _i, out: float(out.abs().max()))
+            part.register_forward_hook(look)
     return _inference(torch, model, _images(torch, 64))
 
 
@@ -417,9 +420,17 @@ def record(torch: Any, name: str, slow: bool, folder: Path) -> dict[str, Any]:
     bare = [one.elapsed_time(other) for one, other in itertools.pairwise(marks)]
     activities = torch.profiler.ProfilerActivity
     marked = list(PLANTED).index(name) % 2 == 0  # half by the profiler's schedule, half by a range
-    schedule = torch.profiler.schedule(wait=0, warmup=1, active=count) if marked else None
-    words: Any = {"activities": [activities.CPU, activities.CUDA], "schedule": schedule}
-    with torch.profiler.profile(**words) as profiler:
+    schedule = torch.profiler.schedule(wait=0, warmup=1, active=count, repeat=1) if marked else None
+    path = str(folder / f"{name}_{'slow' if slow else 'fast'}.json.gz")
+    rows: list[Any] = []
+
+    def keep(profiler: Any) -> None:
+        profiler.export_chrome_trace(path)
+        rows.extend(profiler.key_averages())
+
+    with torch.profiler.profile(
+        activities=[activities.CPU, activities.CUDA], schedule=schedule, on_trace_ready=keep
+    ) as profiler:
         for _ in range(count + marked):
             if marked:
                 step()
@@ -428,8 +439,6 @@ def record(torch: Any, name: str, slow: bool, folder: Path) -> dict[str, Any]:
             with torch.profiler.record_function("iteration"):
                 step()
         torch.cuda.synchronize()
-    profiler.export_chrome_trace(str(folder / f"{name}_{'slow' if slow else 'fast'}.json.gz"))
-    rows = profiler.key_averages()
     first = {
         kind: [row.key for row in sorted(rows, key=lambda row: -getattr(row, kind))[:2]]
         for kind in ("self_cpu_time_total", "self_device_time_total")
