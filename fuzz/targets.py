@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import functools
 import gzip
 import io
 import json
@@ -34,6 +35,7 @@ from perfml.readers import (
     cupti_csv,
     jax_trace,
     read,
+    rocpd,
     rocprof,
     timing_csv,
     torch_trace,
@@ -51,6 +53,7 @@ from perfml.readers.nvprof import csv_log as nvprof_csv
 from perfml.readers.nvprof import text_log as nvprof_text
 from perfml.tables import Kernels, metric_columns
 from tests.support.nsys_export import GENERATIONS, Export, fill
+from tests.support.rocpd import lines
 
 ROOT = Path(__file__).resolve().parent.parent
 RECORDED = ROOT / "tests" / "data"
@@ -157,7 +160,7 @@ def _reader(module) -> Callable[[Path], None]:  # noqa: ANN001
     return run
 
 
-def _nsys(path: Path) -> None:
+def _database(module, path: Path) -> None:  # noqa: ANN001
     """Make a database of lines of SQL, those that are none left out, and read it."""
     script = path.read_bytes().decode("utf-8", "replace")
     with contextlib.closing(sqlite3.connect(":memory:")) as connection:
@@ -172,7 +175,7 @@ def _nsys(path: Path) -> None:
         connection.set_authorizer(None)
         database = path.with_suffix(".sqlite")
         database.write_bytes(connection.serialize())
-    _reader(nsys_sqlite)(database)
+    _reader(module)(database)
 
 
 def _archive(path: Path) -> None:
@@ -397,6 +400,10 @@ def _nsys_seeds() -> Iterator[bytes]:
         yield "\n".join(lines).encode()
 
 
+def _rocpd_seeds() -> Iterator[bytes]:
+    yield "\n".join(lines()).encode()
+
+
 def _archive_seeds() -> Iterator[bytes]:
     page = b'iteration,layer,kernel,time_us\n0,a,"f<1, 2>(""x"")",1.5\n1,,g,2e-3\n'
     packed, tarred = io.BytesIO(), io.BytesIO()
@@ -557,8 +564,14 @@ TARGETS: dict[str, Target] = {
         ),
         ".json",
     ),
+    "rocpd": Target(
+        functools.partial(_database, rocpd),
+        _rocpd_seeds,
+        ("INSERT INTO rocpd_kernel_dispatch", "NULL", "9223372036854775807", "-1", "1.5", "'x'"),
+        ".sql",
+    ),
     "nsys_sqlite": Target(
-        _nsys,
+        functools.partial(_database, nsys_sqlite),
         _nsys_seeds,
         (
             *("INSERT INTO StringIds VALUES(", "CUPTI_ACTIVITY_KIND_KERNEL", "NVTX_EVENTS", "NULL"),

@@ -142,6 +142,11 @@ def _launches(recording: Recording) -> list[HostSpan]:
     return found
 
 
+def is_launch(call: str) -> bool:
+    """Return whether an API call launches kernels."""
+    return _kind_of(call) == "launch"
+
+
 @functools.lru_cache(maxsize=1 << 12)
 def _kind_of(call: str) -> str:
     forms = {

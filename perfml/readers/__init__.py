@@ -23,6 +23,7 @@ from perfml.errors import InputError
 from perfml.readers.foreign import is_archive, unread
 from perfml.readers.options import ReadOptions
 from perfml.readers.source import Source
+from perfml.readers.sqlite_database import require_whole
 from perfml.tables import Kernels
 
 __all__ = [
@@ -66,11 +67,12 @@ FORMATS = (
     Format("nvprof.sqlite_file", "SQLite exports of nvprof", (".nvvp", ".nvprof", ".sqlite")),
     Format("jax_trace", "Chrome traces of JAX's profiler (.trace.json.gz)", (".json",)),
     Format("xplane", "XPlanes of JAX's profiler (.xplane.pb)", (".xplane.pb",)),
+    Format("rocpd", "rocpd databases of rocprofv3", (".db", ".rocpd")),
     Format("torch_trace", "Chrome traces of PyTorch's profiler", (".json",)),
     Format("trtexec", "trtexec's --exportProfile and --exportLayerInfo", (".json",)),
     Format("timing_csv", "timing CSV of perfml collect", (".csv",)),
     Format("cupti_csv", "counters of perfml collect", (".csv",)),
-    Format("rocprof", "kernels and counters of rocprofv3, pmc_perf.csv", (".csv", ".json")),
+    Format("rocprof", "kernels, counters and --stats of rocprof, pmc_perf.csv", (".csv", ".json")),
     Format("ncu.text_page", "text that Nsight Compute prints", (".txt", ".log")),
     Format("ncu.summary_csv", "--csv --print-summary of Nsight Compute", (".csv",)),
     Format("ncu.csv_page", "--csv of Nsight Compute (raw and details page)", (".csv", ".txt")),
@@ -105,6 +107,7 @@ def recognise(source: Source) -> ModuleType:
         enter(source, lambda inner: _reader_of(inner) is not None, refusal)
     module = _reader_of(source)
     if module is None:
+        require_whole(source)
         raise unread(source.head, path, titles)
     return module
 
@@ -115,16 +118,6 @@ def is_profile(source: Source) -> bool:
 
 
 def _reader_of(source: Source) -> ModuleType | None:
-    from perfml.readers.resaved import has_floating_ids, restore
-
-    saved_again = has_floating_ids(source.head) and restore(source)
-    found = _first_that_recognises(source)
-    if found is None and not saved_again and restore(source):
-        found = _first_that_recognises(source)
-    return found
-
-
-def _first_that_recognises(source: Source) -> ModuleType | None:
     modules = (known.load() for known in FORMATS)
     return next((module for module in modules if module.recognises(source)), None)
 

@@ -33,6 +33,7 @@ STREAM = re.compile(r"Stream #(\d{1,9})\b")
 _DETAILS = re.compile(
     r"\b(?:(regs|static_shared|dynamic_shared):(\d{1,9})|(grid|block):(\d{1,10}(?:,\d{1,10}){2}))\b"
 )
+_MOVE = re.compile(r"mem(?:cpy|set|alloc|free)", re.IGNORECASE)
 _LONGEST = 1000
 """Letters of a path that are kept."""
 _RECORD = "Record with jax.profiler.trace(FOLDER), and give the .trace.json.gz that is in it."
@@ -40,7 +41,7 @@ _RECORD = "Record with jax.profiler.trace(FOLDER), and give the .trace.json.gz t
 
 @dataclass(frozen=True, slots=True)
 class XlaKernel:
-    """A kernel that XLA launched; times in nanoseconds.
+    """A kernel, copy or fill of a stream; times in nanoseconds.
 
     `operation` is that of HLO which it computes, `path` where that stands in the program, its parts
     between slashes, and `details` are as in ``regs:31 static_shared:0 grid:512,1,1 block:128,1,1``.
@@ -57,7 +58,7 @@ class XlaKernel:
 
     @property
     def layer(self) -> tuple[str, ...]:
-        """The path in parts, or the operation where there is none."""
+        """The path in parts, or the operation where there is none; no part without both."""
         return tuple(part for part in (self.path or self.operation)[:_LONGEST].split("/") if part)
 
 
@@ -86,7 +87,7 @@ def read(source: Source, options: ReadOptions | None = None) -> Kernels:
                 devices[str(event.pid)] = int(match[1])
             elif event.name == "thread_name" and (match := STREAM.match(name)):
                 streams[str(event.pid), str(event.tid)] = int(match[1])
-        elif event.ph == "X" and event.arguments.hlo_op is not None:
+        elif event.ph == "X":
             timed.append(event)
     clock = Clock(trace.where)
     ran = [
@@ -95,21 +96,26 @@ def read(source: Source, options: ReadOptions | None = None) -> Kernels:
             streams.get((str(event.pid), str(event.tid)), 0),
             *clock.span(event),
             str(event.name or event.arguments.hlo_op),
-            str(event.arguments.hlo_op),
+            str(event.arguments.hlo_op or ""),
             str(event.arguments.name or ""),
             str(event.arguments.details or ""),
         )
         for event in timed
         if str(event.pid) in devices
+        and (event.arguments.hlo_op or (str(event.pid), str(event.tid)) in streams)
     ]
     return xla_kernels(source, NAME, ran, names)
 
 
-def xla_kernels(source: Source, form: str, kernels: Sequence[XlaKernel], held: set[str]) -> Kernels:
-    """Return the table of kernels that XLA launched, read in the format `form`.
+def xla_kernels(source: Source, form: str, events: Sequence[XlaKernel], held: set[str]) -> Kernels:
+    """Return the table of kernels among the events of streams, read in the format `form`.
 
-    Raises `InputError` if there are none; `held` is what the file has instead.
+    Those of XLA compute an operation. Without any that does, as in TensorFlow's own traces, kernels
+    are what is no copy. Raises `InputError` if there are none; `held` is what the file has instead.
     """
+    moves = [each for each in events if not each.operation and _MOVE.match(each.name)]
+    kernels = [each for each in events if each.operation]
+    kernels = kernels or [each for each in events if not _MOVE.match(each.name)]
     ran = sorted(kernels, key=lambda kernel: (kernel.start, kernel.end))
     if not ran:
         msg = "this trace of JAX holds no kernels of a GPU"
@@ -118,13 +124,15 @@ def xla_kernels(source: Source, form: str, kernels: Sequence[XlaKernel], held: s
     numbers = [(each.device, each.start, each.end, each.stream) for each in ran]
     device, start, end, stream = np.array(numbers, dtype=np.int64).T
     spans = Spans(device, start - start[0], end - start[0])
+    moved = [(each.device, each.start - start[0], each.end - start[0]) for each in moves]
+    copies = Spans(*np.array(moved, dtype=np.int64).reshape(-1, 3).T)
     details = [_details(each) for each in ran]
     launches = pd.DataFrame(
         {
             "kernel": [each.name for each in ran],
             "grid": [_shape(each.get("grid")) for each in details],
             "block": [_shape(each.get("block")) for each in details],
-            **timed_columns(spans, stream, "jax"),
+            **timed_columns(spans, stream, "jax", copies),
             "registers_per_thread": [float(each.get("regs", "nan")) for each in details],
             "shared_memory_per_block": [
                 float(each.get("static_shared", "nan")) + float(each.get("dynamic_shared", "nan"))

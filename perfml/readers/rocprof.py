@@ -3,7 +3,9 @@
 - ``rocprofv3 --kernel-trace``: a row a dispatch, with its sizes (``kernel_trace.csv``);
 - ``rocprofv3 --pmc``: a row a dispatch and counter (``counter_collection.csv``);
 - rocprofiler-compute: a row a dispatch, a column a counter (``pmc_perf.csv``);
-- ``rocprofv3 --output-format json``: both, with names in tables of their own.
+- ``rocprofv3 --output-format json``: both, with names in tables of their own;
+- ``rocprof`` of ROCm 5 and 6: a row a dispatch (``results.csv``);
+- ``--stats`` of both: a row a kernel, with the sum over its calls (``results.stats.csv``).
 
 The columns are those of "Using rocprofv3" in AMD's documentation of ROCprofiler-SDK, and of
 rocprofv2, to which rocprofiler-compute keeps; the JSON is as ROCprofiler-SDK's own tests check it.
@@ -16,6 +18,7 @@ from __future__ import annotations
 import csv
 import io
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,6 +29,7 @@ import pandas as pd
 from perfml.account.account import ACCOUNT
 from perfml.account.build import account_without_host, kernels_of
 from perfml.account.device_time import Spans, busy_share
+from perfml.account.audit import AUDIT, Audit, Fact
 from perfml.errors import InputError
 from perfml.readers.frame import kernels_frame
 from perfml.readers.json_text import number, parsed, whole
@@ -33,6 +37,7 @@ from perfml.readers.options import ReadOptions
 from perfml.readers.source import Source
 from perfml.readers.timeline import timed_columns
 from perfml.tables import KERNEL_COLUMNS, KERNEL_OPTIONAL, Kernels
+from perfml.util.words import count
 
 NAME = "rocprofv3"
 
@@ -40,16 +45,36 @@ _TABLES = (
     ("Kernel_Name", "Start_Timestamp", "End_Timestamp", "Workgroup_Size_X", "Grid_Size_X"),
     ("Dispatch_Id", "Kernel_Name", "Counter_Name", "Counter_Value"),
     ("Dispatch_ID", "GPU_ID", "Kernel_Name"),
+    ("KernelName", "gpu-id", "grd"),
+    (_SUMS := ("Name", "Calls", "TotalDurationNs", "AverageNs")),
 )
+_NO_KERNEL = re.compile(r"(?:__hip|hip|hsa|rccl|nccl|roctx|omp)[A-Z_]\w*|[A-Z]+(?:_[A-Z]+)+")
+"""What rows of sums are called that are of API calls or domains; their files look the same."""
 _NO_COUNTERS = frozenset(
     (
         *("Dispatch_ID", "GPU_ID", "Queue_ID", "Queue_Index", "PID", "TID", "Grid_Size", "GRD"),
         *("Workgroup_Size", "WGR", "LDS_Per_Workgroup", "LDS", "Scratch_Per_Workitem", "SCR"),
         *("Arch_VGPR", "Accum_VGPR", "ACCUM_VGPR", "SGPR", "Wave_Size", "SIG", "OBJ", "Kernel_ID"),
         *("Kernel_Name", "Start_Timestamp", "End_Timestamp", "Correlation_ID", "Node"),
+        *("DispatchNs", "CompleteNs", "DurationNs"),
     )
 )
 """Columns of a row a dispatch that say what was launched."""
+_OF_VERSION_1 = {
+    "Index": "Dispatch_ID",
+    "KernelName": "Kernel_Name",
+    "gpu-id": "GPU_ID",
+    "queue-id": "Queue_ID",
+    "queue-index": "Queue_Index",
+    "BeginNs": "Start_Timestamp",
+    "EndNs": "End_Timestamp",
+    **{name: name.upper() for name in ("pid", "tid", "grd", "wgr", "lds", "scr", "sig", "obj")},
+    "arch_vgpr": "Arch_VGPR",
+    "accum_vgpr": "Accum_VGPR",
+    "vgpr": "Arch_VGPR",
+    "sgpr": "SGPR",
+}
+"""What columns of the first rocprof are called later."""
 _TOOL = "rocprofiler-sdk-tool"
 _LONGEST = 10**15
 """Nanoseconds, eleven days: a longer kernel is a damaged number."""
@@ -62,7 +87,8 @@ class Dispatch:
 
     Times are nanoseconds, None where the profiler did not time it. `registers` are the vector
     registers of a work-item, `shared` the bytes of LDS of a workgroup. `grid` and `block` are
-    work-items in three directions, None where only all `threads` are known.
+    work-items in three directions, None where only all `threads` are known. `number` is the
+    dispatch's own in its `process`, None where the file has none.
     """
 
     kernel: str
@@ -76,6 +102,8 @@ class Dispatch:
     grid: Sequence[int] | None = None
     block: Sequence[int] | None = None
     device: str = "AMD GPU"
+    number: int | None = None
+    process: object = None
     counters: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -118,15 +146,19 @@ def read(source: Source, options: ReadOptions | None = None) -> Kernels:
     """
     del options
     if source.head_text().lstrip()[:1] == "{":
-        return _dispatched(source, _of_json(source))
+        return dispatched(source, _of_json(source))
     found: dict[object, Dispatch] = {}
+    sums: list[tuple[str, float, int]] = []
     line = 2
     try:
-        for row in csv.DictReader(io.StringIO(source.text())):
+        for cells in csv.DictReader(io.StringIO(source.text())):
+            row = {_OF_VERSION_1.get(name, name): cell for name, cell in cells.items()}
             if None in row.values() or None in row:
                 msg = "more or fewer cells than columns"
                 raise ValueError(msg)
-            if "Counter_Name" in row:
+            if "TotalDurationNs" in row:
+                sums.append(_sum(row))
+            elif "Counter_Name" in row:
                 key = row.get("Process_Id"), row["Dispatch_Id"]
                 found.setdefault(key, _dispatch(row)).count(
                     row["Counter_Name"], row["Counter_Value"]
@@ -139,7 +171,31 @@ def read(source: Source, options: ReadOptions | None = None) -> Kernels:
             line += 1
     except (csv.Error, LookupError, TypeError, ArithmeticError, ValueError) as error:
         raise _damaged(error, "line of the kernel trace", f"{source.path}:{line}") from error
-    return _dispatched(source, list(found.values()))
+    return _summed(source, sums) if sums else dispatched(source, list(found.values()))
+
+
+def _sum(row: Mapping[str, str]) -> tuple[str, float, int]:
+    """Return kernel, mean time in microseconds, and calls of a row of sums."""
+    calls, total = int(row["Calls"]), int(row["TotalDurationNs"])
+    if not row["Name"] or not 0 < calls < _LONGEST or not 0 <= total < _LONGEST:
+        msg = f"{row['Name'][:40]}, {total} ns in {calls} calls"
+        raise ValueError(msg)
+    return row["Name"].removesuffix(".kd"), total / calls / 1e3, calls
+
+
+def _summed(source: Source, sums: Sequence[tuple[str, float, int]]) -> Kernels:
+    """Return a table of means over launches."""
+    kept = [each for each in sums if not _NO_KERNEL.fullmatch(each[0])]
+    if not kept:
+        msg = "these sums are of API calls, and of no kernels"
+        cure = "Give the results.stats.csv or kernel_stats.csv beside it."
+        raise InputError(msg, where=str(source.path), found=sums[0][0][:80], cure=cure)
+    frame = pd.DataFrame(kept, columns=["kernel", "time_us", "launches"])
+    frame = frame.assign(device="AMD GPU", time_source="rocprofv3")
+    total = int(frame["launches"].sum())
+    note = f"{count(len(frame), 'row is a mean', 'rows are means')} over {total:,} launches."
+    provenance = {**source.provenance(NAME, "rocprof"), "device": "AMD GPU"}
+    return Kernels(kernels_frame(frame, [()] * len(frame)), provenance, (note,))
 
 
 def _damaged(error: Exception, what: str, where: str) -> InputError:
@@ -183,6 +239,8 @@ def _dispatch(row: Mapping[str, str]) -> Dispatch:
         float(math.prod(grid) if grid else known("Grid_Size", "GRD") or 0),
         grid,
         block,
+        number=known("Dispatch_Id"),
+        process=row.get("Process_Id"),
     )
 
 
@@ -216,6 +274,8 @@ def _dispatches(tool: dict[str, Any]) -> Iterator[Dispatch]:
             grid,
             block,
             str(agent.get("product_name") or agent.get("name") or "AMD GPU"),
+            whole(info["dispatch_id"]),
+            id(tool),
         )
         for value in counted.get(info["dispatch_id"], ()):
             one.count(names[value["counter_id"]["handle"]], value["value"])
@@ -235,7 +295,13 @@ def _or_nan(value: Any) -> float:
     return math.nan if found is None else found
 
 
-def _dispatched(source: Source, dispatches: Sequence[Dispatch]) -> Kernels:
+def dispatched(
+    source: Source, dispatches: Sequence[Dispatch], form: str = NAME, copies: Spans | None = None
+) -> Kernels:
+    """Return the table of some dispatches, read in the format `form`.
+
+    `copies` are what else kept devices busy. Raises `InputError` if there are no dispatches.
+    """
     if not dispatches:
         msg = "this kernel trace holds no kernels"
         raise InputError(msg, where=str(source.path), cure=_CURE)
@@ -257,7 +323,7 @@ def _dispatched(source: Source, dispatches: Sequence[Dispatch]) -> Kernels:
             **{name: [each.counters.get(name, math.nan) for each in rows] for name in counters},
         }
     )
-    provenance, warnings = source.provenance(NAME, "rocprofv3"), []
+    provenance, warnings = source.provenance(form, "rocprofv3"), []
     provenance["device"] = ", ".join(dict.fromkeys(launches["device"]))
     if counters:
         warnings.append("The counters keep AMD's names; no advice rests on these columns.")
@@ -265,7 +331,13 @@ def _dispatched(source: Source, dispatches: Sequence[Dispatch]) -> Kernels:
         numbers = [(each.agent, each.start, each.end, each.queue) for each in rows]
         agent, start, end, queue = np.array(numbers, dtype=np.int64).T
         spans = Spans(agent, start - start[0], end - start[0])
-        launches = launches.assign(**timed_columns(spans, queue, "rocprofv3"))
+        if copies is not None:
+            copies = Spans(copies.device, copies.start - start[0], copies.end - start[0])
+        launches = launches.assign(**timed_columns(spans, queue, "rocprofv3", copies))
+        audit = Audit(tuple(_missing(rows)))
+        if audit.facts:
+            provenance[AUDIT] = audit.to_dict()
+            warnings += audit.sentences
         provenance["kernels_busy"] = busy_share(spans)
         account = account_without_host(kernels_of(launches["kernel"], spans, queue))
         if account is not None:
@@ -273,3 +345,15 @@ def _dispatched(source: Source, dispatches: Sequence[Dispatch]) -> Kernels:
     else:
         warnings.append("The profiler did not time the kernels; record with --kernel-trace too.")
     return Kernels(kernels_frame(launches, [()] * len(rows)), provenance, tuple(warnings))
+
+
+def _missing(dispatches: Sequence[Dispatch]) -> Iterator[Fact]:
+    """Yield how many dispatches lack between the first and the last one of the processes."""
+    numbers: dict[object, set[int]] = {}
+    for each in dispatches:
+        if each.number is not None:
+            numbers.setdefault(each.process, set()).add(each.number)
+    of = sum(max(held) - min(held) + 1 for held in numbers.values())
+    count = of - sum(map(len, numbers.values()))
+    if count:
+        yield Fact("missing_dispatches", count, of)

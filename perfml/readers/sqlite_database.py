@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import sqlite3
 import urllib.parse
 import warnings
@@ -47,6 +48,17 @@ class Database:
         rows = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
         self.tables = {str(row[0]) for row in rows}
 
+    def leave_out(self, table: str, *columns: str) -> str | None:
+        """Pass over a table from now on that lacks one of some columns; return what it lacks.
+
+        What such a table tells beside the kernels is then missing, and the kernels are there.
+        """
+        lacking = [name for name in columns if name not in self.columns(table)]
+        if table not in self.tables or not lacking:
+            return None
+        self.tables.discard(table)
+        return f"The table {table} lacks the columns {', '.join(lacking)}, and was left out."
+
     def has(self, table: str) -> bool:
         """Tell whether there is such a table, and a row in it."""
         return table in self.tables and bool(
@@ -62,6 +74,8 @@ class Database:
 
     def columns(self, table: str) -> set[str]:
         """Return the names of a table's columns; empty if there is no such table."""
+        if table not in self.tables:
+            return set()
         query = f"SELECT name FROM pragma_table_info('{table}')"  # noqa: S608
         return {str(row[0]) for row in self._connection.execute(query)}
 
@@ -198,9 +212,27 @@ def on_the_clock(raw: pd.DataFrame) -> pd.DataFrame:
     return raw.assign(**{name: raw[name].mask(wrong, first) for name in ("start", "end")})
 
 
-def is_database(source: Source) -> bool:
-    """Tell whether a file is an SQLite database."""
-    return source.head.startswith(_MAGIC)
+def is_database(source: Source, *tables: str) -> bool:
+    """Tell whether a file is an SQLite database with tables whose names begin like these.
+
+    They mostly stand in the beginning of the file. One that is cut has no tables.
+    """
+    if not source.head.startswith(_MAGIC):
+        return False
+    if all(table.encode() in source.head for table in tables):
+        return True
+    try:
+        with opened(source, ".sqlite") as database:
+            return all(any(map(re.compile(name).match, database.tables)) for name in tables)
+    except InputError:
+        return False
+
+
+def require_whole(source: Source) -> None:
+    """Raise `InputError` if a file is an SQLite database that is cut or damaged."""
+    if is_database(source):
+        with opened(source, ".sqlite"):
+            pass
 
 
 @contextmanager

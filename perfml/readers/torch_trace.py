@@ -60,6 +60,8 @@ _RECORD = (
 def recognises(source: Source) -> bool:
     """Tell whether the beginning looks like a Chrome trace."""
     head = source.head_text().lstrip()
+    if '"BeginNs"' in head:
+        return False  # of the first rocprof
     if head[:1] == "{":
         return '"traceEvents"' in head or (
             '"schemaVersion"' in head and '"deviceProperties"' in head

@@ -54,7 +54,7 @@ def read(source: Source, options: ReadOptions | None = None) -> Kernels:
 
 
 def _kernels(plane: _Message) -> Iterator[XlaKernel]:
-    """Yield the kernels of a plane: events that compute an operation of HLO."""
+    """Yield what a device did: events of its streams, and those that compute an operation."""
     device = DEVICE.match(_text(plane, 2))
     if device is None:
         return
@@ -77,7 +77,8 @@ def _kernels(plane: _Message) -> Iterator[XlaKernel]:
             if end >= _LATEST:
                 msg = f"an event from {start} to {end} ns"
                 raise ValueError(msg)
-            if operation := said.get("hlo_op"):
+            operation = said.get("hlo_op", "")
+            if operation or stream is not None:
                 yield XlaKernel(
                     int(device[1]),
                     int(stream[1]) if stream is not None else 0,
@@ -85,7 +86,7 @@ def _kernels(plane: _Message) -> Iterator[XlaKernel]:
                     end,
                     _text(about, 2) or operation,
                     operation,
-                    said.get("name", ""),
+                    said.get("name") or said.get("tf_op", "").partition(":")[0],
                     said.get("kernel_details", ""),
                 )
 

@@ -308,7 +308,7 @@ def test_a_database_without_one_of_its_tables_or_columns_says_which(tmp_path):
                 connection.commit()
             results[f"{table}.{column}"] = verdict(damaged.path)
     errors = {name: what for name, what in results.items() if isinstance(what, str)}
-    assert errors["StringTable."] == "this SQLite file is no profile of nvprof"
+    assert errors["StringTable."] == "not a profile in a format that perfml reads"
     kernels = "CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL"
     assert errors[f"{kernels}.gridX"] == f"the table {kernels} lacks the columns gridX"
     for name, what in errors.items():

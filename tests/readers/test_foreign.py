@@ -60,6 +60,37 @@ def test_an_archive_that_cannot_be_looked_into_is_named_and_its_name_is_quoted(t
     assert "this is a RAR archive" in refusal(path)
 
 
+SPEEDSCOPE = b'{"$schema": "https://www.speedscope.app/file-format-schema.json", "profiles": []}'
+SNAPSHOT = b"\x80\x04\x95\x10\x00\x00}\x94(\x8c\x08segments\x94]\x94\x8c\x0dtotal_size"
+
+
+@pytest.mark.parametrize(
+    ("content", "name", "cure"),
+    [
+        (SNAPSHOT, "memory snapshot", "export_chrome_trace"),
+        (b"\x80\x04\x95cos\nsystem\n(S'true'\ntR.", "pickle", "the profiler wrote"),
+        (SPEEDSCOPE, "speedscope", "export_chrome_trace"),
+        (
+            b"-----  ------\n  Name    Self CPU %      Self CPU\n---",
+            "key_averages",
+            "export_chrome",
+        ),
+        (b'"Domain","Function","Process_Id","Thread_Id"\n', "API calls", "kernel_trace.csv"),
+        (b'{"traceEvents":[{"args":{"BeginNs":"1"}}]}', "rocprof v1", "results.stats.csv"),
+        (b"ID;Process ID;Kernel Name\n0;1;gemm\n", "saved again", "--csv --page raw"),
+        (b"ID,Process ID,Name\n,,\n0.0,1234.0,gemm\n", "saved again", "--csv --page raw"),
+    ],
+)
+def test_files_of_other_tools_are_named_with_the_cure_of_their_own_tool(
+    content, name, cure, tmp_path
+):
+    path = tmp_path / "file"
+    path.write_bytes(content)
+    text = refusal(path)
+    assert name in text
+    assert cure in text
+
+
 REFUSED = {
     "csc746_report1.nsys-rep": "nsys export --type sqlite",
     "dd2360_ncu_failed.txt": "LaunchFailed",

@@ -85,3 +85,29 @@ def test_an_xplane_of_the_host_alone_says_what_it_has(tmp_path):
     path.write_bytes(b"\x0a" + bytes([len(plane)]) + plane)
     with pytest.raises(InputError, match=r"no kernels of a GPU.*/host:CPU"):
         read(path)
+
+
+def field(number, content):
+    """Return a field of a protocol buffer: a number below 128, text, or other fields."""
+    if isinstance(content, int):
+        return bytes([number << 3, content])
+    data = content.encode() if isinstance(content, str) else b"".join(content)
+    return bytes([number << 3 | 2, len(data)]) + data
+
+
+def test_kernels_of_tensorflow_without_operations_of_xla_are_those_of_streams(tmp_path):
+    def event(kind, start):
+        return field(4, [field(1, kind), field(2, start), field(3, 50)])
+
+    names = [
+        field(4, [field(1, n), field(2, [field(1, n), field(2, name)])])
+        for n, name in ((1, "sgemm"), (2, "MemcpyH2D"))
+    ]
+    computing = field(3, [field(2, "Stream #13(Compute)"), field(3, 1), event(1, 0), event(1, 100)])
+    copying = field(3, [field(2, "Stream #14(MemcpyH2D)"), field(3, 1), event(2, 0)])
+    plane = [field(2, "/device:GPU:0"), *names, computing, copying]
+    path = tmp_path / "a.xplane.pb"
+    path.write_bytes(field(1, [field(2, "/host:CPU")]) + field(1, plane))
+    kernels = read(path)
+    assert kernels.frame["kernel"].tolist() == ["sgemm", "sgemm"]
+    assert kernels.frame["stream"].tolist() == [13, 13]

@@ -234,6 +234,39 @@ def test_damage_is_an_error_that_names_the_table(change, says, export):
         export.read()
 
 
+@pytest.mark.parametrize(
+    ("table", "column"),
+    [
+        ("TARGET_INFO_GPU", "id"),
+        ("CUPTI_ACTIVITY_KIND_RUNTIME", "start"),
+        ("NVTX_EVENTS", "eventType"),
+    ],
+)
+def test_side_table_that_lacks_a_column_costs_what_it_tells_and_not_the_file(table, column, export):
+    fill(export)
+    times = [2.54, 10.0, 1.5, 1.0] * 2
+    export.connection.execute(f"ALTER TABLE {table} RENAME COLUMN {column} TO other")
+    kernels = export.read()
+    assert sorted(kernels.frame["time_us"]) == sorted(times)
+    assert column == "id" or any(f"{table} lacks" in text for text in kernels.warnings)
+
+
+def test_devices_of_exports_of_2020_are_numbered_by_another_column(export):
+    fill(export)
+    export.connection.execute("ALTER TABLE TARGET_INFO_GPU RENAME COLUMN id TO deviceId")
+    assert export.read().frame["device"].unique().tolist() == ["GPU 0"]
+
+
+def test_file_without_kernels_says_what_the_profiler_said(export):
+    said = "Installed CUDA driver version (13.1) is not supported by this build"
+    export.connection.execute("CREATE TABLE DIAGNOSTIC_EVENT(severity INTEGER, text TEXT)")
+    export.connection.execute("INSERT INTO DIAGNOSTIC_EVENT VALUES (2, ?), (1, 'started')", [said])
+    with pytest.raises(InputError) as error:
+        export.read()
+    assert error.value.found == said
+    assert "nsys profile --trace" not in str(error.value.cure)
+
+
 def test_invalid_timestamps_are_missing_times_with_a_warning(export):
     export.launch("k()", 10, 200, 200)
     export.launch("k()", 20, 300, 310)

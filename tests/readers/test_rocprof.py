@@ -4,8 +4,10 @@ import json
 
 import pytest
 
+from perfml.account.audit import AUDIT, IDLE, LAUNCH_BOUND, Audit
 from perfml.errors import InputError
 from perfml.readers import read
+from tests.support import rocpd
 
 HEADER = (
     '"Kind","Agent_Id","Queue_Id","Stream_Id","Thread_Id","Dispatch_Id","Kernel_Id","Kernel_Name",'
@@ -211,3 +213,49 @@ def test_json_without_kernels_says_how_to_record_them(trace):
     empty = json.dumps(document(timed=False, counted=False))
     with pytest.raises(InputError, match="no kernels"):
         read(trace(empty))
+
+
+def test_a_database_of_rocprofv3_has_dispatches_of_all_processes_and_its_copies(tmp_path):
+    kernels = read(rocpd.write(tmp_path / "run_results.db"))
+    frame = kernels.frame
+    assert kernels.provenance["format"] == "rocpd"
+    assert frame["kernel"].tolist() == ["gemm(int)"] * 3
+    assert frame["time_us"].tolist() == [20.0] * 3
+    assert frame["device"].unique().tolist() == ["AMD Instinct MI300X"]
+    assert frame["grid"].tolist() == ["(256, 2, 1)"] * 3
+    # a copy lasts until 140 us, and the second dispatch begins at 200
+    assert frame["gap_us"].tolist()[1:] == [60.0, 480.0]
+    assert AUDIT not in kernels.provenance
+
+
+def test_dispatches_that_are_missing_leave_idle_time_unknown(tmp_path):
+    audit = Audit.from_dict(read(rocpd.write(tmp_path / "a.db", 48)).provenance[AUDIT])
+    assert [(fact.id, fact.count, fact.of) for fact in audit.facts] == [
+        ("missing_dispatches", 48, 51)
+    ]
+    assert audit.unknown == {IDLE, LAUNCH_BOUND}
+
+
+STATS = '"Name","Calls","TotalDurationNs","AverageNs","Percentage"\n'
+
+
+def test_sums_by_kernel_are_means_over_their_launches(trace):
+    frame = read(
+        trace(STATS + '"mul(float*, int)",5,17158055,3431611,94.5\n"add.kd",10,100,10,5\n')
+    )
+    frame = frame.frame
+    assert frame["kernel"].tolist() == ["mul(float*, int)", "add"]
+    assert frame["launches"].tolist() == [5, 10]
+    assert (frame["time_us"] * frame["launches"]).tolist() == pytest.approx([17158.055, 0.1])
+
+
+def test_sums_of_api_calls_are_no_kernels(trace):
+    with pytest.raises(InputError, match="API calls"):
+        read(trace(STATS + '"hipMemcpy",5,17158055,3431611,94.5\n"KERNEL_DISPATCH",1,1,1,1\n'))
+
+
+def test_rows_of_the_first_rocprof_are_dispatches(trace):
+    head = '"Index","KernelName","gpu-id","queue-id","grd","wgr","lds","BeginNs","EndNs"\n'
+    frame = read(trace(head + '0,"add.kd",2,0,1024,64,512,1000,4000\n')).frame
+    assert frame["time_us"].tolist() == [3.0]
+    assert frame["threads"].tolist() == [1024]

@@ -6,6 +6,7 @@ that exported, units are scaled a column, and the columns are whatever was colle
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pandas as pd
@@ -23,10 +24,13 @@ from perfml.tables import Kernels
 
 NAME = "ncu-csv"
 
+_SAVED_AGAIN = re.compile(rb"(?m)^ID,Process ID,|^\d{1,9}\.0,\d{1,12}\.0,")
+"""Of a page that went through pandas: ids such as ``0.0``, which would be no rows of it."""
+
 
 def recognises(source: Source) -> bool:
     """Tell whether the beginning holds ncu's header, or its messages before it."""
-    return has_table(source.head)
+    return has_table(source.head) and len(set(map(len, _SAVED_AGAIN.findall(source.head)))) < 2
 
 
 def read(source: Source, options: ReadOptions | None = None) -> Kernels:

@@ -16,10 +16,12 @@ import pandas as pd
 
 from perfml.account.account import ACCOUNT
 from perfml.account.device_time import busy_share
+from perfml.account.audit import Fact, is_launch
 from perfml.account.window import of_the_first
 from perfml.errors import InputError, plain
 from perfml.readers.frame import kernels_frame
 from perfml.readers.launch_ranges import NOWHERE
+from perfml.readers.nsys.nvtx import TABLE as NVTX
 from perfml.readers.nsys.nvtx import LaunchCalls, process_of, ranges_around, read_ranges
 from perfml.readers.nsys.recording import (
     CALLS,
@@ -54,21 +56,22 @@ _OPTIONAL = (
     *("correlationId", "globalPid", "streamId", "demangledName", "shortName"),
     *("registersPerThread", "staticSharedMemory", "dynamicSharedMemory", "graphNodeId"),
 )
+_SIDE = {
+    CALLS: ("start",),
+    NVTX: ("start", "eventType"),
+    COPIES: ("start", "end", "deviceId"),
+    FILLS: ("start", "end", "deviceId"),
+    _GRAPHS: ("start", "end", "deviceId"),
+    **dict.fromkeys(_EXPORT_FACTS, ("name", "value")),
+}
+"""What is needed of tables beside the kernels: one that lacks a column is left out."""
 _WARNING = 2
 """Severity in DIAGNOSTIC_EVENT from which on a message is a warning."""
 
 
 def recognises(source: Source) -> bool:
     """Tell whether the file is an SQLite database with the tables of Nsight Systems."""
-    if not is_database(source):
-        return False
-    if b"StringIds" in source.head or b"StringTable" in source.head:
-        return b"StringIds" in source.head
-    try:
-        with opened(source, ".sqlite") as database:
-            return _STRINGS in database.tables
-    except InputError:
-        return False
+    return is_database(source, _STRINGS)
 
 
 def read(source: Source, options: ReadOptions | None = None) -> Kernels:
@@ -85,8 +88,9 @@ class _Reader:
     def __init__(self, source: Source, database: Database) -> None:
         self.source = source
         self.database = database
+        lacking = (database.leave_out(table, *columns) for table, columns in _SIDE.items())
+        self.warnings = [said for said in lacking if said is not None]
         self.calls, self.moves = read_calls(database), read_moves(database)
-        self.warnings: list[str] = []
 
     def kernels(self) -> Kernels:
         """Return the Kernels table of the whole export."""
@@ -135,15 +139,22 @@ class _Reader:
         held = [
             f"{count(rows, 'row')} of {name.removeprefix('CUPTI_ACTIVITY_KIND_')}"
             for name in sorted(self.database.tables)
-            if name in (CALLS, *_MEMORY, "NVTX_EVENTS") and (rows := self.database.count(name))
+            if name in (CALLS, *_MEMORY, NVTX) and (rows := self.database.count(name))
         ]
-        msg = "this Nsight Systems export holds no kernels"
-        return InputError(
-            msg,
-            where=self.database.where,
-            found=", ".join(held) or "no CUDA activity",
-            cure="Record a program that launches kernels: nsys profile --trace=cuda,nvtx CMD ...",
-        )
+        msg, found = "this Nsight Systems export holds no kernels", ", ".join(held)
+        cure = "Record a program that launches kernels: nsys profile --trace=cuda,nvtx CMD ..."
+        if said := self._messages():
+            found = "; ".join(said)[:400]
+            cure = "Nsight Systems says why. Mend that, or record with a newer version of it."
+        elif launches := self._launches_called():
+            lost = Fact("launches_without_kernels", launches, launches)
+            found, cure = lost.words, lost.cure
+        where = self.database.where
+        return InputError(msg, where=where, found=found or "no CUDA activity", cure=cure)
+
+    def _launches_called(self) -> int:
+        launch = np.array([is_launch(name) for name in self.calls.names], dtype=bool)
+        return int(launch[self.calls.name].sum()) if len(self.calls) else 0
 
     def _graphs(self) -> pd.DataFrame:
         """Return the launches of CUDA graphs that were traced as a whole, by the graph's number."""
@@ -165,16 +176,18 @@ class _Reader:
     def _devices(self) -> dict[int, tuple[str | None, str | None]]:
         """Return the name and compute capability of each CUDA device id."""
         table = "TARGET_INFO_GPU"
-        optional = ("cuDevice", "computeMajor", "computeMinor")
-        numbers = self.database.integers(table, ("id",), optional)
+        # exports of 2020 and 2021 number them as `deviceId`
+        ids, optional = ("cuDevice", "id", "deviceId"), ("computeMajor", "computeMinor")
+        numbers = self.database.integers(table, (), (*ids, *optional))
         texts = self.database.frame(table, (), ("name",))
         names = texts["name"].tolist() if "name" in texts else [None] * len(numbers)
         devices: dict[int, tuple[str | None, str | None]] = {}
-        columns = (numbers[name].tolist() for name in ("id", *optional))
-        for number, cuda, major, minor, name in zip(*columns, names, strict=True):
+        columns = (numbers[name].tolist() for name in numbers)
+        for *known, major, minor, name in zip(*columns, names, strict=True):
             capability = f"{major}.{minor}" if major > 0 and minor >= 0 else None
             named = name if isinstance(name, str) and name else None
-            devices.setdefault(cuda if cuda >= 0 else number, (named, capability))
+            number = next((each for each in known if each >= 0), len(devices))
+            devices.setdefault(number, (named, capability))
         return devices
 
     def _launches(self, raw: pd.DataFrame, names: pd.Series[str]) -> dict[str, Any]:
@@ -244,17 +257,20 @@ class _Reader:
                 f"{memory} memory copies and sets are no kernels and were left out. They count as "
                 "work where gaps between kernels are given."
             )
+        self.warnings += at_most([f"Nsight Systems said: {text}" for text in self._messages()])
+
+    def _messages(self) -> list[str]:
+        """Return the warnings and errors that Nsight Systems left in the file."""
         table = "DIAGNOSTIC_EVENT"
-        if self.database.has(table):
-            rows = self.database.frame(table, (), ("severity", "text"))
-            if {"severity", "text"} <= set(rows.columns):
-                severe = [
-                    plain(text)
-                    for severity, text in zip(rows["severity"], rows["text"], strict=True)
-                    if isinstance(severity, int) and severity >= _WARNING and isinstance(text, str)
-                ]
-                distinct = [f"Nsight Systems said: {text}" for text in dict.fromkeys(severe)]
-                self.warnings += at_most(distinct)
+        rows = self.database.frame(table, (), ("severity", "text"))
+        if not {"severity", "text"} <= set(rows.columns):
+            return []
+        severe = [
+            plain(text)
+            for severity, text in zip(rows["severity"], rows["text"], strict=True)
+            if isinstance(severity, int) and severity >= _WARNING and isinstance(text, str)
+        ]
+        return list(dict.fromkeys(severe))
 
     def _memory_operations(self) -> int:
         return sum(self.database.count(table) for table in _MEMORY)

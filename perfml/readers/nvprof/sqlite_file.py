@@ -1,8 +1,8 @@
 """Read the SQLite profile that ``nvprof --export-profile`` and the Visual Profiler write.
 
 Kernels, their times and sizes, and NVTX ranges are read; a launch belongs to the ranges that
-were open when its API call began. The collected metrics have no names in the file
-(`numbered_metrics`); with `ReadOptions.raw` their values are kept under their numbers.
+were open when its API call began. The collected metrics are left out: CUPTI gives a metric another
+number on every kind of device, and the file maps numbers to names nowhere.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from perfml.errors import InputError
 from perfml.readers.demangle import demangled
 from perfml.readers.frame import kernels_frame
 from perfml.readers.launch_ranges import FOREVER, Launch, Range, default_domain, locate
-from perfml.readers.nvprof.numbered_metrics import metric_numbers, metric_values
 from perfml.readers.nvprof.values import dim3
 from perfml.readers.options import ReadOptions
 from perfml.readers.source import Source
@@ -49,8 +48,8 @@ _THREAD = 2
 
 
 def recognises(source: Source) -> bool:
-    """Tell whether the file is an SQLite database."""
-    return is_database(source)
+    """Tell whether the file is an SQLite database with the tables of nvprof."""
+    return is_database(source, "StringTable", _ACTIVITY)
 
 
 def read(source: Source, options: ReadOptions | None = None) -> Kernels:
@@ -58,22 +57,20 @@ def read(source: Source, options: ReadOptions | None = None) -> Kernels:
 
     Raises `InputError` if the file is damaged or cut, is no profile of nvprof, or has no kernels.
     """
+    del options
     with opened(source, ".nvprof") as profile:
-        return _Reader(source, profile, options or ReadOptions()).kernels()
+        return _Reader(source, profile).kernels()
 
 
 class _Reader:
-    def __init__(self, source: Source, profile: Database, options: ReadOptions) -> None:
+    def __init__(self, source: Source, profile: Database) -> None:
         self.source = source
         self.profile = profile
-        self.options = options
-        self.metric_numbers = metric_numbers(profile)
         self.warnings: list[str] = []
         self.without_call = 0
 
     def kernels(self) -> Kernels:
         """Return the Kernels table of the whole profile."""
-        self._require()
         raw = pd.concat(
             [self.profile.integers(_ACTIVITY + name, _KERNEL_COLUMNS) for name in _KERNELS],
             ignore_index=True,
@@ -88,23 +85,11 @@ class _Reader:
         raw = raw.iloc[order].reset_index(drop=True)
         devices = self._devices(strings)
         launches = self._launches(raw, strings, devices)
-        metrics = self._metrics(raw["correlationId"].tolist())
-        launches = pd.concat([launches, metrics], axis=1)
+        numbers = self._metrics()
         paths, instances = self._ranges([launched[row] for row in order], strings)
         frame = kernels_frame(launches, paths, instances=instances)
         self._other_records()
-        return Kernels(frame, self._provenance(devices), tuple(self.warnings))
-
-    def _require(self) -> None:
-        tables = self.profile.tables
-        if "StringTable" not in tables or not any(_ACTIVITY + k in tables for k in _KERNELS):
-            msg = "this SQLite file is no profile of nvprof"
-            raise InputError(
-                msg,
-                where=self.profile.where,
-                found=f"tables {', '.join(sorted(tables)[:6])}" if tables else "no tables",
-                cure="Write one with: nvprof --export-profile FILE CMD ...",
-            )
+        return Kernels(frame, self._provenance(devices, numbers), tuple(self.warnings))
 
     def _nothing(self) -> InputError:
         counts = {
@@ -286,29 +271,21 @@ class _Reader:
                 "times of the kernels that launched them."
             )
 
-    def _metrics(self, correlations: list[int]) -> pd.DataFrame:
-        """Return the values of the nameless metrics, if they are asked for, and say so."""
-        number = len(self.metric_numbers)
-        if not number:
-            return pd.DataFrame()
-        why = "CUPTI's numbers differ between devices and the file does not explain them"
-        cure = f"Print them with {_AS_TEXT} (any machine with that nvprof) and ingest that"
-        if not self.options.raw:
+    def _metrics(self) -> list[int]:
+        """Return the numbers of the nameless metrics, and say that they are left out."""
+        tables = (_ACTIVITY + "METRIC", _ACTIVITY + "METRIC_INSTANCE")
+        numbers = {n for table in tables for n in self.profile.integers(table, ("id",))["id"]}
+        if numbers:
             self.warnings.append(
-                f"The file has {number} metrics without their names, so they were left out: {why}. "
-                f"{cure}; --raw keeps the values under their numbers."
+                f"The file has {len(numbers)} metrics without their names, so they were left out: "
+                "CUPTI's numbers differ between devices and the file does not explain them. Print "
+                f"them with {_AS_TEXT} (any machine with that nvprof) and ingest that."
             )
-            return pd.DataFrame()
-        values = metric_values(self.profile, correlations)
-        rest = number - len(values.columns)
-        left_out = f"; {rest} with values per unit of the GPU were left out" if rest else ""
-        self.warnings.append(
-            f"The file has {number} metrics without their names: {why}. {len(values.columns)} are "
-            f"kept as cupti_metric_NUMBER, in CUPTI's units{left_out}. {cure}."
-        )
-        return values
+        return sorted(map(int, numbers))
 
-    def _provenance(self, devices: dict[int, tuple[str | None, str]]) -> dict[str, Any]:
+    def _provenance(
+        self, devices: dict[int, tuple[str | None, str]], metrics: list[int]
+    ) -> dict[str, Any]:
         versions = self.profile.frame("Version", ("version",))["version"].tolist()
         return {
             **self.source.provenance(NAME, "nvprof"),
@@ -318,7 +295,7 @@ class _Reader:
             or None,
             "schema_version": versions[0] if versions and isinstance(versions[0], int) else None,
             "serialised": self.profile.has(_ACTIVITY + "KERNEL"),
-            "metric_numbers": self.metric_numbers,
+            "metric_numbers": metrics,
             "memory_operations": sum(self.profile.count(_ACTIVITY + name) for name in _MEMORY),
         }
 

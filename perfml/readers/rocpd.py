@@ -1,0 +1,117 @@
+"""Read the SQLite database that ``rocprofv3`` writes since ROCm 7 (``run_results.db``).
+
+Its tables are ``rocpd_NAME_UUID``, a set of them a process, and stand as in ROCprofiler-SDK's
+schema of rocpd: dispatches with their times and sizes, symbols of kernels, agents, and copies.
+Counters are left out. A grid counts work-items, as in the CSV (`perfml.readers.rocprof`).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+
+import numpy as np
+import pandas as pd
+
+from perfml.errors import InputError
+from perfml.readers.options import ReadOptions
+from perfml.readers.rocprof import Dispatch, dispatched
+from perfml.readers.source import Source
+from perfml.readers.sqlite_database import Database, is_database, on_the_clock, opened
+from perfml.account.device_time import Spans
+from perfml.tables import Kernels
+from perfml.util.words import count
+
+NAME = "rocpd"
+
+_DISPATCHES = "rocpd_kernel_dispatch"
+_SET = re.compile(rf"{_DISPATCHES}(_[0-9a-f_]{{8,64}})?")
+"""The table of dispatches of one process; the others end likewise."""
+_SIZES = tuple(f"{what}_size_{axis}" for what in ("grid", "workgroup") for axis in "xyz")
+_OPTIONAL = ("queue_id", "dispatch_id", "group_segment_size")
+
+
+def recognises(source: Source) -> bool:
+    """Tell whether the file is an SQLite database with a table of dispatches."""
+    return is_database(source, _DISPATCHES)
+
+
+def read(source: Source, options: ReadOptions | None = None) -> Kernels:
+    """Read kernels in order of start; there are no ranges.
+
+    Raises `InputError` if the file is damaged or cut, or holds no kernels.
+    """
+    del options
+    with opened(source, ".db") as database:
+        sets = [
+            found[1] or "" for name in sorted(database.tables) if (found := _SET.fullmatch(name))
+        ]
+        try:
+            ran = [each for suffix in sets for each in _dispatches(database, suffix)]
+        except ValueError as error:
+            msg = "a dispatch of this rocpd database cannot be read"
+            cure = "Record it again: rocprofv3 --kernel-trace -- COMMAND"
+            where = str(source.path)
+            raise InputError(msg, where=where, found=str(error)[:120], cure=cure) from error
+        copies = pd.concat([_copies(database, suffix) for suffix in sets]).astype("int64")
+        counted = sum(database.count(f"rocpd_pmc_event{suffix}") for suffix in sets)
+    spans = Spans(*(copies[name].to_numpy() for name in ("device", "start", "end")))
+    kernels = dispatched(source, ran, NAME, spans)
+    if counted:
+        note = f"{count(counted, 'counter value')} were left out; rocpd convert -f csv has them."
+        return Kernels(kernels.frame, kernels.provenance, (*kernels.warnings, note))
+    return kernels
+
+
+def _agents(database: Database, suffix: str) -> dict[int, tuple[int, str]]:
+    """Return number and name of each agent, by its id."""
+    table = f"rocpd_info_agent{suffix}"
+    numbers = database.integers(table, ("id",), ("absolute_index",))
+    texts = database.frame(table, (), ("product_name", "name")).reindex(
+        columns=["product_name", "name"]
+    )
+    rows = zip(*(numbers[name].tolist() for name in numbers), *texts.to_numpy().T, strict=True)
+    return {key: (at, str(product or name or "AMD GPU")) for key, at, product, name in rows}
+
+
+def _dispatches(database: Database, suffix: str) -> Iterator[Dispatch]:
+    symbols = f"rocpd_info_kernel_symbol{suffix}"
+    agents = _agents(database, suffix)
+    registers = database.integers(symbols, ("id",), ("arch_vgpr_count",)).set_index("id")
+    required = ("start", "end", "agent_id", "kernel_id", *_SIZES)
+    rows = on_the_clock(database.integers(f"{_DISPATCHES}{suffix}", required, _OPTIONAL))
+    wanted = rows["kernel_id"].unique().tolist()
+    names = database.texts_of(symbols, "id", "kernel_name", wanted)
+    names |= database.texts_of(symbols, "id", "display_name", wanted)
+    for row in rows.itertuples(index=False):
+        grid, block = ([getattr(row, name) for name in part] for part in (_SIZES[:3], _SIZES[3:]))
+        agent, device = agents.get(row.agent_id, (row.agent_id, "AMD GPU"))
+        vector = registers["arch_vgpr_count"].get(row.kernel_id, -1)
+        yield Dispatch(
+            names.get(row.kernel_id, "").removesuffix(".kd"),
+            agent,
+            row.queue_id,
+            row.start,
+            row.end,
+            float(vector) if vector > 0 else math.nan,
+            float(row.group_segment_size) if row.group_segment_size >= 0 else math.nan,
+            float(math.prod(grid)),
+            grid,
+            block,
+            device,
+            row.dispatch_id if row.dispatch_id >= 0 else None,
+            suffix,
+        )
+
+
+def _copies(database: Database, suffix: str) -> pd.DataFrame:
+    """Return copies on the device that they lead to, or else come from."""
+    agents = _agents(database, suffix)
+    optional = ("dst_agent_id", "src_agent_id")
+    rows = on_the_clock(database.integers(f"rocpd_memory_copy{suffix}", ("start", "end"), optional))
+    known = {key: number for key, (number, name) in agents.items()}
+    gpus = set(database.integers(f"{_DISPATCHES}{suffix}", ("agent_id",))["agent_id"])
+    ends = [rows[name] for name in optional]
+    target = np.where(ends[0].isin(gpus), ends[0], ends[1])
+    return rows[["start", "end"]].assign(device=[known.get(key, key) for key in target.tolist()])
