@@ -78,29 +78,30 @@ def _agents(database: Database, suffix: str) -> dict[int, tuple[int, str]]:
 def _dispatches(database: Database, suffix: str) -> Iterator[Dispatch]:
     symbols = f"rocpd_info_kernel_symbol{suffix}"
     agents = _agents(database, suffix)
-    registers = database.integers(symbols, ("id",), ("arch_vgpr_count",)).set_index("id")
-    required = ("start", "end", "agent_id", "kernel_id", *_SIZES)
-    rows = on_the_clock(database.integers(f"{_DISPATCHES}{suffix}", required, _OPTIONAL))
+    known = database.integers(symbols, ("id",), ("arch_vgpr_count",))
+    registers = dict(zip(*(known[name].tolist() for name in known), strict=True))
+    table, required = f"{_DISPATCHES}{suffix}", ("agent_id", "kernel_id", "start", "end", *_SIZES)
+    rows = on_the_clock(database.integers(table, required, _OPTIONAL))
     wanted = rows["kernel_id"].unique().tolist()
     names = database.texts_of(symbols, "id", "kernel_name", wanted)
     names |= database.texts_of(symbols, "id", "display_name", wanted)
-    for row in rows.itertuples(index=False):
-        grid, block = ([getattr(row, name) for name in part] for part in (_SIZES[:3], _SIZES[3:]))
-        agent, device = agents.get(row.agent_id, (row.agent_id, "AMD GPU"))
-        vector = registers["arch_vgpr_count"].get(row.kernel_id, -1)
+    columns = (rows[name].tolist() for name in (*required, *_OPTIONAL))
+    for agent, kernel, start, end, *sizes, queue, number, shared in zip(*columns, strict=True):
+        grid, block = sizes[:3], sizes[3:]
+        place, device = agents.get(agent, (agent, "AMD GPU"))
         yield Dispatch(
-            names.get(row.kernel_id, "").removesuffix(".kd"),
-            agent,
-            row.queue_id,
-            row.start,
-            row.end,
-            float(vector) if vector > 0 else math.nan,
-            float(row.group_segment_size) if row.group_segment_size >= 0 else math.nan,
+            names.get(kernel, "").removesuffix(".kd"),
+            place,
+            queue,
+            start,
+            end,
+            float(registers[kernel]) if registers.get(kernel, 0) > 0 else math.nan,
+            float(shared) if shared >= 0 else math.nan,
             float(math.prod(grid)),
             grid,
             block,
             device,
-            row.dispatch_id if row.dispatch_id >= 0 else None,
+            number if number >= 0 else None,
             suffix,
         )
 
