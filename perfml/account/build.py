@@ -105,11 +105,16 @@ def account_of(
     )
 
 
-def kernels_of(names: Iterable[str], spans: Spans, streams: Iterable[int]) -> list[Activity]:
-    """Return kernels of which it is known when and where they ran."""
+def kernels_of(
+    names: Iterable[str],
+    spans: Spans,
+    streams: Iterable[int],
+    kind: DeviceKind = DeviceKind.KERNEL,
+) -> list[Activity]:
+    """Return kernels, or copies, of which it is known when and where they ran."""
     columns = (each.tolist() for each in (spans.start, spans.end, spans.device))
     return [
-        Activity(DeviceKind.KERNEL, name, start, max(start, end), device, int(stream), None)
+        Activity(kind, name, start, max(start, end), device, int(stream), None)
         for name, start, end, device, stream in zip(names, *columns, streams, strict=True)
     ]
 

@@ -16,6 +16,7 @@ import pandas as pd
 from perfml.account.account import ACCOUNT
 from perfml.account.build import account_without_host, kernels_of
 from perfml.account.device_time import Spans, busy_share
+from perfml.account.recording import DeviceKind
 from perfml.errors import InputError
 from perfml.readers.chrome_trace import ChromeTrace, Event
 from perfml.readers.frame import kernels_frame
@@ -146,8 +147,10 @@ def xla_kernels(source: Source, form: str, events: Sequence[XlaKernel], held: se
         "kernels_busy": busy_share(spans),
     }
     paths = [each.layer for each in ran]
-    ran_on = kernels_of([each.name for each in ran], spans, stream)
-    if (account := account_without_host(ran_on, paths)) is not None:
+    done = kernels_of([each.name for each in ran], spans, stream)
+    done += kernels_of([each.name for each in moves], copies, copies.device, DeviceKind.COPY)
+    places = [*paths, *[()] * len(moves)]
+    if (account := account_without_host(done, places)) is not None:
         provenance[ACCOUNT] = account.to_dict()
     return Kernels(kernels_frame(launches, paths, instances=_instances(ran)), provenance)
 

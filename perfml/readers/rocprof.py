@@ -27,9 +27,10 @@ import numpy as np
 import pandas as pd
 
 from perfml.account.account import ACCOUNT
-from perfml.account.build import account_without_host, kernels_of
-from perfml.account.device_time import Spans, busy_share
 from perfml.account.audit import AUDIT, Audit, Fact
+from perfml.account.build import account_without_host, kernels_of
+from perfml.account.device_time import NOTHING, Spans, busy_share
+from perfml.account.recording import DeviceKind
 from perfml.errors import InputError
 from perfml.readers.frame import kernels_frame
 from perfml.readers.json_text import number, parsed, whole
@@ -296,7 +297,7 @@ def _or_nan(value: Any) -> float:
 
 
 def dispatched(
-    source: Source, dispatches: Sequence[Dispatch], form: str = NAME, copies: Spans | None = None
+    source: Source, dispatches: Sequence[Dispatch], form: str = NAME, copies: Spans = NOTHING
 ) -> Kernels:
     """Return the table of some dispatches, read in the format `form`.
 
@@ -331,15 +332,16 @@ def dispatched(
         numbers = [(each.agent, each.start, each.end, each.queue) for each in rows]
         agent, start, end, queue = np.array(numbers, dtype=np.int64).T
         spans = Spans(agent, start - start[0], end - start[0])
-        if copies is not None:
-            copies = Spans(copies.device, copies.start - start[0], copies.end - start[0])
+        copies = Spans(copies.device, copies.start - start[0], copies.end - start[0])
         launches = launches.assign(**timed_columns(spans, queue, "rocprofv3", copies))
         audit = Audit(tuple(_missing(rows)))
         if audit.facts:
             provenance[AUDIT] = audit.to_dict()
             warnings += audit.sentences
         provenance["kernels_busy"] = busy_share(spans)
-        account = account_without_host(kernels_of(launches["kernel"], spans, queue))
+        moved = ["Memcpy"] * len(copies), copies, copies.device, DeviceKind.COPY
+        ran = [*kernels_of(launches["kernel"], spans, queue), *kernels_of(*moved)]
+        account = account_without_host(ran)
         if account is not None:
             provenance[ACCOUNT] = account.to_dict()
     else:

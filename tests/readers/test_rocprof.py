@@ -223,8 +223,10 @@ def test_a_database_of_rocprofv3_has_dispatches_of_all_processes_and_its_copies(
     assert frame["time_us"].tolist() == [20.0] * 3
     assert frame["device"].unique().tolist() == ["AMD Instinct MI300X"]
     assert frame["grid"].tolist() == ["(256, 2, 1)"] * 3
-    # a copy lasts until 140 us, and the second dispatch begins at 200
-    assert frame["gap_us"].tolist()[1:] == [60.0, 480.0]
+    # between 120 and 200 us passes a copy of 10 us
+    assert frame["gap_us"].tolist()[1:] == [70.0, 480.0]
+    (device,) = kernels.provenance["step"]["devices"]
+    assert device["step"]["copying_us"] == 10.0
     assert AUDIT not in kernels.provenance
 
 

@@ -15,8 +15,8 @@ import numpy as np
 import pandas as pd
 
 from perfml.account.account import ACCOUNT
-from perfml.account.device_time import busy_share
 from perfml.account.audit import Fact, is_launch
+from perfml.account.device_time import busy_share
 from perfml.account.window import of_the_first
 from perfml.errors import InputError, plain
 from perfml.readers.frame import kernels_frame
