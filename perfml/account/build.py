@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import itertools
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -79,13 +78,16 @@ def account_of(
         step = steps.of(origin.time)
         if step >= 0 and activity.kind is DeviceKind.KERNEL:
             placed[step].append(activity.name)
-    bounds = np.array([steps.starts[0], *_ends(recording, steps, origins)]) / 1e3
-    walls = tuple(float(wall) for wall in np.diff(bounds))
-    cut = cut_steps(placed)
+    ends = _ends(recording, steps, origins)
+    begins = steps.starts if steps.apart else (steps.starts[0], *ends[:-1])
+    bounds = [(since / 1e3, until / 1e3) for since, until in zip(begins, ends, strict=True)]
+    walls = tuple(until - since for since, until in bounds)
+    cut = set[int]() if steps.apart else cut_steps(placed)
     entire = [number for number in range(len(walls)) if number not in cut]
-    warm_up = entire[0] == 0 and is_warm_up([walls[number] for number in entire])
+    in_a_row = not steps.apart and entire[0] == 0
+    warm_up = in_a_row and is_warm_up([walls[number] for number in entire])
     kept = range(entire[0] + warm_up, entire[-1] + 1)
-    between = bounds[kept.start : kept.stop + 1]
+    between = bounds[kept.start : kept.stop]
     known = any(span.kind is HostKind.CALL for span in recording.host)
     host = Host(recording, finder, origins) if known else None
     devices = (
@@ -155,7 +157,7 @@ def _ends(recording: Recording, steps: Steps, origins: Sequence[Origin]) -> list
 def _device(
     number: int,
     work: _Work,
-    bounds: Floats,
+    bounds: Sequence[tuple[float, float]],
     host: Host | None,
     steps: Steps,
     kept: range,
@@ -164,9 +166,11 @@ def _device(
     """Return the account of a device; None of one whose operations have no times."""
     if not work.computing.start.size and not work.copying.start.size:
         return None
-    start, end, count = float(bounds[0]), float(bounds[-1]), len(bounds) - 1
-    times = [work.time(float(since), float(until)) for since, until in itertools.pairwise(bounds)]
-    gaps = work.idle(start, end)
+    start, end, count = bounds[0][0], bounds[-1][1], len(bounds)
+    times = [work.time(*each) for each in bounds]
+    idles = [work.idle(*each) for each in bounds]
+    # two steps without a hole between them share one
+    gaps = union(*map(np.concatenate, zip(*((e.start, e.end) for e in idles), strict=True)))
     states = {UNRECORDED: gaps} if host is None else host.idle(gaps, work.activities)
     idle = [
         Idle(str(state), part.length_us / count, host.where(part) if host else "")

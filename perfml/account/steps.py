@@ -39,12 +39,15 @@ class Steps:
         When the host began and ended each, nanoseconds.
     marks
         The ranges that are steps and nothing else, and those around all of them.
+    apart
+        Whether nothing was recorded between them: then one ends where it ends.
     """
 
     name: str
     starts: tuple[int, ...]
     ends: tuple[int, ...]
     marks: frozenset[HostSpan] = frozenset()
+    apart: bool = False
 
     def of(self, time: int) -> int:
         """Return the step in which the host was at a time; -1 before the first, and after all.

@@ -1,18 +1,38 @@
-"""The first steps of a long recording: more of them say the same, and take time and memory."""
+"""Parts of a recording: the first steps of a long one, and windows with holes between them."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
 
+import numpy as np
+
 from perfml.account.origins import Origin
 from perfml.account.recording import Recording
 from perfml.account.steps import Steps
+from perfml.util.typing import Floats, Ints
 from perfml.util.words import count
 
 MOST = 100_000
 """Spans of the host that an account is made of, if that leaves `LEAST` steps."""
 LEAST = 10
+WINDOW = "window"
+"""What marks the parts of a recording with holes."""
+
+
+def window_of_each(start_us: Floats, time_us: Floats, windows: int) -> Ints:
+    """Return in which of some windows each launch was recorded, from 0 on, shape (n,).
+
+    Between two windows lie the longest times without a launch: a window is a small part of them.
+    """
+    order = np.argsort(start_us, kind="stable")
+    over = np.maximum.accumulate((start_us + time_us)[order])
+    empty = start_us[order][1:] - over[:-1]
+    first = np.zeros(len(order), dtype=np.int64)
+    first[1 + np.argsort(-empty, kind="stable")[: max(windows, 1) - 1]] = 1
+    numbers = np.zeros(len(order), dtype=np.int64)
+    numbers[order] = first.cumsum()
+    return numbers
 
 
 def first_steps(

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from perfml.account.account import Account, DeviceAccount
 from perfml.account.causes import Finding
 from perfml.account.ranks import Ranks, RankTime
+from perfml.account.window import WINDOW
 from perfml.util.words import Readable, count, micros
 
 _SHOWN = 0.01
@@ -24,7 +25,7 @@ def step_sentence(account: Account, name: str = "") -> str:
     `name` is what its side is called; empty where there is one.
     """
     whose = f"{name}: " if name else ""
-    what = "a step takes" if account.marked_by else "the recording takes"
+    what = f"a {_unit(account)} takes" if account.marked_by else "the recording takes"
     parts = " ".join(_of_device(each, len(account.devices) > 1) for each in account.devices)
     text = f"{whose}{what} {micros(account.step_us)} on the clock{steps_text(account)}. {parts}"
     return text[:1].upper() + text[1:] if not name else text
@@ -36,7 +37,8 @@ def steps_text(account: Account) -> str:
     if len(account.walls_us) == 1:
         return ""
     low, high = micros(min(kept)), micros(max(kept))
-    said = f"{count(len(kept), 'step')}, {low} to {high}" if low != high else f"{len(kept)} steps"
+    steps = count(len(kept), _unit(account))
+    said = f"{steps}, {low} to {high}" if low != high else steps
     if account.warm_up:
         said += f"; the first recorded one took {micros(account.walls_us[0])}: warm-up, not counted"
     elif not account.agree:
@@ -161,7 +163,12 @@ def saving(finding: Finding, account: Account) -> str:
 
 def _whole(account: Account) -> str:
     """Say how long a step takes, or the recording where nothing marks steps."""
-    return f"{micros(account.step_us)}{' a step' if account.marked_by else ''}"
+    return f"{micros(account.step_us)}{f' a {_unit(account)}' if account.marked_by else ''}"
+
+
+def _unit(account: Account) -> str:
+    """Return what the recording is divided into."""
+    return WINDOW if account.marked_by == WINDOW else "step"
 
 
 def remedy(finding: Finding, account: Account) -> str:

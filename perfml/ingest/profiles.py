@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 import pandas as pd
 
 from perfml.account.account import ACCOUNT
+from perfml.account.window import window_of_each
 from perfml.errors import InputError, PerfmlError
 from perfml.experiments.record import FILE as EXPERIMENTS
 from perfml.ingest.archives import unpacked
@@ -133,13 +134,14 @@ def ingest_runs(
     done = 0
     runs: list[_Run] = []
     for files, manifest in groups:
+        document = read_manifest(manifest) if manifest is not None else {}
+        options = replace(settings.options, windows=_windows(document))
         found: list[Kernels] = []
         for path in files:
             if progress is not None:
                 progress(done, total, path.name)
-            found.append(read(path, settings.options))
+            found.append(read(path, options))
             done += 1
-        document = read_manifest(manifest) if manifest is not None else {}
         if settings.layer_map is not None:
             document = {**document, "layer_map": settings.layer_map.as_dict()}
         runs.append(_Run(files, found, document, manifest is not None))
@@ -444,7 +446,19 @@ def _with_gaps(timing: Kernels, manifest: dict[str, Any]) -> Kernels:
     """Give a collected program's timing pass the gaps between its kernels; a trace has them."""
     if timing.provenance.get("format") != "timing-csv":
         return timing
-    return replace(timing, frame=with_gaps(timing.frame, program=bool(manifest.get("program"))))
+    frame = with_gaps(timing.frame, program=bool(manifest.get("program")))
+    if (windows := _windows(manifest)) > 1 and "gap_us" in frame:
+        start, time = (frame[name].to_numpy(dtype=float) for name in ("start_us", "time_us"))
+        begun = pd.Series(start).groupby(window_of_each(start, time, windows)).idxmin()
+        frame["gap_us"] = frame["gap_us"].mask(pd.Series(frame.index).isin(begun).to_numpy())
+    return replace(timing, frame=frame)
+
+
+def _windows(manifest: Mapping[str, Any]) -> int:
+    """Return in how many windows a run was recorded."""
+    timing = manifest.get("timing")
+    windows = timing.get("windows") if isinstance(timing, dict) else None
+    return windows if isinstance(windows, int) else 1
 
 
 def _with_layers(found: Sequence[Kernels], manifest: dict[str, Any]) -> list[Kernels]:

@@ -16,10 +16,13 @@ class ReadOptions:
         decide it from the columns.
     raw
         Keep the profiler's own metric columns beside the canonical ones.
+    windows
+        In how many windows launches were recorded, with holes between them: of `perfml attach`.
     """
 
     locale: str | None = None
     raw: bool = False
+    windows: int = 1
 
 
 MOST = 40

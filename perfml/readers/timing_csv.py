@@ -8,6 +8,7 @@ a fill of memory.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from perfml.account.account import ACCOUNT, Account
 from perfml.account.build import account_without_host
 from perfml.account.recording import Activity, DeviceKind
 from perfml.account.steps import numbered_steps
+from perfml.account.window import WINDOW, window_of_each
 from perfml.errors import InputError
 from perfml.readers.frame import kernels_frame
 from perfml.readers.moves import moved_kind, with_moves
@@ -52,7 +54,7 @@ def read(source: Source, options: ReadOptions | None = None) -> Kernels:
 
     Raises `InputError` if a row is cut or damaged, a number is no number, or there is no launch.
     """
-    del options
+    windows = (options or ReadOptions()).windows
     rows = _Rows(source)
     iteration = rows.numbers("iteration", whole=True)
     launches = pd.DataFrame(
@@ -88,13 +90,13 @@ def read(source: Source, options: ReadOptions | None = None) -> Kernels:
         **source.provenance(NAME, "timing pass without counters"),
         "iterations": len(np.unique(iteration)),
     }
-    if rows.has_starts and (account := _account(rows)) is not None:
+    if rows.has_starts and (account := _account(rows, windows)) is not None:
         provenance[ACCOUNT] = account.to_dict()
     return Kernels(frame, provenance)
 
 
-def _account(rows: _Rows) -> Account | None:
-    """Return what the device did, by iterations where there are several."""
+def _account(rows: _Rows, windows: int) -> Account | None:
+    """Return what the device did, by windows or else by iterations where there are several."""
     start, time = (np.rint(rows.numbers(name) * 1e3) for name in ("start_us", "time_us"))
     if not (start + time < 1e3 * _LONGEST).all():
         return None
@@ -114,7 +116,12 @@ def _account(rows: _Rows) -> Account | None:
         for name, moved, begin, length, size in zip(*columns, strict=True)
     ]
     paths = [(layer,) if layer else () for layer in rows.texts("layer").tolist()]
-    steps = numbered_steps("iteration", rows.numbers("iteration").tolist(), activities)
+    numbers, name = rows.numbers("iteration"), "iteration"
+    if windows > 1:
+        numbers, name = window_of_each(start / 1e3, time / 1e3, windows), WINDOW
+    steps = numbered_steps(name, numbers.tolist(), activities)
+    if windows > 1 and steps is not None:
+        steps = replace(steps, apart=True)
     return account_without_host(activities, paths, steps)
 
 

@@ -53,7 +53,7 @@ _COMPILED = "model = torch.compile(model)"
 
 @dataclass(frozen=True)
 class PhaseTimes:
-    """The mean step of one kind, such as ``decode``; microseconds.
+    """The median step of one kind, such as ``decode``; microseconds.
 
     Attributes
     ----------
@@ -98,7 +98,7 @@ class PhaseTimes:
 
 
 def phase_times(kernels: pd.DataFrame) -> tuple[PhaseTimes, ...]:
-    """Return the mean step of each kind; none where layers are not those of phases."""
+    """Return the median step of each kind; none where layers are not those of phases."""
     layers = kernels["layer"].dropna().astype(str).unique()
     if not len(layers) or not all(map(is_class_layer, layers)):
         return ()
@@ -111,7 +111,7 @@ def phase_times(kernels: pd.DataFrame) -> tuple[PhaseTimes, ...]:
         classes = mine.groupby("what")["time_us"].sum().sort_values(ascending=False) / len(own)
         replayed = mine.loc[mine["replay"].notna(), "time_us"].sum() / mine["time_us"].sum()
         launches, wall, waits, before = (
-            float(own[name].mean()) for name in ("launches", "wall", "waits", "before")
+            float(own[name].median()) for name in ("launches", "wall", "waits", "before")
         )
         named = tuple((str(name), float(us)) for name, us in classes.items())
         times.append(
@@ -129,7 +129,10 @@ def _steps(rows: pd.DataFrame) -> pd.DataFrame:
         ends = starts + own["time_us"].to_numpy(dtype=float)
         begun, wall = starts.min(), ends.max() - starts.min()
         waits = wall - union(starts, ends).length_us if np.isfinite(wall) else np.nan
-        before = max(0.0, begun - ended[run]) if run in ended else np.nan
+        first = own.iloc[int(starts.argmin())] if np.isfinite(wall) else own.iloc[0]
+        # before a window of a recording with holes it is not known
+        known = run in ended and not pd.isna(first.get("gap_us", 0.0))
+        before = max(0.0, begun - ended[run]) if known else np.nan
         ended[run] = ends.max()
         found.append((kind, len(own), wall, waits, before))
     return pd.DataFrame(found, columns=["kind", "launches", "wall", "waits", "before"])
@@ -155,7 +158,7 @@ def phases_section(phases: Sequence[PhaseTimes]) -> Section | None:
     head = (*words("phase"), *numbers("steps", *columns))
     return section(
         "Prefill and decode" if len(phases) > 1 else f"A {phases[0].name}",
-        ReportTable("Mean step of each phase", head, steps),
+        ReportTable("Median step of each phase", head, steps),
         ReportTable("Time by class of kernels", (*words("class"), *numbers(*heads)), by_class),
         summary=phase_sentence(phases).text.removesuffix("."),
         anchor="phases",
@@ -172,7 +175,7 @@ def phase_sentence(phases: Sequence[PhaseTimes]) -> Sentence:
             text += f" ({1e6 / each.whole_us:,.0f} tokens a second for each sequence)"
         if each.before_us > 0:
             text += f", of which the device waits {micros(each.before_us)} for it to begin"
-        texts.append(f"{text} (mean of {each.steps})")
+        texts.append(f"{text} (median of {each.steps})")
     return Sentence("time", "high", f"{capital('; '.join(texts))}.")
 
 
