@@ -16,7 +16,7 @@ from perfml.cli.reading import read
 from perfml.cli.verb import verb
 from perfml.datasets import Selection
 from perfml.errors import PerfmlError
-from perfml.gate.exit_codes import ExitCode
+from perfml.gate.policy import ExitCode
 
 if TYPE_CHECKING:
     from perfml.gate.policy import Policy

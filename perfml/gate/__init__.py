@@ -4,7 +4,7 @@ Counted work decides, because it repeats: instructions, requests and sectors of 
 the same to 3e-5 where times differ by 2 to 4 %. Times confirm; alone they are a verdict of its own.
 
 Here to change: which counters are work (`work`), what may be compared (`conditions`), the rule
-(`verdict`), verdicts and exit codes (`exit_codes`), tolerances (`policy`), and where named
+(`verdict`), its times (`clock`), exit codes and tolerances (`policy`), and where named
 baselines lie (`baselines`).
 """
 
@@ -16,8 +16,8 @@ _HOMES = {
     "judge": "verdict",
     "GateResult": "verdict",
     "LayerVerdict": "verdict",
-    "Verdict": "exit_codes",
-    "ExitCode": "exit_codes",
+    "Verdict": "policy",
+    "ExitCode": "policy",
     "Policy": "policy",
     "load_policy": "policy",
     "load_baseline": "baselines",

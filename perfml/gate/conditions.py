@@ -1,7 +1,7 @@
-"""Whether two sides were measured under one condition: the same GPU, at the same clock.
+"""Whether two sides were measured under one condition: the same GPU and batch, at the same clock.
 
-Another kind of GPU executes other code and other counts for the same program, so nothing of it is
-compared. Another clock changes times alone.
+Another kind of GPU executes other code and other counts for the same program, and another batch is
+another amount of work, so nothing of it is compared. Another clock changes times alone.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import pandas as pd
 
 from perfml.account.time_sources import only_kernels
 from perfml.errors import PerfmlError, plain
+from perfml.gate.work import COUNTED
 from perfml.tables import CLOCK
 
 CLOCKS = 0.03
@@ -20,7 +21,9 @@ CLOCKS = 0.03
 moves by no more than it, and up to 3 % of one process a side is no difference of times either
 (`perfml.explain.times.SINGLE`)."""
 
-_DEVICE = ("device", "compute_capability")
+_SAME = {"device": "GPU", "compute_capability": "compute capability", "batch": "batch"}
+"""Columns that are the same on both sides, or no work is: another batch is other work."""
+
 _UNKNOWN = {"", "unknown", "nan", "<NA>", "None"}
 
 
@@ -40,15 +43,34 @@ def require_one_condition(name: str, table: pd.DataFrame) -> None:
             )
 
 
-def other_device(baseline: pd.DataFrame, new: pd.DataFrame) -> str:
-    """Return that the sides ran on two kinds of GPU, as a clause; empty where they did not.
+def require_counts(name: str, table: pd.DataFrame) -> None:
+    """Refuse a side of which a count is negative.
 
-    A side that does not say its device is not another one.
+    Raises `PerfmlError` with the first of them: a counter that overflowed counts nothing.
     """
-    for column in _DEVICE:
+    for counter in COUNTED:
+        if counter not in table.columns:
+            continue
+        values = table[counter].to_numpy(dtype=np.float64, na_value=np.nan)
+        bad = np.flatnonzero(values < 0)
+        if len(bad):
+            msg = f"a count of the {name} side is negative"
+            raise PerfmlError(
+                msg,
+                where=f"layer {table['layer'].iloc[bad[0]]}",
+                found=f"{counter} {values[bad[0]]:,.0f}",
+                cure="The counter overflowed or its table is damaged: profile again.",
+            )
+
+
+def other_conditions(baseline: pd.DataFrame, new: pd.DataFrame) -> str:
+    """Return that the sides ran on two kinds of GPU or two batches, as a clause; else empty.
+
+    A side that does not say its device or batch is not another one.
+    """
+    for column, what in _SAME.items():
         before, after = (_known(side, column) for side in (baseline, new))
         if before and after and before != after:
-            what = "GPU" if column == "device" else "compute capability"
             left, right = (plain(", ".join(side)) for side in (before, after))
             return f"another {what}: {right} against {left}"
     return ""

@@ -1,6 +1,8 @@
-"""How much may change before the gate closes: numbers of one small file.
+"""What the gate says, by which exit code, and how much may change before it closes.
 
-Here to change: a tolerance more. The file is TOML because people comment on their exceptions.
+Here to change: a verdict, its exit code, a tolerance more. Tolerances stand in one small TOML file
+because people comment on their exceptions. The command line shows exit codes before pandas is
+loaded.
 """
 
 from __future__ import annotations
@@ -9,12 +11,65 @@ import math
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from enum import IntEnum, StrEnum
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
 from perfml.errors import InputError
 from perfml.util.files import require_file
+
+
+class Verdict(StrEnum):
+    """What the gate says of a layer or of all, the one that decides first.
+
+    Of all layers the first of these that any layer has is the answer.
+    """
+
+    WORSE = "worse"
+    SLOWER = "slower"
+    NOT_COMPARABLE = "not comparable"
+    UNCLEAR = "cannot tell"
+    BETTER = "better"
+    SAME = "same"
+
+
+class ExitCode(IntEnum):
+    """Exit codes of the command; 2 is a wrong use of it, as for every verb."""
+
+    PASSED = 0
+    MORE_WORK = 1
+    USAGE = 2
+    CANNOT_TELL = 3
+    SLOWER = 4
+    NOT_COMPARABLE = 5
+    UNREADABLE = 6
+
+    @property
+    def meaning(self) -> str:
+        """What it tells, as a clause."""
+        return _MEANINGS[self]
+
+
+_MEANINGS = {
+    ExitCode.PASSED: "the same or less work",
+    ExitCode.MORE_WORK: "more work",
+    ExitCode.USAGE: "wrong use of the command",
+    ExitCode.CANNOT_TELL: "cannot tell",
+    ExitCode.SLOWER: "slower on the clock without more work",
+    ExitCode.NOT_COMPARABLE: "another GPU, batch or clock",
+    ExitCode.UNREADABLE: "an input that cannot be read",
+}
+
+EXIT_CODES = {
+    Verdict.SAME: ExitCode.PASSED,
+    Verdict.BETTER: ExitCode.PASSED,
+    Verdict.WORSE: ExitCode.MORE_WORK,
+    Verdict.UNCLEAR: ExitCode.CANNOT_TELL,
+    Verdict.SLOWER: ExitCode.SLOWER,
+    Verdict.NOT_COMPARABLE: ExitCode.NOT_COMPARABLE,
+}
+"""Exit code of a verdict."""
 
 FILE = "gate.toml"
 """Name of the file of tolerances, beside the named baselines."""

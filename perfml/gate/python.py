@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from perfml.datasets.loading import Input
@@ -11,7 +12,7 @@ from perfml.datasets.opening import read_input
 from perfml.explain.compared import make_side
 from perfml.gate.baselines import load_baseline
 from perfml.gate.policy import Policy, load_policy
-from perfml.gate.verdict import GateResult, judge
+from perfml.gate.verdict import OUTSIDE, GateResult, judge
 
 
 def gate(
@@ -54,7 +55,8 @@ def gate(
 
 def _layers(data: pd.DataFrame | str | Path) -> pd.DataFrame:
     if isinstance(data, pd.DataFrame):
-        return make_side("table", data).layers
+        kernels = None if "kernel_names" in data.columns else data
+        return _with_outside(make_side("table", data).layers, kernels)
     saved = None if Path(data).exists() else load_baseline(str(data))
     if saved is not None:
         return saved.frame
@@ -64,6 +66,21 @@ def _layers(data: pd.DataFrame | str | Path) -> pd.DataFrame:
 def layers_judged(given: Input) -> pd.DataFrame:
     """Return the layers of an input; without ranges the whole run is one layer.
 
-    A kernel that is launched more often is more work then, as it is within a layer.
+    A kernel that is launched more often is more work then, as it is within a layer. Launches
+    outside every range are one layer more, `OUTSIDE`; a table of layers does not tell of them.
     """
-    return make_side(given.name, given.table, given.kernels if given.ranged else None).layers
+    layers = make_side(given.name, given.table).layers
+    return _with_outside(layers, given.kernels if given.stored is None else None)
+
+
+def _with_outside(layers: pd.DataFrame, kernels: pd.DataFrame | None) -> pd.DataFrame:
+    if kernels is None or not 0 < kernels["layer"].isna().sum() < len(kernels):
+        return layers
+    outside = kernels[kernels["layer"].isna()].assign(layer=OUTSIDE).reset_index(drop=True)
+    timed = (outside["time_us"] > 0) & np.isfinite(outside["time_us"].astype(float))
+    # counts add up whatever their weights; a sum of which a time is not known is not known
+    rows = make_side(OUTSIDE, outside.assign(time_us=outside["time_us"].where(timed, 1.0))).layers
+    unknown = outside.loc[~timed, ["run_id", "iteration"]].apply(tuple, axis=1)
+    partly = rows[["run_id", "iteration"]].apply(tuple, axis=1).isin(set(unknown))
+    rows["time_us"] = rows["time_us"].where(~partly)
+    return pd.concat([layers, rows], ignore_index=True)

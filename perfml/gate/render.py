@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from xml.etree import ElementTree
 
 from perfml.errors import plain
-from perfml.gate.exit_codes import Verdict
-from perfml.gate.verdict import GateResult, LayerVerdict
+from perfml.gate.policy import Verdict
+from perfml.gate.verdict import OUTSIDE, GateResult, LayerVerdict
 from perfml.report.render.markdown import escape
 from perfml.util.words import count
 
@@ -25,6 +26,11 @@ NO_COUNTS = "The times agree, and not all work was counted"
 _ORDER = tuple(verdict for verdict in Verdict if verdict is not Verdict.SAME)
 """Layers that are the same are counted, not listed."""
 
+_ONE_SIDED = (
+    "A table of layers does not tell what runs outside them: give both sides as profiles or as "
+    "saved baselines."
+)
+
 _UNDECIDED = (Verdict.UNCLEAR, Verdict.NOT_COMPARABLE)
 _FAILED = (Verdict.WORSE, Verdict.SLOWER)
 
@@ -35,7 +41,7 @@ def text(result: GateResult, base: str, new: str) -> str:
     for layer, alike in _alike(result):
         more = f" (and {count(alike - 1, 'more layer')} for the same reason)" if alike > 1 else ""
         lines.append(f"  {layer.verdict}: {plain(layer.layer)}: {layer.reason}{_time(layer)}{more}")
-    return "\n".join([*lines, *remarks(result), *result.time_notes])
+    return "\n".join([*lines, *remarks(result)])
 
 
 def markdown(result: GateResult, base: str, new: str) -> str:
@@ -49,23 +55,26 @@ def markdown(result: GateResult, base: str, new: str) -> str:
             for layer in listed(result)
         ]
         lines.append("")
-    below = (*remarks(result), *result.time_notes)
-    return "\n".join([*lines, *(f"- {escape(line)}" for line in below)])
+    return "\n".join([*lines, *(f"- {escape(line)}" for line in remarks(result))])
 
 
 def junit(result: GateResult, base: str, new: str) -> str:
-    """Return the verdict as JUnit, a test case a layer.
+    """Return the verdict as JUnit, a test case a layer and one for all that has the headline.
 
     Worse and slower layers fail; what nobody can tell or compare is skipped.
     """
+    lone = (*result.only_baseline, *result.only_new)
+    alone = (LayerVerdict(name, Verdict.UNCLEAR, "without a partner") for name in lone)
+    overall = replace(result.overall, reason=headline(result))
+    cases = [overall, *result.layers, *alone]
     suite = ElementTree.Element(
         "testsuite",
         name=f"perfml gate: {plain(new)} against {plain(base)}",
-        tests=str(len(result.layers)),
-        failures=str(sum(layer.verdict in _FAILED for layer in result.layers)),
-        skipped=str(sum(layer.verdict in _UNDECIDED for layer in result.layers)),
+        tests=str(len(cases)),
+        failures=str(sum(case.verdict in _FAILED for case in cases)),
+        skipped=str(sum(case.verdict in _UNDECIDED for case in cases)),
     )
-    for layer in result.layers:
+    for layer in cases:
         case = ElementTree.SubElement(
             suite, "testcase", classname="perfml.gate", name=plain(layer.layer)
         )
@@ -73,17 +82,20 @@ def junit(result: GateResult, base: str, new: str) -> str:
             ElementTree.SubElement(case, "failure", message=layer.reason)
         elif layer.verdict in _UNDECIDED:
             ElementTree.SubElement(case, "skipped", message=layer.reason)
+    lines = (headline(result), *remarks(result))
+    ElementTree.SubElement(suite, "system-out").text = "\n".join(lines)
     ElementTree.indent(suite)
     return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True)
 
 
 def headline(result: GateResult) -> str:
-    """Return the answer as one clause, with how many layers it rests on."""
+    """Return the answer as one clause: the whole time, and how many layers it rests on."""
     counts = [f"{len(result.of(verdict))} {verdict}" for verdict in Verdict if result.of(verdict)]
-    layers = count(len(result.layers), "layer")
+    layers = f"of {count(len(result.layers), 'layer')} {', '.join(counts)}"
     same = result.verdict is Verdict.SAME and not all(layer.counted for layer in result.layers)
     words = NO_COUNTS if same else HEADLINES[result.verdict]
-    return f"{words}: of {layers} {', '.join(counts)}"
+    time = _time(result.overall) or " (times not compared)"
+    return f"{words}{time}: {layers if counts else result.overall.reason}"
 
 
 def listed(result: GateResult) -> list[LayerVerdict]:
@@ -102,20 +114,24 @@ def _alike(result: GateResult) -> list[tuple[LayerVerdict, int]]:
 
 
 def remarks(result: GateResult) -> list[str]:
-    """Return what was not compared, as sentences, and which repeats did not decide."""
+    """Return why, where no layer tells, what was not compared, and what to know of repeats."""
+    reason = result.overall.reason if result.layers else ""
     pairs = (
         ("Only in the baseline", result.only_baseline),
         ("Only in the new version", result.only_new),
     )
-    lines = [
+    lines = [f"{reason[0].upper()}{reason[1:]}."] if reason else []
+    lines += [
         f"{words}, not compared: {plain(', '.join(names))}." for words, names in pairs if names
     ]
+    if OUTSIDE in (*result.only_baseline, *result.only_new):
+        lines.append(_ONE_SIDED)
     odd = [layer for layer in result.layers if layer.odd_repeats]
     if odd:
         first = f"{odd[0].odd_repeats[0]} of {plain(odd[0].layer)}"
         more = f", and in {count(len(odd) - 1, 'more layer')}" if len(odd) > 1 else ""
         lines.append(f"Repeats apart from the others did not decide: {first}{more}.")
-    return lines
+    return [*lines, *result.time_notes]
 
 
 def _ratio(layer: LayerVerdict) -> str:

@@ -6,70 +6,57 @@ Sides on two kinds of GPU are not comparable. Else per layer, with the tolerance
    of one program differ. One fell and none grew: better, or slower where the time rose.
 2. Some grew and some fell, as with tiling: the time decides if its interval is clear.
 3. None changed: the same. A time that rose is slower on the clock (`Verdict.SLOWER`) where two
-   processes of one program never differ so much, unclear where they rarely do.
+   processes of one program never differ so much, unclear where they rarely do. Three layers or
+   more are judged together too, since their whole time is steadier.
 4. A counter that too few repeats have, or on which they do not agree, is neither equal nor hidden:
    without a counter that grew, nobody can tell.
 5. Without counted instructions the times decide alone, and the answer says so.
 
 At another clock times are left out of it; without more work the layer is then not comparable.
+Launches outside every layer are one layer more (`OUTSIDE`). What has no partner is not compared, so
+that nobody can tell of all.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 import pandas as pd
 
 from perfml.account.time_sources import not_comparable, time_notes
-from perfml.explain.compared import align_layers
-from perfml.explain.times import (
-    OVERLAP,
-    SAME_WORK,
-    Ratio,
-    compare_times,
-    may_overlap,
-    processes_of,
-    without_verdict,
+from perfml.errors import PerfmlError
+from perfml.explain.compared import Alignment, align_layers
+from perfml.explain.times import SAME_WORK, Ratio
+from perfml.gate.clock import (
+    LAYER_SLOWER,
+    NETWORK_LAYERS,
+    Clock,
+    layer_doubtful,
+    layer_ratio,
+    two_speeds,
+    whole_ratio,
 )
 from perfml.gate.conditions import (
     other_clock,
-    other_device,
+    other_conditions,
+    require_counts,
     require_one_condition,
-    times_go_together,
 )
-from perfml.gate.exit_codes import EXIT_CODES, ExitCode, Verdict
-from perfml.gate.policy import Policy
+from perfml.gate.policy import EXIT_CODES, ExitCode, Policy, Verdict
 from perfml.gate.work import COUNTED, LAUNCHES, Outcome, WorkChange, work_changes
 from perfml.metrics.sets import INSTRUCTIONS
 from perfml.util.html import Shown
 from perfml.util.json_values import json_object
-from perfml.util.words import Readable
+from perfml.util.words import Readable, count
 
-LAYER_SLOWER = 0.5
-"""A layer that did the same work in one process a side is called slower beyond this. Of 18,413
-layers in two processes each (``datasets/atlas/times.parquet``, an H200) 2 differed by more."""
+OUTSIDE = "(outside every layer)"
+"""Name of the layer that launches without a layer make up."""
 
-NETWORK_LAYERS = 3
-"""So many layers that all ran in both sides are a network, whose whole time is steadier than a
-layer's: of 221 networks in two processes each none differed by more than 3.8 %, so that it is
-called slower beyond `perfml.explain.times.SAME_WORK`."""
-
-
-def layer_doubtful(layers: int) -> float:
-    """Return by how much one of `layers` layers may be slower in another process of the program.
-
-    In one of twenty pairs of processes the slowest of 1, 3, 10, 30 and 100 layers of the atlas'
-    times is slower by 3.3, 6.1, 9.7, 15.6 and 24.4 %; the power law is fitted to these.
-
-    Examples
-    --------
-    >>> [round(layer_doubtful(layers), 3) for layers in (1, 3, 10, 30, 100)]
-    [0.035, 0.056, 0.094, 0.151, 0.254]
-    """
-    return float(0.035 * layers**0.43)
+ALL = "(all layers)"
+"""Name of what the verdict in all is of."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +65,7 @@ class _Limits:
 
     slower: float
     doubtful: float
+    single: float  # beyond which times without repeats are doubtful
 
 
 @dataclass(frozen=True)
@@ -120,8 +108,9 @@ class GateResult(Shown):
 
     Attributes
     ----------
-    verdict
-        In all: the first of `Verdict` that a layer has.
+    overall
+        The verdict in all: the first of `Verdict` that a layer has, or that their times have
+        together; with the ratio of the whole times.
     layers
         One entry a layer, in the baseline's order.
     only_baseline
@@ -129,14 +118,20 @@ class GateResult(Shown):
     only_new
         Layers of the new side that the baseline lacks.
     time_notes
-        What to know of times that come from under a profiler (`perfml.account.time_sources`).
+        What to know of times: those from under a profiler (`perfml.account.time_sources`), repeats
+        of two speeds.
     """
 
-    verdict: Verdict
+    overall: LayerVerdict
     layers: tuple[LayerVerdict, ...]
     only_baseline: tuple[str, ...]
     only_new: tuple[str, ...]
     time_notes: tuple[str, ...] = ()
+
+    @property
+    def verdict(self) -> Verdict:
+        """Return the verdict in all."""
+        return self.overall.verdict
 
     @property
     def exit_code(self) -> ExitCode:
@@ -144,7 +139,8 @@ class GateResult(Shown):
         return EXIT_CODES[self.verdict]
 
     JSON: ClassVar = (
-        *("verdict", "exit_code", "layers", "only_baseline", "only_new", "time_notes"),
+        *("verdict", "exit_code", ("reason", "overall.reason"), ("time", "overall.time")),
+        *("layers", "only_baseline", "only_new", "time_notes"),
     )
     to_dict = json_object
 
@@ -178,36 +174,105 @@ def judge(baseline: pd.DataFrame, new: pd.DataFrame, policy: Policy | None = Non
     """Judge a new version against a baseline.
 
     Layers tables are of one backend, precision, batch and device each; every row of a layer is a
-    repeat. Raises `PerfmlError` if no layer of one side answers to one of the other, or a side
-    holds several conditions.
+    repeat. Raises `PerfmlError` if a side holds several conditions, or a count that is negative.
     """
     for name, table in (("baseline", baseline), ("new", new)):
         require_one_condition(name, table)
+        require_counts(name, table)
     rules = policy or Policy()
-    alignment = align_layers(baseline, new)
-    names = [str(name) for name in alignment.pairs["layer"]]
-    device = other_device(baseline, new)
-    if device:
-        layers = [LayerVerdict(name, Verdict.NOT_COMPARABLE, device) for name in names]
+    alignment = _alignment(baseline, new)
+    names = alignment.names
+    other = other_conditions(baseline, new)
+    notes = time_notes(("baseline", baseline), ("new version", new))
+    if other:
+        layers = [LayerVerdict(name, Verdict.NOT_COMPARABLE, other) for name, _ in names]
+        overall = LayerVerdict(ALL, Verdict.NOT_COMPARABLE, other)
     else:
         before, after = (dict(iter(side.groupby("layer"))) for side in (baseline, new))
-        pairs = zip(alignment.pairs["layer"], alignment.pairs["target_layer"], strict=True)
-        sides = [(before[left], after[right]) for left, right in pairs]
-        # a layer alone has to be slower by more than one of a network that is slower in all
-        slower = SAME_WORK if _network_slower(sides, rules) else LAYER_SLOWER
-        limits = _Limits(slower, layer_doubtful(len(sides)))
+        sides = [(before[left], after[right]) for left, right in names]
         unlike = not_comparable(("the baseline", baseline), ("the new version", new))
+        network = Clock(None if unlike else _network_ratio(sides, rules))
+        limits = _limits(len(sides), network)
         layers = [
             _judge_layer(name, *side, rules, limits, unlike)
-            for name, side in zip(names, sides, strict=True)
+            for (name, _), side in zip(names, sides, strict=True)
         ]
-    verdicts = {layer.verdict for layer in layers}
+        whole = None if unlike else whole_ratio(baseline, new, rules)
+        overall = _in_all(alignment, layers, network, whole)
+        notes += _speeds(names, sides)
+    return GateResult(overall, tuple(layers), alignment.only_baseline, alignment.only_target, notes)
+
+
+def _alignment(baseline: pd.DataFrame, new: pd.DataFrame) -> Alignment:
+    """Return which layers answer to each other; what is outside of them does by its name alone."""
+    within = [side[side["layer"] != OUTSIDE] for side in (baseline, new)]
+    outside = [
+        len(inside) < len(side) for inside, side in zip(within, (baseline, new), strict=True)
+    ]
+    try:
+        known = align_layers(*within)
+    except PerfmlError:
+        # no layer answers to one of the other side: nobody can tell
+        left, right = (tuple(map(str, side["layer"].dropna().unique())) for side in within)
+        known = Alignment(pd.DataFrame(columns=["layer", "target_layer"]), left, right)
+    if all(outside):
+        pair = pd.DataFrame({"layer": [OUTSIDE], "target_layer": [OUTSIDE]})
+        return replace(known, pairs=pd.concat([known.pairs, pair], ignore_index=True))
+    alone = [(OUTSIDE,) if lies else () for lies in outside]
+    return replace(
+        known,
+        only_baseline=(*known.only_baseline, *alone[0]),
+        only_target=(*known.only_target, *alone[1]),
+    )
+
+
+def _network_ratio(
+    sides: Sequence[tuple[pd.DataFrame, pd.DataFrame]], policy: Policy
+) -> Ratio | None:
+    """Return the ratio of the whole times of the layers that both sides have, if they are many."""
+    if len(sides) < NETWORK_LAYERS or any(other_clock(*side) for side in sides):
+        return None
+    before, after = (pd.concat(rows) for rows in zip(*sides, strict=True))
+    return whole_ratio(before, after, policy)
+
+
+def _limits(layers: int, network: Clock) -> _Limits:
+    # a layer alone has to be slower by more than one of a network that is slower in all
+    slower = SAME_WORK if network.moved("slower", SAME_WORK) else LAYER_SLOWER
+    doubtful = layer_doubtful(layers)
+    single = min(doubtful, SAME_WORK) if network.single_beyond(SAME_WORK) else doubtful
+    return _Limits(slower, doubtful, single)
+
+
+def _in_all(
+    alignment: Alignment, layers: Sequence[LayerVerdict], network: Clock, whole: Ratio | None
+) -> LayerVerdict:
+    """Return the verdict in all, with a reason where no layer has one for it."""
+    reasons: dict[Verdict, str] = {}
+    if network.moved("slower", SAME_WORK):
+        reasons[Verdict.SLOWER] = "slower in all on the clock, though no layer alone is"
     if alignment.only_baseline or alignment.only_target:
         # a layer without a partner was not compared, so nothing is known of it
-        verdicts.add(Verdict.UNCLEAR)
-    overall = next(verdict for verdict in Verdict if verdict in verdicts)
-    notes = time_notes(("baseline", baseline), ("new version", new))
-    return GateResult(overall, tuple(layers), alignment.only_baseline, alignment.only_target, notes)
+        reasons[Verdict.UNCLEAR] = "layers without a partner were not compared"
+    if not layers:
+        reasons[Verdict.UNCLEAR] = (
+            "no layer of one side answers to a layer of the other: use the same range names"
+        )
+    if network.single_beyond(SAME_WORK):
+        reasons[Verdict.UNCLEAR] = "slower in all in a single repeat: time several"
+    known = {layer.verdict for layer in layers}
+    verdict = next(verdict for verdict in Verdict if verdict in known or verdict in reasons)
+    reason = "" if verdict in known else reasons[verdict]
+    return LayerVerdict(ALL, verdict, reason, time=whole)
+
+
+def _speeds(
+    names: Sequence[tuple[str, str]], sides: Sequence[tuple[pd.DataFrame, pd.DataFrame]]
+) -> tuple[str, ...]:
+    said = [two_speeds(name, *side) for (name, _), side in zip(names, sides, strict=True)]
+    said = [sentence for sentence in said if sentence]
+    more = f" So it is in {count(len(said) - 1, 'more layer')}." if len(said) > 1 else ""
+    return (said[0] + more,) if said else ()
 
 
 def _judge_layer(
@@ -236,8 +301,8 @@ def _judge_layer(
         # a profiler of counters measures the launches that it was asked for
         return LayerVerdict(layer, Verdict.UNCLEAR, unlike)
     else:
-        time = None if unlike else _time((before, after), policy)
-        verdict, reason = _decide(work, _Clock(time), limits)
+        time = None if unlike else layer_ratio(before, after, policy)
+        verdict, reason = _decide(work, Clock(time), limits)
     odd = tuple(change.counter for change in changes if change.odd_repeats)
     return LayerVerdict(layer, verdict, reason, tuple(changed), time, work.counted, odd)
 
@@ -255,19 +320,6 @@ def _same_recording(before: pd.DataFrame, after: pd.DataFrame) -> bool:
 
 def _counted(rows: pd.DataFrame) -> bool:
     return INSTRUCTIONS in rows and bool(rows[INSTRUCTIONS].notna().any())
-
-
-def _time(sides: Sequence[pd.DataFrame], policy: Policy) -> Ratio | None:
-    timed = [rows[rows["time_us"].notna()] for rows in sides]
-    if any(rows.empty for rows in timed) or not times_go_together(*timed):
-        return None
-    ratio = compare_times(
-        *(rows["time_us"] for rows in timed),
-        baseline_process=processes_of(timed[0]),
-        target_process=processes_of(timed[1]),
-        tolerance=policy.time,
-    )
-    return without_verdict(ratio, OVERLAP) if any(map(may_overlap, timed)) else ratio
 
 
 @dataclass(frozen=True)
@@ -295,33 +347,7 @@ class _Work:
         )
 
 
-@dataclass(frozen=True)
-class _Clock:
-    """What the times of a layer tell."""
-
-    ratio: Ratio | None
-
-    @property
-    def repeated(self) -> bool:
-        """Whether there is an interval."""
-        return self.ratio is not None and self.ratio.log_low is not None
-
-    def moved(self, verdict: str, least: float = 0.0) -> bool:
-        """Return whether the time rose or fell clearly; of one process a side, by so much more."""
-        if self.ratio is None or not self.repeated or self.ratio.verdict != verdict:
-            return False
-        # several processes a side show by themselves how much they differ
-        across = min(self.ratio.processes) > 1
-        return across or bool(abs(self.ratio.log_ratio) > np.log1p(least))
-
-    def single_beyond(self, share: float) -> bool:
-        """Return whether times without repeats on both sides rose by more than a share."""
-        if self.ratio is None or self.repeated:
-            return False
-        return bool(self.ratio.log_ratio > np.log1p(share))
-
-
-def _decide(work: _Work, clock: _Clock, limits: _Limits) -> tuple[Verdict, str]:
+def _decide(work: _Work, clock: Clock, limits: _Limits) -> tuple[Verdict, str]:
     """Return the verdict of a layer and why, after the rule of this module."""
     more, less = work.first(Outcome.MORE), work.first(Outcome.LESS)
     if more and less:
@@ -341,7 +367,7 @@ def _decide(work: _Work, clock: _Clock, limits: _Limits) -> tuple[Verdict, str]:
     return _by_time(work, clock, limits)
 
 
-def _mixed(more: WorkChange, less: WorkChange, clock: _Clock) -> tuple[Verdict, str]:
+def _mixed(more: WorkChange, less: WorkChange, clock: Clock) -> tuple[Verdict, str]:
     words = f"mixed: {_words(more)} and {_words(less)}"
     if clock.moved("faster"):
         return Verdict.BETTER, f"{words}; the time fell"
@@ -350,14 +376,14 @@ def _mixed(more: WorkChange, less: WorkChange, clock: _Clock) -> tuple[Verdict, 
     return Verdict.UNCLEAR, f"{words}; the time does not tell"
 
 
-def _by_time(work: _Work, clock: _Clock, limits: _Limits) -> tuple[Verdict, str]:
+def _by_time(work: _Work, clock: Clock, limits: _Limits) -> tuple[Verdict, str]:
     """Judge a layer of which no counter changed."""
     basis = "with the same counted work" if work.counted else "and no instructions were counted"
     if clock.moved("slower", limits.slower):
         return Verdict.SLOWER, f"slower on the clock, {basis}"
     if clock.moved("slower", limits.doubtful):
         return Verdict.UNCLEAR, f"slower, {basis}: time several processes a side"
-    if clock.single_beyond(limits.slower):
+    if clock.single_beyond(limits.single):
         return Verdict.UNCLEAR, f"slower in a single repeat, {basis}: time several"
     if work.counted:
         return Verdict.SAME, "the same counted work"
@@ -366,23 +392,6 @@ def _by_time(work: _Work, clock: _Clock, limits: _Limits) -> tuple[Verdict, str]
     if clock.ratio is not None and clock.ratio.verdict == "no difference":
         return Verdict.SAME, "the times agree, and no instructions were counted"
     return Verdict.UNCLEAR, "no instructions were counted: collect with --metrics default"
-
-
-def _network_slower(sides: Sequence[tuple[pd.DataFrame, pd.DataFrame]], policy: Policy) -> bool:
-    """Return whether the layers together are slower by more than two processes differ."""
-    if len(sides) < NETWORK_LAYERS or any(other_clock(*side) for side in sides):
-        return False
-    iterations = [_whole_iterations(layers) for layers in zip(*sides, strict=True)]
-    return _Clock(_time(iterations, policy)).moved("slower", SAME_WORK)
-
-
-def _whole_iterations(layers: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """Return the time of each iteration that has all layers, as rows of a table."""
-    rows = pd.concat(layers)
-    keys = [name for name in ("run_id", "process", "iteration") if name in rows]
-    times = rows.groupby(keys, dropna=False)["time_us"]
-    sums = times.sum()
-    return sums[times.count() == len(layers)].reset_index()
 
 
 def _words(change: WorkChange) -> str:
@@ -397,7 +406,7 @@ def _work_words(work: _Work) -> str:
     return work.unknown or "the counted work is the same"
 
 
-def _confirmed(clock: _Clock, verdict: str) -> str:
+def _confirmed(clock: Clock, verdict: str) -> str:
     if not clock.repeated:
         return ", with no repeated times to confirm it"
     if clock.moved(verdict):

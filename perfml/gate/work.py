@@ -221,4 +221,6 @@ def work_changes(baseline: pd.DataFrame, new: pd.DataFrame, tolerance: float) ->
 def _values(rows: pd.DataFrame, counter: str) -> Floats:
     if counter not in rows.columns:
         return np.full(len(rows), np.nan)
-    return rows[counter].to_numpy(dtype=np.float64)
+    values = rows[counter].to_numpy(dtype=np.float64)
+    # a launch executes an instruction at least: 0 of them were not counted
+    return np.where(values == 0, np.nan, values) if counter == INSTRUCTIONS else values

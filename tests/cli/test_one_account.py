@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from perfml.gate.exit_codes import ExitCode
+from perfml.gate.policy import ExitCode
 from tests.support.command_line import run
 from tests.support.counted import counted
 from tests.support.nsys_export import Export

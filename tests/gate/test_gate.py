@@ -10,11 +10,13 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
+import perfml
 from perfml.cli import app
 from perfml.datasets import load
 from perfml.errors import InputError, PerfmlError
 from perfml.gate import ExitCode, Policy, Verdict, judge, load_policy
 from perfml.gate.render import junit, markdown, text
+from perfml.gate.verdict import ALL, OUTSIDE
 from perfml.gate.work import COUNTED
 from perfml.tables import write_table
 
@@ -87,9 +89,30 @@ def test_three_times_as_slow_with_equal_work_has_an_exit_code_of_its_own():
     assert result.layers[0].changed == ()
 
 
-def test_a_single_launch_that_takes_three_times_as_long_does_not_pass():
-    assert verdict(layers(repeats=1), layers(repeats=1, time=30)) is Verdict.UNCLEAR
-    assert verdict(layers(repeats=1), layers(repeats=1, time=11)) is Verdict.SAME
+@pytest.mark.parametrize(
+    ("time", "expected"),
+    [(30, Verdict.UNCLEAR), (14, Verdict.UNCLEAR), (10.2, Verdict.SAME), (5, Verdict.SAME)],
+)
+@pytest.mark.parametrize("names", [("conv",), ("conv", "pool", "norm")])
+def test_single_repeats_pass_only_where_no_other_process_would_differ_so_much(
+    names, time, expected
+):
+    sides = [
+        pd.concat([layers(repeats=1, scatter=0, time=each, layer=name) for name in names])
+        for each in (10, time)
+    ]
+    result = judge(*sides)
+    assert result.verdict is expected
+    assert result.overall.time.ratio == pytest.approx(time / 10)
+
+
+def test_a_network_of_single_repeats_that_is_slower_in_all_does_not_pass():
+    names = [f"conv_{number}" for number in range(30)]
+    sides = [
+        pd.concat([layers(repeats=1, scatter=0, time=time, layer=name) for name in names])
+        for time in (10, 10.8)
+    ]
+    assert verdict(*sides) is Verdict.UNCLEAR
 
 
 def test_a_layer_alone_that_two_processes_may_time_so_is_not_called_slower():
@@ -113,6 +136,30 @@ def test_a_network_that_is_slower_in_all_is_called_slower():
         for time in (10, 11.5)
     ]
     assert verdict(*sides) is Verdict.SLOWER
+
+
+def test_a_network_is_slower_in_all_where_no_layer_shows_it_alone():
+    # what one layer takes longer in a repeat the other one takes less
+    swing = np.linspace(-4, 4, 8)
+    sides = []
+    for factor in (1, 1.1):
+        parts = [
+            layers(layer=name).assign(time_us=factor * (10 + sign * swing))
+            for name, sign in (("a", 1), ("b", -1), ("c", 1), ("d", -1))
+        ]
+        sides.append(pd.concat(parts))
+    result = judge(*sides)
+    assert not result.of(Verdict.SLOWER)
+    assert result.exit_code == ExitCode.SLOWER
+
+
+def test_half_of_the_repeats_at_another_speed_are_said():
+    after = layers(seed=2)
+    after.loc[4:, "time_us"] *= 1.35
+    result = judge(layers(seed=1), after)
+    (note,) = result.time_notes
+    assert all(part in note for part in ("conv", "4 repeats", "new version"))
+    assert judge(layers(seed=1, scatter=0.05), layers(seed=2, scatter=0.05)).time_notes == ()
 
 
 def test_sides_timed_in_several_processes_need_no_such_distance():
@@ -223,6 +270,11 @@ def test_two_kinds_of_gpu_are_not_compared(work):
     assert result.layers[0].reason == "another GPU: e against d"
 
 
+def test_another_batch_is_another_amount_of_work():
+    result = judge(layers(), layers(inst_executed=5e5).assign(batch=2))
+    assert result.exit_code == ExitCode.NOT_COMPARABLE
+
+
 def test_a_side_that_does_not_know_its_gpu_is_not_another_one():
     assert verdict(layers(), layers(seed=2).assign(device=None)) is Verdict.SAME
 
@@ -252,6 +304,61 @@ def test_a_layer_without_a_partner_is_not_passed_over():
     both = pd.concat([layers(), layers(layer="pool")])
     result = judge(both, layers())
     assert (result.verdict, result.only_baseline) == (Verdict.UNCLEAR, ("pool",))
+
+
+def test_layers_with_other_names_are_not_passed_and_not_unreadable():
+    sides = [
+        pd.concat([layers(layer=f"{start}_{number}") for number in range(3)])
+        for start in ("conv", "block")
+    ]
+    result = judge(*sides)
+    assert (result.exit_code, result.layers) == (ExitCode.CANNOT_TELL, ())
+    assert len(result.only_baseline) == len(result.only_new) == 3
+    assert result.overall.time.ratio == pytest.approx(1)
+
+
+@pytest.fixture
+def launches():
+    """Return a Kernels table: three iterations of a launch in a layer and one outside."""
+    rows = pd.concat([layers(repeats=3, scatter=0)] * 2, ignore_index=True)
+    rows = rows.drop(columns=["kernels", "kernel_names"])
+    kernels = rows.assign(kernel="k", grid="(1, 1, 1)", block="(32, 1, 1)", stream=7)
+    kernels["layer"] = ["conv"] * 3 + [None] * 3
+    kernels["kernel_index"] = [0] * 3 + [1] * 3
+    return kernels
+
+
+def test_work_outside_every_layer_is_judged_as_one_more_layer(launches):
+    inside = launches[launches["layer"].notna()].reset_index(drop=True)
+    more = perfml.gate(inside, launches)
+    assert more.exit_code == ExitCode.CANNOT_TELL
+    assert (more.only_new, more.overall.time.ratio) == ((OUTSIDE,), pytest.approx(2))
+    same = perfml.gate(launches, launches)
+    assert (same.exit_code, len(same.layers)) == (0, 2)
+    grown = launches.assign(
+        inst_executed=launches["inst_executed"].where(launches["layer"].notna(), 2e6)
+    )
+    (worse,) = perfml.gate(launches, grown).of(Verdict.WORSE)
+    assert worse.layer == OUTSIDE
+
+
+def test_launches_outside_without_a_time_still_count(launches):
+    untimed = launches.assign(time_us=launches["time_us"].where(launches["layer"].notna()))
+    assert perfml.gate(untimed, untimed).exit_code == 0
+    grown = untimed.assign(
+        inst_executed=untimed["inst_executed"].where(untimed["layer"].notna(), 2e6)
+    )
+    assert perfml.gate(untimed, grown).exit_code == ExitCode.MORE_WORK
+
+
+@pytest.mark.parametrize("counter", ["inst_executed", "kernels", "gst_transactions"])
+def test_a_negative_count_is_refused_by_name(counter):
+    with pytest.raises(PerfmlError, match=counter):
+        judge(layers(), layers(**{counter: -1e6}))
+
+
+def test_no_instructions_of_a_launch_are_not_less_work():
+    assert verdict(layers(), layers(inst_executed=0.0)) is Verdict.UNCLEAR
 
 
 def test_an_exception_holds_for_the_layers_it_names(tmp_path):
@@ -309,16 +416,18 @@ def test_the_renderings_escape_what_comes_from_outside():
     assert "inst_executed +100.0 %" in text(result, "a", "b")
     assert "&lt;b&gt;\\|conv_1" in markdown(result, "a", "b")
     suite = ElementTree.fromstring(junit(result, "a", "b").encode())
-    assert suite.attrib["failures"] == "1"
-    assert suite.find("testcase").attrib["name"] == name
+    assert suite.attrib["failures"] == "2"
+    assert suite.findall("testcase")[1].attrib["name"] == name
 
 
 def test_markdown_for_a_pull_request_lists_what_changed_and_what_was_not_compared():
     both = pd.concat([layers(seed=1), layers(layer="pool"), layers(layer="norm")])
     new = pd.concat([layers(seed=2, time=20, inst_executed=1.5e6), layers(layer="pool")])
     lines = markdown(judge(both, new), "main", "@someone/pr").splitlines()
-    assert lines[0] == (
-        "**More work: of 2 layers 1 worse, 1 same** (@\u2060someone/pr against main)"
+    head, _, end = lines[0].partition(" (time ×0.997")
+    assert (head, end.partition(": ")[2]) == (
+        "**More work",
+        "of 2 layers 1 worse, 1 same** (@\u2060someone/pr against main)",
     )
     assert lines[2:4] == ["| layer | verdict | why | time |", "|---|---|---|---|"]
     (row,) = (line for line in lines if line.startswith("| conv"))
@@ -334,9 +443,23 @@ def test_junit_has_a_case_a_layer_and_skips_what_nobody_can_tell():
     suite = ElementTree.fromstring(junit(judge(before, after), "main", "pr").encode())
     assert suite.attrib["name"] == "perfml gate: pr against main"
     counts = {name: suite.attrib[name] for name in ("tests", "failures", "skipped")}
-    assert counts == {"tests": "3", "failures": "1", "skipped": "1"}
-    outcome = {case.attrib["name"]: [part.tag for part in case] for case in suite}
-    assert outcome == {"a": [], "b": ["skipped"], "c": ["failure"]}
+    assert counts == {"tests": "4", "failures": "2", "skipped": "1"}
+    cases = suite.findall("testcase")
+    outcome = {case.attrib["name"]: [part.tag for part in case] for case in cases}
+    assert outcome == {ALL: ["failure"], "a": [], "b": ["skipped"], "c": ["failure"]}
+
+
+def test_every_form_says_the_ratio_of_the_whole_times_first():
+    sides = [
+        pd.concat([layers(layer=name, time=time, scatter=0) for name in ("a", "b")])
+        for time in (10, 10.2)
+    ]
+    result = judge(*sides)
+    assert "1.020" in text(result, "main", "pr").splitlines()[0]
+    assert "1.020" in markdown(result, "main", "pr").splitlines()[0]
+    suite = ElementTree.fromstring(junit(result, "main", "pr").encode())
+    assert "1.020" in suite.findtext("system-out").splitlines()[0]
+    assert result.to_dict()["time"]["ratio"] == pytest.approx(1.02)
 
 
 def gate(*words):
@@ -356,7 +479,7 @@ def test_the_exit_code_is_the_verdict(tables):
     assert gate("base.parquet", "base.parquet").exit_code == 0
     worse = gate("base.parquet", "more.parquet")
     assert worse.exit_code == 1
-    assert "More work: of 1 layer 1 worse" in worse.stdout
+    assert "of 1 layer 1 worse" in worse.stdout
     broken = gate("base.parquet", "missing.parquet")
     assert broken.exit_code == ExitCode.UNREADABLE
     assert "missing.parquet" in broken.stderr

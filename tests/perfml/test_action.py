@@ -71,9 +71,22 @@ def test_more_work_fails_the_job_and_says_why(tmp_path, more_work):
     assert files["GITHUB_STEP_SUMMARY"].strip()
 
 
-def test_an_exit_code_that_is_allowed_does_not_fail_the_job(tmp_path, more_work):
-    done, _ = run_gate(tmp_path, **more_work, allow="1 3")
+def test_an_exit_code_that_is_allowed_does_not_fail_the_job_and_is_said(tmp_path, more_work):
+    done, files = run_gate(tmp_path, **more_work, allow="1 3")
     assert done.returncode == 0
+    assert "exit code 1" in files["GITHUB_STEP_SUMMARY"]
+
+
+def test_what_nobody_can_tell_fails_the_job(tmp_path, more_work):
+    table = pd.read_parquet(more_work["baseline"])
+    renamed = str(tmp_path / "renamed.parquet")
+    write_table(table.assign(layer="b"), renamed, kind="kernels", provenance={})
+    both = pd.concat([table, table.assign(layer="c", kernel_index=1 << 20)], ignore_index=True)
+    known = str(tmp_path / "known.parquet")
+    write_table(both, known, kind="kernels", provenance={})
+    done, files = run_gate(tmp_path, baseline=known, candidate=renamed)
+    assert done.returncode == 3
+    assert files["GITHUB_STEP_SUMMARY"].startswith("**Cannot tell")
 
 
 def test_an_unreadable_profile_fails_the_job_and_no_input_is_run(tmp_path):
