@@ -25,7 +25,7 @@ _WRAPPED = re.compile(r"(?:void )?cutlass\w*::(?:\w+::)*Kernel2?<(?:\w+::)*(\w+)
 _RETURNED = re.compile(r"^(?:typename )?std::enable_if<.*?>::type ")
 """What a kernel template returns that is only there for some arguments, such as cuBLAS's gemv."""
 
-_NAMELESS = re.compile(r"(\w+::kernel)[<(]")
+_NAMELESS = re.compile(r"\b(\w+::kernel)[<(]")
 """A function whose name says nothing, with the namespace that does."""
 
 _TAGS = re.compile(r"(_24\d+)?(\[abi:\w+\])+")

@@ -19,6 +19,31 @@ _RANGE = re.compile(r"^[^<(]*/")
 """The range that some reports put before a kernel: ``conv_10/void gemm<...>``."""
 
 
+WORD, LONGEST = 1024, 16384
+"""Characters of a word, and of a name, that are looked at: more lose their middle, since libraries
+tell tile and purpose at the end. Patterns look from every place of a word to its end, so that
+without a bound a word of 100,000 letters takes a minute. CUTLASS's longest names have 30,000
+characters, most of them arguments of arguments, and words of less than 300."""
+
+_LONG_WORD = re.compile(rf"\w{{{WORD},}}")
+
+
+def bounded(name: str) -> str:
+    """Return what patterns look at of a name.
+
+    Examples
+    --------
+    >>> len(bounded("k" * 100_000)), bounded("gemm<float>")
+    (1024, 'gemm<float>')
+    """
+    if len(name) <= WORD:
+        return name
+    half = WORD // 2
+    words = _LONG_WORD.sub(lambda word: f"{word[0][:half]}{word[0][-half:]}", name)
+    half = LONGEST // 2
+    return words if len(words) <= LONGEST else f"{words[:half]}{words[-half:]}"
+
+
 @dataclass(frozen=True)
 class KernelTraits:
     """What a name tells.
@@ -74,7 +99,7 @@ def kernel_traits(name: str) -> KernelTraits:
     >>> kernel_traits("void at::native::reduce_kernel<512, 1, at::native::ReduceOp<double>>()").type
     'double'
     """
-    grammar = _grammar("traits.toml")
+    grammar, name = _grammar("traits.toml"), bounded(name)
     alignments = [int(number) for number in _ALIGNMENT.findall(name)]
     cores = _first(grammar["tensor_cores"], name)
     return KernelTraits(
@@ -118,7 +143,7 @@ def kernel_class(name: str) -> KernelClass:
     >>> kernel_class("step_one")
     KernelClass(id='', layer='other')
     """
-    rows, name = _classes(), _RANGE.sub("", name)
+    rows, name = _classes(), _RANGE.sub("", bounded(name))
     own = _ARGUMENTS.split(name.removeprefix("void "), maxsplit=1)[0]
     specific = (made for made, pattern, generic in rows if not generic and pattern.search(own))
     whole = (made for made, pattern, _ in rows if pattern.search(name))
@@ -136,7 +161,7 @@ def kernel_phase(name: str) -> str:
     """
     if kernel_class(name).id != "attention":
         return ""
-    return _first(_grammar("classes.toml")["phase"], name)
+    return _first(_grammar("classes.toml")["phase"], bounded(name))
 
 
 @functools.cache
