@@ -162,7 +162,8 @@ class GateResult(Shown):
             )
             if names
         ]
-        title = f"{self.verdict}; layers: {', '.join(counts)}"
+        time = "" if self.overall.time is None else f", time ×{self.overall.time.ratio:.3f}"
+        title = f"{self.verdict}{time}; layers: {', '.join(counts) or 'none compared'}"
         return title, self.time_notes, frame, alone, ".layers"
 
     def of(self, verdict: Verdict) -> tuple[LayerVerdict, ...]:
