@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from perfml.util.ranges import Path, split_range
+from perfml.util.ranges import Path, joined_names, split_range
 from perfml.util.typing import Ints
 
 
@@ -69,6 +70,18 @@ class CodedRanges:
         codes = [numbers.setdefault(tuple(path), len(numbers)) for path in paths]
         outer = np.array(codes, dtype=np.int64)
         return cls(outer, list(numbers) or [()], np.zeros(len(codes), dtype=np.int64), [()])
+
+    def joined(self) -> tuple[CodedRanges, list[str]]:
+        """Return ranges without serial numbers in their names, and what was joined."""
+        paths = chain(self.around, self.within)
+        common, said = joined_names(name for path in paths for name in path)
+        if not common:
+            return self, said
+        around, within = (
+            [tuple(common.get(name, name) for name in path) for path in part]
+            for part in (self.around, self.within)
+        )
+        return CodedRanges(self.outer, around, self.inner, within), said
 
     def path(self, launch: int) -> Path:
         """Return the names around one launch."""

@@ -26,6 +26,7 @@ from perfml.errors import InputError
 from perfml.kernel_names import kernel_traits
 from perfml.readers.chrome_trace import Arguments, ChromeTrace, Event
 from perfml.readers.json_text import number, whole
+from perfml.util.ranges import joined_names
 
 _KINDS: dict[str, HostKind | DeviceKind] = {
     **dict.fromkeys(("cuda_runtime", "cuda_driver", "runtime", "driver"), HostKind.CALL),
@@ -109,6 +110,8 @@ class Events:
         Spans of the host.
     categories
         How many timed events there are of each category.
+    joined
+        What names of ranges with serial numbers were joined to, as sentences.
     """
 
     def __init__(self, trace: ChromeTrace) -> None:
@@ -130,6 +133,15 @@ class Events:
             if event.ph == "X":
                 self._add(event)
         self.host += _ranges_apart(self._operators)
+        ranges = {span.name for span in self.host if span.kind is HostKind.RANGE}
+        common, self.joined = joined_names(ranges - set(filter(PROFILER_STEP.fullmatch, ranges)))
+        if common:
+            self.host = [
+                msgspec.structs.replace(span, name=common[span.name])
+                if span.kind is HostKind.RANGE and span.name in common
+                else span
+                for span in self.host
+            ]
 
     def recording(self) -> Recording:
         """Return what host and devices did."""

@@ -98,7 +98,7 @@ class _Trace:
         if not self.events.kernels:
             raise self._nothing()
         recording, audit = audited(self.events.recording(), self._facts())
-        self.warnings += audit.sentences
+        self.warnings += [*audit.sentences, *self.events.joined]
         steps = find_steps(recording)
         finder = Origins(recording, steps)
         origins = finder.all(recording.activities)

@@ -140,7 +140,12 @@ def to_kernels(found: Launches, source: Source, options: ReadOptions, name: str)
         # the details page has labels of its own, and some are names of metrics: theirs go first
         taken = {*cells, *load_catalogue().names}
         cells |= {name: col.copy() for name, col in counters.items() if name not in taken}
-    table = kernels_frame(cells, found.ranges)
+    ranges = found.ranges
+    ranges, joined = (
+        ranges if isinstance(ranges, CodedRanges) else CodedRanges.of(ranges)
+    ).joined()
+    warnings += joined
+    table = kernels_frame(cells, ranges)
     absent = [metric for metric in PUBLISHED if metric in result.missing]
     if absent:
         rest = f" and {len(absent) - _NAMED} more" if len(absent) > _NAMED else ""

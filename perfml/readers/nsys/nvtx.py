@@ -10,7 +10,7 @@ import pandas as pd
 from perfml.readers.coded_ranges import CodedRanges
 from perfml.readers.launch_ranges import FOREVER, NOWHERE, RangeTable, located, of_libraries
 from perfml.readers.sqlite_database import Database
-from perfml.util.ranges import Path
+from perfml.util.ranges import Path, joined_names
 from perfml.util.typing import Ints
 
 TABLE = "NVTX_EVENTS"
@@ -52,19 +52,22 @@ def process_of(global_id: Ints) -> Ints:
     return (global_id >> 24) & 0xFFFFFF
 
 
-def read_ranges(database: Database, *, by_process: bool) -> dict[int, tuple[RangeTable, int]]:
+def read_ranges(
+    database: Database, *, by_process: bool
+) -> tuple[dict[int, tuple[RangeTable, int]], list[str]]:
     """Return the program's own ranges in each process, and how many of libraries there are.
 
-    All ranges are of process 0 unless `by_process`: the kernels of this file name theirs. Raises
-    `InputError` if the table has other columns, or a cell is no integer.
+    The second value says what their names were joined to. All ranges are of process 0 unless
+    `by_process`: the kernels of this file name theirs. Raises `InputError` if the table has other
+    columns, or a cell is no integer.
     """
     if not database.has(TABLE):
-        return {}
+        return {}, []
     frame = database.integers(TABLE, ("start", "eventType"), _OPTIONAL)
     start, kind, end, text, thread, domain = (
         frame.pop(str(name)).to_numpy() for name in list(frame)
     )
-    names, texts = _names(database, text)
+    names, texts, joined = _names(database, text)
     del text  # of millions of ranges
     # An old export has 0 or -1 where a range was never closed, a new one NULL.
     end = np.where(end >= start, end, FOREVER)
@@ -80,16 +83,24 @@ def read_ranges(database: Database, *, by_process: bool) -> dict[int, tuple[Rang
         own = mine[domain[mine] <= 0]
         own = own if len(own) else mine
         ranges[number] = table.take(own), len(mine) - len(own)
-    return ranges
+    return ranges, joined
 
 
-def _names(database: Database, number: Ints) -> tuple[Ints, list[str]]:
-    """Return a number for the name of each range, its own text or a shared one, and the names."""
+def _names(database: Database, number: Ints) -> tuple[Ints, list[str], list[str]]:
+    """Return a number for the name of each range, its own text or a shared one, and the names.
+
+    Those with serial numbers are joined, and the third value says so.
+    """
     own, texts = database.codes(TABLE, "text")
     shared, distinct = pd.factorize(number)
     strings = database.texts_of("StringIds", "id", "value", distinct.tolist())
     names = [*texts, *(strings.get(key) or "(unnamed)" for key in distinct.tolist())]
-    return np.where(own >= 0, own, len(texts) + shared), names
+    common, said = joined_names(names)
+    coded = np.where(own >= 0, own, len(texts) + shared)
+    if not common:
+        return coded, names, said
+    numbers, together = pd.factorize(pd.Series([common.get(name, name) for name in names]))
+    return numbers[coded], together.tolist(), said
 
 
 def ranges_around(
@@ -97,7 +108,7 @@ def ranges_around(
 ) -> tuple[CodedRanges, Ints, list[str]]:
     """Return the ranges around each launch, a number for the innermost or -1, and warnings.
 
-    `ranges` are as `read_ranges` returns them. Warnings say what was left out.
+    `ranges` are those of `read_ranges`. Warnings say what was left out.
     """
     launches = len(calls.time)
     codes, instances = np.zeros(launches, dtype=np.int64), np.full(launches, -1)

@@ -106,9 +106,9 @@ class _Reader:
         order = np.lexsort((raw["start"], calls.time))
         raw = raw.iloc[order].reset_index(drop=True)
         calls = LaunchCalls(calls.process[order], calls.time[order], calls.thread[order])
-        ranges = read_ranges(self.database, by_process=by_process)
+        ranges, joined = read_ranges(self.database, by_process=by_process)
         around, instances, notes = ranges_around(calls, ranges)
-        self.warnings += notes
+        self.warnings += [*joined, *notes]
         without_call = int((calls.thread == NOWHERE).sum())
         if without_call and ranges:
             self.warnings.append(

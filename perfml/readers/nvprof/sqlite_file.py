@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from perfml.readers.options import ReadOptions
 from perfml.readers.source import Source
 from perfml.readers.sqlite_database import Database, is_database, on_the_clock, opened
 from perfml.tables import Kernels
+from perfml.util.ranges import joined_names
 from perfml.util.words import count
 
 NAME = "nvprof-sqlite"
@@ -223,6 +224,9 @@ class _Reader:
                 "ranges were matched by time alone."
             )
             launches = [Launch(launch.time, None) for launch in launches]
+        common, joined = joined_names(each.name for each in ranges)
+        self.warnings += joined
+        ranges = [replace(each, name=common.get(each.name, each.name)) for each in ranges]
         paths, instances = locate(launches, ranges)
         if not any(paths):
             self.warnings.append(
