@@ -26,6 +26,7 @@ class Settings:
     rounds: int  # times a launch and condition
     env: Mapping[str, str]  # variables for it
     findings: Sequence[Finding] = ()  # first causes of layers, if only these are asked
+    times: Sequence[Sequence[str]] = ()  # what its launches take without the library
 
     def run(
         self, folder: Path, timeout_s: float, lists: Mapping[str, Iterable[Sequence[str]]]
@@ -40,7 +41,7 @@ class Settings:
             "PERFML_EXPERIMENTS_SECONDS": str(math.ceil(self.seconds)),
             "PERFML_EXPERIMENTS_ROUNDS": str(self.rounds),
         }
-        for name, rows in lists.items():
+        for name, rows in {"TIMES": self.times, **lists}.items():
             path = folder / f"{name}.txt"
             text = "".join("\t".join(fields) + "\n" for fields in rows)
             path.write_text(text, encoding="utf-8")
@@ -51,7 +52,8 @@ class Settings:
         )
 
 
-_SEPARATOR = "\x1f"
+SEPARATOR = "\x1f"
+"""Between the names of ranges."""
 _FORMAT = "# perfml-experiments 1"
 
 
@@ -104,11 +106,20 @@ def read_record(path: Path) -> Experiments:
 
 
 def _conditions(rows: Sequence[Sequence[str]]) -> dict[tuple[str, str], list[Condition]]:
+    checks = {(row[1], row[2]): row[3:] for row in rows if row[0] == "M" and len(row) == 5}
     responses: dict[tuple[str, str], list[Condition]] = {}
     for row in rows:
         if row[0] in ("E", "C") and len(row) == 6:
             times = tuple(float(each) for each in row[5].split(",") if each)
-            condition = Condition(row[2], row[3], float(row[4]), times)
+            same, changed = map(float, checks.get((row[1], row[2]), ("-1", "-1")))
+            condition = Condition(
+                row[2],
+                row[3],
+                float(row[4]),
+                times,
+                None if same < 0 else bool(same),
+                changed if changed >= 0 else math.nan,
+            )
             responses.setdefault((row[0], row[1]), []).append(condition)
     return responses
 
@@ -118,7 +129,7 @@ def launches_of(rows: Sequence[Sequence[str]]) -> list[Examined]:
     responses = _conditions(rows)
     return [
         Examined(
-            tuple(row[7].split(_SEPARATOR)) if row[7] else (),
+            tuple(row[7].split(SEPARATOR)) if row[7] else (),
             kernel=row[8],
             grid=row[2],
             block=row[3],
@@ -127,9 +138,11 @@ def launches_of(rows: Sequence[Sequence[str]]) -> list[Examined]:
             batch=int(row[6]),
             conditions=tuple(responses.get(("E", row[1]), ())),
             symbol=row[9],
+            own_us=float(row[11]) if float(row[11]) >= 0 else math.nan,
+            replay=row[10],
         )
         for row in rows
-        if row[0] == "K" and len(row) == 10
+        if row[0] == "K" and len(row) == 12
     ]
 
 

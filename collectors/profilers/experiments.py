@@ -2,7 +2,8 @@
 
 No counters are read, so it works where they are forbidden. The library that does it
 (``injected/launch_experiments.cpp``) is loaded by the CUDA driver into the unchanged program, and
-puts back what the experiments write.
+puts back what the experiments write. Before that the program runs once as it is, with CUPTI's
+records of its launches: one whose repetition takes another time is not measured.
 
 Where repairs are asked for, the program is started once more. A launch whose kernel has PTX runs as
 each of its mutants, with its own arguments; memory is put back before each, and the program goes on
@@ -13,20 +14,30 @@ the process: the program is run again without that mutant.
 from __future__ import annotations
 
 import shutil
+import statistics
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from collectors.profilers.experiment_record import Settings, hung, launches_of, read_record, rows_of
+from collectors.profilers.experiment_record import (
+    SEPARATOR,
+    Settings,
+    hung,
+    launches_of,
+    read_record,
+    rows_of,
+)
+from collectors.profilers.inject import COUNTERS, library
 from collectors.profilers.process import ProfilerError, last_lines
-from collectors.profilers.timing import check_ended
+from collectors.profilers.timing import check_ended, trace
 from perfml.experiments.findings import Finding
 from perfml.experiments.mutation.catalog import OFF, Mutant, mutants
 from perfml.experiments.mutation.programs import kernels_of
 from perfml.experiments.plan import mutations, plan
 from perfml.experiments.record import Examined, Experiments
+from perfml.util.ranges import ITERATION
 
 MOST_HUNG = 4
 """Kernels that do not end under an experiment, until the program is given up: one run each."""
@@ -63,10 +74,11 @@ def examine(
     """
     command = (*launcher, *program)
     variables = {**(env or {}), "PERFML_EXPERIMENTS_UNIT": "nvtx" if iterations else ""}
-    settings = Settings(command, log, seconds, rounds, variables, findings)
     planned = [[name, *order] for name, order in plan(findings).items()]
     leave: list[str] = []
     end = time.monotonic() + timeout_s
+    times = _own_times(command, log, timeout_s, env, iterations=iterations)
+    settings = Settings(command, log, seconds, rounds, variables, findings, times)
     while True:
         with TemporaryDirectory(prefix="perfml-experiments-") as name:
             folder = Path(name)
@@ -86,6 +98,34 @@ def examine(
         if not repairs:
             return record
         return _with_mutants(record, modules, settings, end - time.monotonic())
+
+
+def _own_times(
+    command: Sequence[str],
+    log: Path,
+    timeout_s: float,
+    env: dict[str, str] | None,
+    *,
+    iterations: bool,
+) -> tuple[tuple[str, ...], ...]:
+    """Return what the launches of a program take when nothing is done to them.
+
+    A row a launch: the first and the median in microseconds, its ranges without iterations, kernel,
+    grid and block. None where CUPTI cannot trace the program.
+    """
+    try:
+        timed = trace(command, library(COUNTERS), log=log, timeout_s=timeout_s, env=env).launches
+    except ProfilerError:
+        return ()
+    by_launch: dict[tuple[str, ...], list[float]] = {}
+    for launch in timed:
+        inside = [name for name in launch.ranges if not ITERATION.fullmatch(name.strip())]
+        if launch.bytes is None and (not iterations or len(inside) < len(launch.ranges)):
+            key = (SEPARATOR.join(inside), launch.kernel, launch.grid, launch.block)
+            by_launch.setdefault(key, []).append((launch.end_ns - launch.start_ns) / 1e3)
+    return tuple(
+        (f"{times[0]:.6g} {statistics.median(times):.6g}", *key) for key, times in by_launch.items()
+    )
 
 
 def _only(records: Sequence[Experiments], program: Sequence[str], output: str) -> Experiments:
@@ -181,8 +221,12 @@ def _run_mutants(left: Sequence[Mutant], settings: Settings, timeout_s: float) -
         for number, mutant in enumerate(left):
             path = folder / f"{number}.ptx"
             path.write_text(mutant.ptx, encoding="utf-8")
+            counted, counts = folder / f"{number}.counted.ptx", mutant.counted
+            if counts is not None:
+                counted.write_text(counts, encoding="utf-8")
+            files = (str(path), str(counted) if counts is not None else "")
             switched = "1" if mutant.switched else "0"
-            lines.append([mutant.kernel, mutant.mutation, str(path), switched, *mutant.variables])
+            lines.append([mutant.kernel, mutant.mutation, *files, switched, *mutant.variables])
         ranges = [[name] for name in plan(settings.findings)]
         impatient = replace(settings, env={**settings.env, **_PATIENCE})
         impatient.run(folder, timeout_s, {"MUTANTS": lines, "PLAN": ranges})

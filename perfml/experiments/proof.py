@@ -10,8 +10,9 @@ from typing import Any, ClassVar
 from perfml.errors import PerfmlError
 from perfml.experiments.findings import Examination, Finding, examine
 from perfml.experiments.limits import Breakdown, breakdown
+from perfml.experiments.mutation.catalog import WORDS
 from perfml.experiments.record import Experiments
-from perfml.experiments.repairs import Repair, recompiled, repairs
+from perfml.experiments.repairs import Repair, recompiled, repairs, without_number
 from perfml.experiments.responses import LEVEL, Responses, responses
 from perfml.experiments.verdicts import LIMITS_OF, Verdict, verdict
 from perfml.util.json_values import json_object
@@ -35,6 +36,9 @@ class LaunchProof:
         To the conditions of the experiments, and to the mutants.
     cause
         That was asked for.
+    replay
+        What lay between two launches that were timed: nothing (``warm``), what the launch writes
+        was put back (``restored``), L2 was emptied besides (``cold``).
     limit
         That makes half of the time; null where none does.
     shares
@@ -73,7 +77,8 @@ class LaunchProof:
 
     JSON: ClassVar = (
         *((name, f"answer.launch.{name}") for name in ("ranges", "kernel", "grid", "block")),
-        *(("time_us", "answer.time_us"), ("limit", "breakdown.limit")),
+        *(("time_us", "answer.time_us"), ("replay", "answer.launch.replay")),
+        ("limit", "breakdown.limit"),
         *(("shares", "breakdown.shares"), "verdict", "repairs", "recompiled"),
         ("responses", "answer.by_condition"),
     )
@@ -109,7 +114,12 @@ class Proof:
     @property
     def skipped(self) -> tuple[SkippedLaunch, ...]:
         """What was not measured."""
-        return tuple(SkippedLaunch(*each) for each in self.experiments.skipped)
+        without = (
+            SkippedLaunch(each.answer.launch.kernel, f"{WORDS[mutation]}: no number, since {why}")
+            for each in self.launches
+            for mutation, why in without_number(each.answer)
+        )
+        return (*(SkippedLaunch(*each) for each in self.experiments.skipped), *without)
 
     FACTS: ClassVar = ("multiprocessors", "l2_bytes", "empty_us", "left", "shortened")
     JSON: ClassVar = (

@@ -24,6 +24,8 @@ COLUMNS = (
     "batch", "condition", "control", "amount", "round", "time_us",
 )  # fmt: skip
 """Of ``experiments.csv``: a row a launch, condition and round. Calibrations have no launch."""
+LATER = ("own_us", "replay", "same_path", "changed")
+"""Columns that tables before 2026-11-28 lack; empty where it is not known."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,10 @@ class Condition:
     # of the resource that is left, relative to the control; 1 where it cannot be said
     amount: float
     times_us: tuple[float, ...]  # microseconds of a launch, a number a round
+    # Of a mutant that saves time: whether it executes each basic block as often as its control, and
+    # which part of the words that the control writes it leaves otherwise
+    same_path: bool | None = None
+    changed: float = math.nan
 
 
 @dataclass(frozen=True)
@@ -50,6 +56,14 @@ class Examined:
     batch: int = 0  # launches between two events
     conditions: tuple[Condition, ...] = ()  # in the order of the library
     symbol: str = ""  # the kernel's name as the compiler mangled it; the table does not keep it
+    own_us: float = math.nan  # what the launch takes in the program alone, by CUPTI
+    # What lies between two launches that are timed: ``warm`` (nothing), ``restored`` (what it
+    # writes is put back), ``cold`` (L2 is emptied, too)
+    replay: str = "warm"
+
+    def condition(self, name: str) -> Condition | None:
+        """Return a condition by its name; None where it did not apply."""
+        return next((each for each in self.conditions if each.name == name), None)
 
 
 @dataclass(frozen=True)
@@ -73,7 +87,7 @@ def experiments_csv(experiments: Experiments) -> str:
     """Return the experiments as CSV with `COLUMNS`; calibrations first, without a launch."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
+    writer.writerow((*COLUMNS, *LATER))
     facts_of_device = {
         "multiprocessors": experiments.multiprocessors,
         "l2_bytes": experiments.l2_bytes,
@@ -82,7 +96,7 @@ def experiments_csv(experiments: Experiments) -> str:
         "shortened": experiments.shortened,
     }
     for name, value in facts_of_device.items():
-        row = dict.fromkeys(COLUMNS, "") | {"kernel": name, "condition": DEVICE}
+        row = dict.fromkeys((*COLUMNS, *LATER), "") | {"kernel": name, "condition": DEVICE}
         writer.writerow([*(row | {"amount": f"{value:.9g}"}).values()])
     numbered = [("", each) for each in experiments.calibrations]
     numbered += [(str(number), each) for number, each in enumerate(experiments.launches)]
@@ -93,9 +107,15 @@ def experiments_csv(experiments: Experiments) -> str:
         )  # fmt: skip
         for condition in launch.conditions:
             what = (condition.name, condition.control, f"{condition.amount:.6g}")
+            same = "" if condition.same_path is None else int(condition.same_path)
+            later = (_number(launch.own_us), launch.replay, same, _number(condition.changed))
             for turn, time_us in enumerate(condition.times_us):
-                writer.writerow([*facts, *what, turn, f"{time_us:.6g}"])
+                writer.writerow([*facts, *what, turn, f"{time_us:.6g}", *later])
     return text.getvalue()
+
+
+def _number(value: float) -> str:
+    return "" if math.isnan(value) else f"{value:.6g}"
 
 
 def read_experiments(path: Path) -> Experiments:
@@ -126,7 +146,7 @@ def read_experiments(path: Path) -> Experiments:
 
 def _experiments(rows: Sequence[dict[str, str]]) -> Experiments:
     device: dict[str, str] = {}
-    times: dict[tuple[str, str], dict[tuple[str, str, float], list[float]]] = {}
+    times: dict[tuple[str, str], dict[tuple[str, str, float, str, str], list[float]]] = {}
     first: dict[tuple[str, str], dict[str, str]] = {}
     for row in rows:
         if row["condition"] == DEVICE:
@@ -134,7 +154,8 @@ def _experiments(rows: Sequence[dict[str, str]]) -> Experiments:
             continue
         key = (row["launch"], row["kernel"])
         first.setdefault(key, row)
-        condition = (row["condition"], row["control"], float(row["amount"]))
+        later = (row.get("same_path") or "", row.get("changed") or "")
+        condition = (row["condition"], row["control"], float(row["amount"]), *later)
         times.setdefault(key, {}).setdefault(condition, []).append(float(row["time_us"]))
     made = {
         key: Examined(
@@ -145,7 +166,9 @@ def _experiments(rows: Sequence[dict[str, str]]) -> Experiments:
             int(row["dynamic_shared"]),
             int(row["blocks_per_multiprocessor"]),
             int(row["batch"]),
-            tuple(Condition(*what, tuple(us)) for what, us in times[key].items()),
+            tuple(_condition(*what, us) for what, us in times[key].items()),
+            own_us=float(row.get("own_us") or math.nan),
+            replay=row.get("replay") or "warm",
         )
         for key, row in first.items()
     }
@@ -158,3 +181,10 @@ def _experiments(rows: Sequence[dict[str, str]]) -> Experiments:
         left=int(float(device.get("left", "0"))),
         shortened=int(float(device.get("shortened", "0"))),
     )
+
+
+def _condition(
+    name: str, control: str, amount: float, same: str, changed: str, times_us: Sequence[float]
+) -> Condition:
+    same_path = None if same == "" else same == "1"
+    return Condition(name, control, amount, tuple(times_us), same_path, float(changed or math.nan))

@@ -74,7 +74,7 @@ class Responses:
     launch
         The launch.
     time_us
-        As the program launches it, in a batch: the median.
+        In the program alone, where that is known; else as experiments launch it: the median.
     empty_us
         What an empty kernel takes so.
     by_condition
@@ -118,21 +118,58 @@ class Responses:
 def responses(experiments: Experiments, seed: int = 0) -> list[Responses]:
     """Return the responses of every launch, in launch order.
 
-    `seed` is of the bootstrap.
+    Where the program's own time of a launch is known, what launching adds to it is taken off the
+    times of all its conditions, and off an empty kernel's. `seed` is of the bootstrap.
     """
     random = np.random.default_rng(seed)
     left = {
         name: _calibrated(experiments, name, kernel, random) for name, kernel in TRAFFIC.items()
     }
+    launches = [_without_floor(each, experiments.empty_us) for each in experiments.launches]
+    floors = [floor for _, floor in launches if floor is not None]
+    empty_us = experiments.empty_us - (float(np.median(floors)) if floors else 0.0)
     return [
-        Responses(
-            launch,
-            _median(launch, "all"),
-            experiments.empty_us,
-            _responses(launch, left, random),
-        )
-        for launch in experiments.launches
+        Responses(launch, _median(launch, "all"), empty_us, _responses(launch, left, random))
+        for launch, _ in launches
     ]
+
+
+_SHORT_US = 50.0
+"""The floor of an empty kernel is that of launches below it: there it shows beside the kernel."""
+
+
+def _without_floor(launch: Examined, most_us: float) -> tuple[Examined, float | None]:
+    """Return a launch less what launching it adds, and that of a short one in a batch.
+
+    `most_us` is what an empty kernel takes in a batch: launching adds no more than that. Launches
+    that are timed one at a time have a floor of their own, as long as an empty kernel's several.
+    """
+    own = launch.own_us
+    if math.isnan(own):
+        return launch, None
+    floors = {}
+    for name, most in (("all", most_us), ("single", _SINGLE * most_us), ("original", most_us)):
+        most = most if launch.replay == "warm" else _SINGLE * most_us
+        measured = _median(launch, name)
+        floors[name] = 0.0 if math.isnan(measured) else min(max(measured - own, 0.0), most)
+    original = {each.name: each.control for each in launch.conditions}
+
+    def base(name: str) -> str:
+        while original.get(name, name) != name:
+            name = original[name]
+        return name
+
+    conditions = tuple(
+        replace(each, times_us=tuple(us - floors.get(base(each.name), 0.0) for us in each.times_us))
+        for each in launch.conditions
+    )
+    short = launch.replay == "warm" and own < _SHORT_US
+    return replace(launch, conditions=conditions), floors["all"] if short else None
+
+
+_SINGLE = 4.0
+"""One launch between two events takes at most so many times as long as one of a batch of empty
+kernels (H200, 2026-11-28: MEASURE)."""
 
 
 def resampled(responses: Responses, draws: int, seed: int = 0) -> list[Responses]:

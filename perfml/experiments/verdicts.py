@@ -1,8 +1,9 @@
 """Whether a cause that counters name is proven: the kernel without it, and the limits it predicts.
 
-Where the kernel ran without the habit that the cause is (`perfml.experiments.repairs.habit_of`),
-the time that this saves decides. Else the limits do at which the cause predicts that a launch
-stands (`LIMITS_OF`): the shares of the time that experiments find there.
+Only a measured saving proves: the kernel ran without the habit that the cause is
+(`perfml.experiments.repairs.habit_of`), beside a clean control. Only a mutant that saves nothing
+refutes. The limits at which a cause predicts that a launch stands (`LIMITS_OF`) make it plausible
+or implausible: the shares of the time that experiments find there.
 """
 
 from __future__ import annotations
@@ -16,11 +17,12 @@ from importlib import resources
 import numpy as np
 
 from perfml.experiments.limits import LIMITS, breakdown
-from perfml.experiments.repairs import Repair, habit_of, repair_of
+from perfml.experiments.repairs import CLEAN, Repair, habit_of, repair_of
 from perfml.experiments.responses import Responses, resampled
 from perfml.kernel_names import kernel_label
 
-PROVEN, REFUTED, OPEN = "proven", "refuted", "not decided"
+PROVEN, REFUTED = "proven", "refuted"
+PLAUSIBLE, IMPLAUSIBLE, OPEN = "plausible", "implausible", "not decided"
 
 _IDLE = frozenset({"fixed"})
 
@@ -34,10 +36,10 @@ def _limits_of() -> dict[str, frozenset[str]]:
 LIMITS_OF = _limits_of()
 """Id of a cause to the limits at which it can hold a launch (``limits.toml``)."""
 PROVES = 0.5
-"""A cause is proven where surely at least half of the time that it claims is saved without it, or
-its limits make half of the launch's time."""
-REFUTES = 0.25
-"""A cause is refuted where that is surely less than a quarter.
+"""A cause is proven where surely at least half of the time that it claims is saved without it, and
+plausible where its limits surely make half of the launch's time."""
+IMPLAUSIBLE_BELOW = 0.25
+"""A cause is implausible where its limits surely make less than a quarter.
 
 Between the two it is not decided: there limits by counters are as often right as wrong.
 """
@@ -61,7 +63,7 @@ class Verdict:
     cause
         Its id.
     verdict
-        `PROVEN`, `REFUTED` or `OPEN`.
+        `PROVEN` or `REFUTED` by a mutant, `PLAUSIBLE` or `IMPLAUSIBLE` by limits, or `OPEN`.
     share, low, high
         Of the time at the cause's limits, and its interval of `LEVEL` over the rounds; NaN where no
         experiment on one launch can tell.
@@ -97,10 +99,10 @@ class Verdict:
             return f"Not decided: the launch could not be run on fewer multiprocessors.{gain}"
         limits = " or ".join(LIMITS[name] for name in LIMITS if name in LIMITS_OF[self.cause])
         words = (
-            f"{self.verdict.capitalize()} by experiment: {100 * self.share:.0f} % of the time"
+            f"{self.verdict.capitalize()} by its limits: {100 * self.share:.0f} % of the time"
             f" ({100 * self.low:.0f} to {100 * self.high:.0f} %) goes to {limits}.{gain}"
         )
-        return words if self.verdict == PROVEN else f"{words} {breakdown(responses).sentence()}"
+        return words if self.verdict == PLAUSIBLE else f"{words} {breakdown(responses).sentence()}"
 
 
 def verdict(responses: Responses, cause: str, claimed: float = 1.0) -> Verdict:
@@ -114,17 +116,15 @@ def verdict(responses: Responses, cause: str, claimed: float = 1.0) -> Verdict:
     made = replace(by_limits, claimed=claimed, repair=habit or repair_of(responses, cause))
     if habit is None:
         return made
-    said = _judged(1 - habit.high, 1 - habit.low, claimed)
-    if said == OPEN and by_limits.verdict == REFUTED:
-        said = REFUTED
-    return replace(made, verdict=said, decides=True)
+    return replace(made, verdict=_by_repair(habit, claimed), decides=True)
 
 
-def _judged(low: float, high: float, whole: float = 1.0) -> str:
-    """Return what an interval of a share says."""
-    if low >= PROVES * whole:
+def _by_repair(habit: Repair, claimed: float) -> str:
+    """Return what the time without a habit says of a cause that claims a share of the time."""
+    if 1 - habit.high >= max(PROVES * claimed, CLEAN):
         return PROVEN
-    return REFUTED if high < REFUTES * whole else OPEN
+    # what a clean control may differ by is no saving
+    return REFUTED if 1 - habit.low < CLEAN else OPEN
 
 
 def _by_limits(responses: Responses, cause: str) -> Verdict:
@@ -134,10 +134,9 @@ def _by_limits(responses: Responses, cause: str) -> Verdict:
     share, low, high = share_at(responses, limits)
     if math.isnan(share):
         return Verdict(cause, OPEN)
-    said = _judged(low, high)
-    if said == REFUTED and limits == _IDLE:
-        # blocks that wait for memory may be few at the end, too: shares do not tell
-        said = _judged(low, share_at(responses, limits | {"memory_latency"})[2])
+    # blocks that wait for memory may be few at the end, too: shares do not tell
+    most = share_at(responses, limits | {"memory_latency"})[2] if limits == _IDLE else high
+    said = PLAUSIBLE if low >= PROVES else IMPLAUSIBLE if most < IMPLAUSIBLE_BELOW else OPEN
     likely = next((right for end, right in LIKELIHOOD if share < end), LIKELIHOOD[-1][1])
     return Verdict(cause, said, share, low, high, likely)
 

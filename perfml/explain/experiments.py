@@ -15,7 +15,7 @@ from perfml.datasets.selection import split_place
 from perfml.experiments.findings import Examination, Finding, claimed_of, examine
 from perfml.experiments.record import FILE, read_experiments
 from perfml.experiments.responses import Responses, responses
-from perfml.experiments.verdicts import OPEN, PROVEN
+from perfml.experiments.verdicts import PROVEN, REFUTED
 from perfml.explain.advice.first_fix import on_side
 from perfml.explain.advice.fix import Estimate
 from perfml.explain.advice.hazards import Advice
@@ -97,5 +97,5 @@ def _finding(row: dict[Any, Any], launches: list[Responses]) -> dict[Any, Any]:
 
 
 def _confidence(said: Examination, before: Confidence) -> Confidence:
-    verdict = OPEN if said.verdict is None else said.verdict.verdict
-    return before if verdict == OPEN else "proven" if verdict == PROVEN else "refuted"
+    verdict = "" if said.verdict is None else said.verdict.verdict
+    return "proven" if verdict == PROVEN else "refuted" if verdict == REFUTED else before

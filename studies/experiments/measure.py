@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from perfml.experiments.limits import FITTED, QUEUES, Thresholds, breakdown
-from perfml.experiments.verdicts import LIMITS_OF, OPEN, PROVEN, REFUTED, verdict
+from perfml.experiments.verdicts import IMPLAUSIBLE, LIMITS_OF, OPEN, PLAUSIBLE, verdict
 from studies.experiments import picture, repaired
 from studies.experiments.recorded import LEVELS, RIGHT, Case, network, planted, truth
 
@@ -79,15 +79,15 @@ def verdicts(cases: Sequence[Case], level: str) -> dict[str, Any]:
         if case.level != level or not causes:
             continue
         found = {verdict(case.responses, name).verdict for name in causes}
-        best = next(each for each in (PROVEN, OPEN, REFUTED) if each in found)
+        best = next(each for each in (PLAUSIBLE, OPEN, IMPLAUSIBLE) if each in found)
         said["right"][best] += 1
-        if best != PROVEN:
+        if best != PLAUSIBLE:
             misses.append(f"{case.layer}: {causes[0]} {best}")
         possible = frozenset().union(*(LIMITS_OF[name] for name in causes))
         for rival in RIVALS:
             if not LIMITS_OF[rival] & possible:
                 said["wrong"][verdict(case.responses, rival).verdict] += 1
-    return {name: dict(counts) for name, counts in said.items()} | {"not proven": misses}
+    return {name: dict(counts) for name, counts in said.items()} | {"not plausible": misses}
 
 
 def likelihoods(cases: Sequence[Case]) -> list[dict[str, float]]:

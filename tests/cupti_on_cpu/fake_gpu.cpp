@@ -29,7 +29,7 @@ bool g_never = false;          // a launch that does not end lies before the nex
 const int* g_stop = nullptr;   // of traffic that flows
 bool g_dram = false;
 
-constexpr size_t kTraffic = 100, kAtomics = 101, kEmpty = 102;
+constexpr size_t kTraffic = 100, kAtomics = 101, kEmpty = 102, kCompare = 103;
 
 struct Module {
   std::string text;
@@ -45,6 +45,16 @@ void run(const Module& module) {
   g_now_us += on ? 4 : 10;
   g_broken |= on && module.text.find(" atom.") != std::string::npos &&
               module.text.find("\natom.") == std::string::npos;
+}
+
+// Counts the words that differ, as perfml_compare does in chunks of 64 KiB.
+void compare(void** given, unsigned chunks) {
+  const auto* one = *static_cast<const unsigned**>(given[0]);
+  const auto* other = *static_cast<const unsigned**>(given[1]);
+  const auto words = *static_cast<const unsigned long long*>(given[2]);
+  auto* counts = *static_cast<unsigned**>(given[3]);
+  for (unsigned long long i = 0; i < words && i < chunks * 16384ull; ++i)
+    counts[i / 16384] += one[i] != other[i];
 }
 
 bool flows() { return g_stop && *g_stop == 0; }
@@ -71,6 +81,10 @@ CUresult CUDAAPI cuMemGetInfo_v2(size_t* free, size_t* total) {
 }
 CUresult CUDAAPI cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t size, CUstream) {
   std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<void*>(from), size);
+  return CUDA_SUCCESS;
+}
+CUresult CUDAAPI cuMemcpyDtoHAsync_v2(void* to, CUdeviceptr from, size_t size, CUstream) {
+  std::memcpy(to, reinterpret_cast<void*>(from), size);
   return CUDA_SUCCESS;
 }
 CUresult CUDAAPI cuMemsetD8Async(CUdeviceptr address, unsigned char value, size_t size, CUstream) {
@@ -118,6 +132,7 @@ CUresult CUDAAPI cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction funct
       if (there < 132) return CUDA_ERROR_INVALID_CLUSTER_SIZE;
       g_now_us += 10;
       break;
+    case kCompare: compare(given, config->gridDimX); break;
     case kTraffic: case kAtomics:
       g_now_us += flows() ? 20 : 10;
       if (*static_cast<const int*>(given[4]) > 100) {
@@ -167,7 +182,9 @@ CUresult CUDAAPI cuModuleGetFunction(CUfunction* function, CUmodule module, cons
   }
   const bool traffic = std::strcmp(name, "perfml_traffic") == 0;
   const bool atomics = std::strcmp(name, "perfml_atomics") == 0;
-  *function = reinterpret_cast<CUfunction>(traffic ? kTraffic : atomics ? kAtomics : kEmpty);
+  const bool compares = std::strcmp(name, "perfml_compare") == 0;
+  *function = reinterpret_cast<CUfunction>(
+      traffic ? kTraffic : atomics ? kAtomics : compares ? kCompare : kEmpty);
   return CUDA_SUCCESS;
 }
 CUresult CUDAAPI cuCtxGetDevice(CUdevice*) { return CUDA_SUCCESS; }

@@ -38,9 +38,9 @@ def test_the_first_cause_is_asked_of_the_slower_side(tmp_path):
     expected = ("stream", "dram_bytes", "dram bytes", "high", "", claimed, "instructions")
     assert findings[0] == Finding(*expected)
     assert [each.layer for each in findings] == ["stream", "fma", "nowhere"]
-    proven, refuted, unknown = examine(findings, responses(read_experiments(PROBE)))
-    assert proven.verdict.verdict == "proven"
-    assert refuted.verdict.verdict == "refuted"
+    at_its_limit, elsewhere, unknown = examine(findings, responses(read_experiments(PROBE)))
+    assert at_its_limit.verdict.verdict == "plausible"
+    assert elsewhere.verdict.verdict == "implausible"
     assert unknown.verdict is None
     assert "no launch of this layer was examined" in unknown.said
 

@@ -18,8 +18,9 @@ LAUNCH = Examined(
     ("iter_1", "conv_1"), 'void f<int, "x">(float*)', "(8, 1, 1)", "(256, 1, 1)", 1024, 4, 10,
     (
         Condition("all", "all", 1.0, (10.0, 11.0, 10.5)),
-        Condition("sm_half", "all", 0.545455, (18.0, 18.5, 18.25)),
+        Condition("sm_half", "all", 0.545455, (18.0, 18.5, 18.25), True, 0.25),
     ),
+    own_us=9.5, replay="restored",
 )  # fmt: skip
 KNOWN = replace(LAUNCH, ranges=(), kernel="dram", grid="", block="")
 WHOLE = Experiments(132, 52428800, 3.4, (KNOWN,), (LAUNCH, LAUNCH), left=3, shortened=1)
@@ -39,7 +40,8 @@ def test_a_row_stands_for_a_launch_a_condition_and_a_round():
         "launch": "1", "range": "iter_1/conv_1", "kernel": LAUNCH.kernel, "grid": "(8, 1, 1)",
         "block": "(256, 1, 1)", "dynamic_shared": "1024", "blocks_per_multiprocessor": "4",
         "batch": "10", "condition": "sm_half", "control": "all", "amount": "0.545455",
-        "round": "2", "time_us": "18.25",
+        "round": "2", "time_us": "18.25", "own_us": "9.5", "replay": "restored", "same_path": "1",
+        "changed": "0.25",
     }  # fmt: skip
 
 

@@ -6,7 +6,13 @@ import math
 import pytest
 
 from perfml.experiments.record import read_experiments
-from perfml.experiments.repairs import UNREACHED, habit_of, repair_of, repairs
+from perfml.experiments.repairs import (
+    UNREACHED,
+    habit_of,
+    repair_of,
+    repairs,
+    without_number,
+)
 from perfml.experiments.responses import Response, responses
 from perfml.experiments.verdicts import verdict
 from tests.support.paths import ROOT
@@ -71,12 +77,38 @@ def test_loads_that_hit_do_not_win_over_the_mutation_of_a_cause(sides):
     assert {"cached_loads"} == UNREACHED
 
 
-def test_a_switch_that_costs_much_widens_the_interval_and_leaves_the_cause_open(sides):
-    launch, fast = sides[0]["spmv"], sides[1]["spmv"]
-    repair = repair_of(launch, "uncoalesced_loads")
-    assert repair.overhead > 2
-    assert repair.low < fast.time_us / launch.time_us < repair.high
-    assert verdict(launch, "uncoalesced_loads").verdict == "not decided"
+def test_a_control_that_is_slower_than_the_kernel_gives_no_number(sides):
+    launch = sides[0]["spmv"]
+    assert repair_of(launch, "uncoalesced_loads") is None
+    assert verdict(launch, "uncoalesced_loads").verdict not in ("proven", "refuted")
+    reasons = dict(without_number(launch))
+    assert "dense_loads" in reasons
+    assert "dense_loads" not in {each.mutation for each in repairs(launch)}
+
+
+def test_a_mutant_that_takes_another_path_gives_no_number(sides):
+    launch = sides[0]["energy"]
+    assert repair_of(launch, "uncoalesced_loads") is not None
+    conditions = [
+        dataclasses.replace(each, same_path=False) if each.name == "dense_loads" else each
+        for each in launch.launch.conditions
+    ]
+    other = dataclasses.replace(launch.launch, conditions=tuple(conditions))
+    launch = dataclasses.replace(launch, launch=other)
+    assert repair_of(launch, "uncoalesced_loads") is None
+    assert "dense_loads" in dict(without_number(launch))
+
+
+def test_a_cause_that_saves_a_little_is_neither_proven_nor_refuted(sides):
+    launch = sides[0]["hist"]
+    little = {"no_conflicts": Response("no_conflicts", 0.88, 0.87, 0.89, 1)}
+    nothing = {"no_conflicts": Response("no_conflicts", 1.0, 0.99, 1.01, 1)}
+    said = [
+        verdict(dataclasses.replace(launch, by_condition={**launch.by_condition, **each}), cause)
+        for each in (little, nothing)
+        for cause in ("shared_atomics",)
+    ]
+    assert [each.verdict for each in said] == ["not decided", "refuted"]
 
 
 def test_what_a_cause_claims_decides_how_much_its_habit_has_to_save(sides):

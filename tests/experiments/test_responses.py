@@ -62,3 +62,19 @@ def test_traffic_is_measured_by_what_it_does_to_a_kernel_of_known_limit():
     assert found.elasticity("dram_traffic") == pytest.approx(2)
     (unknown,) = responses(experiments(subject))
     assert math.isnan(unknown.elasticity("dram_traffic"))
+
+
+def test_what_launching_adds_is_taken_off_where_the_programs_own_time_is_known():
+    conditions = (
+        Condition("all", "all", 1, (4.0, 4.0, 4.0)),
+        Condition("sm_half", "all", 0.5, (5.0, 5.0, 5.0)),
+    )
+    launch = Examined((), "tiny", conditions=conditions, own_us=1.0)
+    (made,) = responses(Experiments(132, 1, 4.2, (), (launch,)))
+    assert made.time_us == 1.0
+    assert made.ratio("sm_half") == 2.0
+    assert made.empty_us == pytest.approx(1.2)
+    # a long launch is never made shorter than by what launching an empty kernel takes
+    long = Examined((), "long", conditions=conditions, own_us=math.nan)
+    (plain,) = responses(Experiments(132, 1, 4.2, (), (long,)))
+    assert plain.time_us == 4.0

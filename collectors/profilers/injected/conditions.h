@@ -41,12 +41,29 @@ struct Outcome {
   Condition condition;
   std::vector<double> us;  // of a launch, a number a round
   bool fails = false;      // this launch cannot be made so
+  int same_path = -1;      // of a mutant: 1 where it executes each block as often; -1: not known
+  double changed = -1;     // part of the words written that it changes; -1: not known
 };
+
+// How long the program's own launches take, microseconds; negative where that is not known.
+struct Own {
+  double first = -1, median = -1;
+};
+
+// What lies between two launches that are timed: nothing, what the launch writes is put back, or L2
+// is emptied besides.
+enum class Replay { warm, restored, cold };
+
+inline const char* name_of(Replay replay) {
+  return replay == Replay::warm ? "warm" : replay == Replay::restored ? "restored" : "cold";
+}
 
 // What the experiments on a launch gave; no outcome if they failed.
 struct Examination {
   std::vector<Outcome> outcomes;
   int batch = 0, blocks = 0;
+  Replay replay = Replay::warm;
+  double own_us = -1;  // of the program's own launch
   bool shortened = false;  // its time limit left rounds or conditions out
   std::vector<std::string> refused;  // mutants that the driver does not compile, and why
 };

@@ -16,6 +16,10 @@ namespace experiments {
 // What a function is called here, and in the driver.
 #define PERFML_DRIVER(each) each(allocate, cuMemAlloc) each(free, cuMemFree) \
     each(memory, cuMemGetInfo) each(copy, cuMemcpyDtoDAsync) each(fill, cuMemsetD8Async) \
+    each(to_host, cuMemcpyDtoHAsync) each(begin_capture, cuStreamBeginCapture) \
+    each(end_capture, cuStreamEndCapture) each(instantiate, cuGraphInstantiateWithFlags) \
+    each(run_graph, cuGraphLaunch) each(free_graph, cuGraphDestroy) \
+    each(free_executable, cuGraphExecDestroy) \
     each(stream, cuStreamCreate) each(wait, cuStreamSynchronize) \
     each(wait_for_all, cuCtxSynchronize) each(event, cuEventCreate) each(record, cuEventRecord) \
     each(reached, cuEventQuery) each(launch, cuLaunchKernelEx) each(set, cuFuncSetAttribute) \
@@ -34,6 +38,10 @@ struct Driver {
   CUresult (*elapsed)(float*, CUevent, CUevent) = nullptr;  // its new name is of CUDA 12.8
 
   bool complete() const { return launch && elapsed && set && get && blocks && load; }
+  bool has_graphs() const {
+    return begin_capture && end_capture && instantiate && run_graph && free_graph &&
+           free_executable;
+  }
   bool has_green() const { return resource && split && describe && green && green_stream; }
 };
 

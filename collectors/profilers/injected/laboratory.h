@@ -2,7 +2,11 @@
 //
 // Each condition takes away a part of one resource of the GPU, or uses it up from elsewhere, and has
 // a control that differs in nothing else. Times are of batches between two events of one stream, in
-// an order that is drawn anew in every round.
+// an order that is drawn anew in every round. Batches of short launches are CUDA graphs: the host
+// launches one in some 4 us, a graph in one or two.
+//
+// A launch has to take as long as the program's own did, or it is not measured: in a batch, or with
+// what it writes put back before each (a counter of tiles, a hash table), or with L2 emptied, too.
 #pragma once
 
 #include <cuda.h>
@@ -21,6 +25,7 @@
 #include "conditions.h"
 #include "experiment_driver.h"
 #include "memory_image.h"
+#include "mutant_check.h"
 #include "mutants.h"
 #include "partitions.h"
 #include "traffic_ptx.h"
@@ -58,6 +63,10 @@ class Laboratory {
     if (failed(all.function(&traffic_, module, "perfml_traffic"), "traffic kernel", why))
       return false;
     if (failed(all.function(&empty_, module, "perfml_empty"), "empty kernel", why)) return false;
+    CUfunction compare = nullptr;
+    if (failed(all.function(&compare, module, "perfml_compare"), "comparing kernel", why) ||
+        !comparison_.open(compare))
+      return false;
     return make_partitions(device, why) && make_buffers(why);
   }
 
@@ -71,15 +80,11 @@ class Laboratory {
 
   // How long a kernel that does nothing takes in a batch, microseconds.
   double empty_us(std::string& why) {
-    Subject subject;
-    subject.function = empty_;
-    subject.config.gridDimX = subject.config.gridDimY = subject.config.gridDimZ = 1;
-    subject.config.blockDimX = 32;
-    subject.config.blockDimY = subject.config.blockDimZ = 1;
-    std::vector<double> times;
-    for (int i = 0; i < 5; ++i) times.push_back(batch(subject, all_, 32, why));
-    std::sort(times.begin(), times.end());
-    return times[times.size() / 2];
+    short_ = true;
+    replay_ = Replay::warm;
+    const double us = floor_us(why);
+    short_ = false;
+    return us;
   }
 
   double patience = 20;  // seconds, until a launch is said not to end
@@ -102,7 +107,8 @@ class Laboratory {
   // rounds, then without the last conditions of `wanted` where it takes long. With mutants these
   // are its conditions.
   Examination examine(const Subject& subject, int rounds, double seconds, std::string& why,
-                      const Order& wanted = {}, const std::vector<Mutant>& mutants = {}) {
+                      const Order& wanted = {}, const std::vector<Mutant>& mutants = {},
+                      const Own& own = {}) {
     const Driver& all = driver();
     CUfunction function = subject.function;
     int value = 0;
@@ -125,6 +131,8 @@ class Laboratory {
     const double first = probe(subject, why);
     if (first < 0) return {};
     made.batch = std::clamp(static_cast<int>(std::ceil(kBatchUs / std::max(first, 0.5))), 1, 64);
+    short_ = first < kShortUs;
+    if (!choose_replay(subject, made, own, why)) return {};
     patience_ = patience + 1e-6 * 100 * first * made.batch;
     // as long as the probe, which put memory back and ran it twice, and the rest of the batch
     const double probed = std::chrono::duration<double>(Clock::now() - begun).count();
@@ -172,10 +180,15 @@ class Laboratory {
     for (Outcome& outcome : outcomes) {
       if (!outcome.fails) made.outcomes.push_back(std::move(outcome));
     }
+    if (!mutants.empty()) check(subject, made.outcomes, mutants, loaded, why);
     return made;
   }
 
  private:
+  static constexpr double kEventUs = 0.5;  // resolution of two events
+  static constexpr double kShortUs = 20;   // launches below it are timed in graphs
+  static constexpr double kAlike = 0.1;    // a repeated launch may differ from the program's so much
+  static constexpr double kSaves = 0.97;   // a mutant that takes less time is compared
   static constexpr double kBatchUs = 100;    // a batch is at least as long: events tell 0.5 us
   static constexpr int kFewestRounds = 3;    // the median of fewer is not robust
   static constexpr size_t kFewestConditions = 7;  // fewer tell no limit, in any order
@@ -295,6 +308,98 @@ class Laboratory {
     return chosen;
   }
 
+  // Finds how the launch takes as long as in the program; false, and why, if it does not.
+  bool choose_replay(const Subject& subject, Examination& made, const Own& own, std::string& why) {
+    replay_ = Replay::warm;
+    regions_.clear();
+    if (own.median < 0) return true;
+    unsigned long long words = 0;
+    if (!image_.put_back(all_, why) || batch(subject, all_, 1, why) < 0 ||
+        !image_.changed(comparison_, all_, regions_, words, why))
+      return false;
+    Condition plain{"all", "all", all_};
+    std::string times;
+    for (Replay replay : {Replay::warm, Replay::restored, Replay::cold}) {
+      replay_ = replay;
+      if (!image_.put_back(all_, why)) return false;
+      const double us = timed(subject, plain, made.batch, why);
+      if (us < 0) return false;
+      for (double alone : {own.median, own.first}) {
+        const double room = std::max(kAlike * alone, floor_us(why));
+        if (us < (1 - kAlike) * alone - kEventUs || us > alone + room) continue;
+        made.replay = replay;
+        made.own_us = alone;
+        return true;
+      }
+      times += (times.empty() ? "" : ", ") + std::to_string(us) + " us " + name_of(replay);
+    }
+    why = "not measured: its launch takes " + std::to_string(own.median) +
+          " us in the program, and repeated " + times;
+    return false;
+  }
+
+  // What a launch takes beside its kernel where it is timed so.
+  double floor_us(std::string& why) {
+    double& known = replay_ == Replay::warm ? (short_ ? graph_floor_ : batch_floor_) : single_floor_;
+    if (known < 0) {
+      Subject subject;
+      subject.function = empty_;
+      subject.config.gridDimX = subject.config.gridDimY = subject.config.gridDimZ = 1;
+      subject.config.blockDimX = 32;
+      subject.config.blockDimY = subject.config.blockDimZ = 1;
+      const int size = replay_ == Replay::warm ? 32 : 1;
+      known = median_of(5, [&] { return batch(subject, all_, size, why); });
+    }
+    return std::max(known, 0.0);
+  }
+
+  template <typename Time>
+  static double median_of(int count, Time time) {
+    std::vector<double> times;
+    for (int i = 0; i < count; ++i) times.push_back(time());
+    std::sort(times.begin(), times.end());
+    return times[times.size() / 2];
+  }
+
+  // Compares the mutants that save time with their controls: their paths, and what they write.
+  void check(const Subject& subject, std::vector<Outcome>& outcomes,
+             const std::vector<Mutant>& mutants, LoadedMutants& loaded, std::string& why) {
+    const auto median = [](std::vector<double> us) {
+      std::sort(us.begin(), us.end());
+      return us[us.size() / 2];
+    };
+    const auto named = [&](const std::string& name) -> Outcome* {
+      for (Outcome& each : outcomes) {
+        if (each.condition.name == name && !each.us.empty()) return &each;
+      }
+      return nullptr;
+    };
+    MutantCheck checked(image_, comparison_, all_,
+                        [&](CUfunction function, CUdeviceptr toggle, bool on, std::string& reason) {
+      Subject once = subject;
+      if (function) once.function = function;
+      if (toggle && failed(driver().fill(toggle, on ? 0xff : 0, 4, all_), "switch", reason))
+        return false;
+      return batch(once, all_, 1, reason) >= 0;
+    });
+    LoadedMutants::Counted unchanged;
+    for (const Mutant& mutant : mutants) {
+      Outcome* outcome = named(mutant.name);
+      const Outcome* control = outcome ? named(outcome->condition.control) : nullptr;
+      if (!control || control->condition.name == "original" ||
+          median(outcome->us) > kSaves * median(control->us))
+        continue;
+      outcome->changed = checked.changed(control->condition, outcome->condition, why);
+      const LoadedMutants::Counted counted = loaded.counted(mutant);
+      if (!mutant.switched && !unchanged.function) unchanged = loaded.counted(mutants.front());
+      outcome->same_path = checked.same_path(mutant.switched ? counted : unchanged, counted, why);
+      if (hangs_ || driver().wait_for_all() != CUDA_SUCCESS) {
+        fatal_ = mutant.name;
+        return;
+      }
+    }
+  }
+
   // Finds the dynamic shared memory with which `wanted` blocks fit on a multiprocessor.
   bool fill_shared(const Subject& subject, CUfunction function, int threads, int wanted,
                    const Kept& kept, Condition& condition, int blocks) const {
@@ -355,26 +460,39 @@ class Laboratory {
 
   double timed(const Subject& subject, const Condition& condition, int size, std::string& why) {
     if (batch(subject, condition.stream, 1, why) < 0) return -1;  // warms the caches up
-    if (condition.single) {
-      std::array<double, 3> times{};
-      for (double& us : times) {
-        if (condition.cold) {
-          if (failed(driver().fill(written_, 0, std::max(kOverDram, 2 * l2_bytes_), all_),
-                     "cold cache", why) ||
-              failed(driver().wait(all_), "cold cache", why))
-            return -1;
-        }
-        us = batch(subject, condition.stream, 1, why);
-        if (us < 0) return -1;
-      }
-      std::sort(times.begin(), times.end());
-      return times[1];
-    }
-    if (condition.traffic == Flow::none) return batch(subject, condition.stream, size, why);
+    if (condition.traffic == Flow::none) return some(subject, condition, size, why);
     if (!start_traffic(condition.traffic, why)) return -1;
     double us = batch(subject, condition.stream, 1, why);  // until the traffic flows
-    if (us >= 0) us = batch(subject, condition.stream, size, why);
+    if (us >= 0) us = some(subject, condition, size, why);
     return stop_traffic(why) ? us : -1;
+  }
+
+  // Times some launches: a batch, or one at a time with what lies between them.
+  double some(const Subject& subject, const Condition& condition, int size, std::string& why) {
+    if (!condition.single && replay_ == Replay::warm)
+      return batch(subject, condition.stream, size, why);
+    std::array<double, 3> times{};
+    for (double& us : times) {
+      if ((condition.cold || replay_ == Replay::cold) &&
+          failed(driver().fill(written_, 0, std::max(kOverDram, 2 * l2_bytes_), all_), "cold cache",
+                 why))
+        return -1;
+      if (replay_ != Replay::warm && !restore(why)) return -1;
+      if (failed(driver().wait(all_), "earlier work", why)) return -1;
+      us = batch(subject, condition.stream, 1, why);
+      if (us < 0) return -1;
+    }
+    std::sort(times.begin(), times.end());
+    return times[1];
+  }
+
+  // Puts back what the launch writes, and nothing else, so that caches stay.
+  bool restore(std::string& why) {
+    for (const Region& region : regions_) {
+      if (failed(driver().copy(region.address, region.copy, region.size, all_), "results", why))
+        return false;
+    }
+    return true;
   }
 
   bool start_traffic(Flow flow, std::string& why) {
@@ -393,20 +511,46 @@ class Laboratory {
   // Runs launches behind each other; microseconds of one, negative if a call fails.
   double batch(const Subject& subject, CUstream stream, int size, std::string& why) {
     const Driver& all = driver();
+    CUgraphExec graph = short_ && size > 1 ? graph_of(subject, stream, size) : nullptr;
+    const bool begun = !failed(all.record(from_, stream), "event", why) &&
+                       (graph ? !failed(all.run_graph(graph, stream), "graph", why)
+                              : launched(subject, stream, size, why));
+    float ms = 0;
+    const bool done = begun && !failed(all.record(to_, stream), "event", why) && ended(why) &&
+                      !failed(all.elapsed(&ms, from_, to_), "event", why);
+    if (graph && !hangs_) all.free_executable(graph);
+    return done ? 1e3 * static_cast<double>(ms) / size : -1;
+  }
+
+  bool launched(const Subject& subject, CUstream stream, int size, std::string& why) {
     CUlaunchConfig config = subject.config;
     config.hStream = stream;
-    if (failed(all.record(from_, stream), "event", why)) return -1;
     for (int i = 0; i < size; ++i) {
-      if (failed(all.launch(&config, subject.function, subject.parameters, subject.extra),
+      if (failed(driver().launch(&config, subject.function, subject.parameters, subject.extra),
                  "launch", why))
-        return -1;
+        return false;
     }
-    float ms = 0;
-    if (failed(all.record(to_, stream), "event", why) ||
-        !ended(why) ||
-        failed(all.elapsed(&ms, from_, to_), "event", why))
-      return -1;
-    return 1e3 * static_cast<double>(ms) / size;
+    return true;
+  }
+
+  // The launches as a graph that was launched once; null where the driver makes none of them.
+  CUgraphExec graph_of(const Subject& subject, CUstream stream, int size) {
+    const Driver& all = driver();
+    std::string ignored;
+    CUgraph graph = nullptr;
+    CUgraphExec made = nullptr;
+    if (!all.has_graphs() ||
+        all.begin_capture(stream, CU_STREAM_CAPTURE_MODE_RELAXED) != CUDA_SUCCESS)
+      return nullptr;
+    const bool whole = launched(subject, stream, size, ignored);
+    if (all.end_capture(stream, &graph) != CUDA_SUCCESS || !graph) return nullptr;
+    if (whole && all.instantiate(&made, graph, 0) != CUDA_SUCCESS) made = nullptr;
+    all.free_graph(graph);
+    if (made && all.run_graph(made, stream) != CUDA_SUCCESS) {
+      all.free_executable(made);
+      return nullptr;
+    }
+    return made;
   }
 
   // Waits for the end of a batch; false if it fails or does not come.
@@ -433,6 +577,11 @@ class Laboratory {
   CUfunction traffic_ = nullptr, empty_ = nullptr;
   CUdeviceptr read_ = 0, written_ = 0, stop_ = 0;
   Image image_;
+  Comparison comparison_;
+  std::vector<Region> regions_;  // what the launch writes
+  Replay replay_ = Replay::warm;
+  bool short_ = false;
+  double graph_floor_ = -1, batch_floor_ = -1, single_floor_ = -1;
   std::mt19937 random_{1};
   double patience_ = patience;
   bool hangs_ = false;

@@ -16,6 +16,10 @@
 // PERFML_EXPERIMENTS_PLAN is a file with a line a range ("*" for any) and the conditions that come
 // first there, between tabs; launches in no such range are left alone.
 //
+// PERFML_EXPERIMENTS_TIMES is a file with a line a launch of the program alone: the time of the first
+// and the median, then path, kernel, grid and block, between tabs. A launch whose repetition takes
+// another time than that is not measured.
+//
 // With PERFML_EXPERIMENTS_MUTANTS (mutants.h) a launch is run again as its kernel's mutants instead.
 // Code that the program loads is kept beside the record where it is PTX (program_code.h).
 //
@@ -182,7 +186,8 @@ class Examiner {
     const auto mutants = mutants_.find(launch.kernel);
     const Examination made = laboratory_.examine(
         subject, request_.rounds, seconds, why, *request_.order_in(path_),
-        mutants == mutants_.end() ? std::vector<experiments::Mutant>{} : mutants->second);
+        mutants == mutants_.end() ? std::vector<experiments::Mutant>{} : mutants->second,
+        request_.own_of(path_, launch));
     if (!laboratory_.fatal().empty() || laboratory_.hangs()) end_process(launch);
     std::string lost;
     if (!laboratory_.image().put_back(laboratory_.stream(), lost)) {
@@ -242,9 +247,16 @@ class Examiner {
     text << "K\t" << examined_ << '\t' << launches::shape(launch.grid) << '\t'
          << launches::shape(launch.block) << '\t' << launch.dynamic_shared << '\t' << made.blocks
          << '\t' << made.batch << '\t' << path_ << '\t' << launches::demangled(launch.kernel) << '\t'
-         << launch.kernel;
+         << launch.kernel << '\t' << experiments::name_of(made.replay) << '\t' << made.own_us;
     file_.line(text.str());
     for (const Outcome& outcome : made.outcomes) write("E\t" + std::to_string(examined_), outcome);
+    for (const Outcome& outcome : made.outcomes) {
+      if (outcome.same_path < 0 && outcome.changed < 0) continue;
+      std::ostringstream row;
+      row << "M\t" << examined_ << '\t' << outcome.condition.name << '\t' << outcome.same_path << '\t'
+          << outcome.changed;
+      file_.line(row.str());
+    }
     for (const std::string& refused : made.refused)
       file_.line("S\t" + path_ + '\t' + launches::demangled(launch.kernel) + '\t' + refused);
     ++examined_;

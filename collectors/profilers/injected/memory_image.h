@@ -9,9 +9,12 @@
 #include <cuda.h>
 #include <cupti.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <map>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "experiment_driver.h"
 
@@ -100,6 +103,51 @@ class Allocations {
   std::map<CUdeviceptr, Allocation> known_;
 };
 
+// A part of the memory, and where its copy lies.
+struct Region {
+  CUdeviceptr address, copy;
+  size_t size;
+};
+
+// Counts words that differ, by chunks: a kernel, and where it counts.
+class Comparison {
+ public:
+  static constexpr size_t kChunk = size_t{64} << 10;
+
+  bool open(CUfunction kernel) { return (kernel_ = kernel) != nullptr; }
+
+  // How many words of each chunk differ between a region and its copy.
+  bool differ(const Region& region, CUstream stream, std::vector<uint32_t>& counts,
+              std::string& why) {
+    const Driver& all = driver();
+    counts.assign((region.size + kChunk - 1) / kChunk, 0);
+    const size_t bytes = counts.size() * sizeof(uint32_t);
+    if (bytes > room_) {
+      if (counts_) all.free(counts_);
+      room_ = 0;
+      if (failed(all.allocate(&counts_, bytes), "comparison of the memory", why)) return false;
+      room_ = bytes;
+    }
+    CUlaunchConfig config{};
+    config.gridDimX = static_cast<unsigned>(counts.size());
+    config.blockDimX = 256;
+    config.gridDimY = config.gridDimZ = config.blockDimY = config.blockDimZ = 1;
+    config.hStream = stream;
+    CUdeviceptr now = region.address, kept = region.copy;
+    unsigned long long words = region.size / sizeof(uint32_t);
+    void* given[] = {&now, &kept, &words, &counts_};
+    return !failed(all.fill(counts_, 0, bytes, stream), "comparison of the memory", why) &&
+           !failed(all.launch(&config, kernel_, given, nullptr), "comparison of the memory", why) &&
+           !failed(all.to_host(counts.data(), counts_, bytes, stream), "comparison", why) &&
+           !failed(all.wait(stream), "comparison of the memory", why);
+  }
+
+ private:
+  CUfunction kernel_ = nullptr;
+  CUdeviceptr counts_ = 0;
+  size_t room_ = 0;
+};
+
 // A copy on the device of all that is allocated.
 class Image {
  public:
@@ -113,6 +161,30 @@ class Image {
   }
 
   bool put_back(CUstream stream, std::string& why) { return copy(stream, false, why); }
+
+  // The regions that differ from their copy, and how many words do.
+  bool changed(Comparison& comparison, CUstream stream, std::vector<Region>& regions,
+               unsigned long long& words, std::string& why) const {
+    regions.clear();
+    words = 0;
+    size_t offset = 0;
+    for (const auto& [address, size] : parts_) {
+      std::vector<uint32_t> counts;
+      if (!comparison.differ({address, copy_ + offset, size}, stream, counts, why)) return false;
+      for (size_t at = 0; at < counts.size(); ++at) {
+        if (!counts[at]) continue;
+        words += counts[at];
+        const size_t begin = at * Comparison::kChunk;
+        const size_t length = std::min(Comparison::kChunk, size - begin);
+        if (!regions.empty() && regions.back().address + regions.back().size == address + begin)
+          regions.back().size += length;
+        else
+          regions.push_back({address + begin, copy_ + offset + begin, length});
+      }
+      offset += size;
+    }
+    return true;
+  }
 
   void release() {
     if (copy_) driver().free(copy_);

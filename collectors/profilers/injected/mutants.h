@@ -1,8 +1,9 @@
 // Kernels in place of the program's: the same PTX without one of its habits.
 //
 // PERFML_EXPERIMENTS_MUTANTS names a file with a line a mutant: kernel (mangled), name, file of PTX,
-// "1" if it carries a switch, and names of variables, between tabs. The driver compiles the PTX;
-// variables take the values of the program's own. A mutant with a switch is its own control.
+// file of the same that counts how often each basic block is executed, "1" if it carries a switch,
+// and names of variables, between tabs. The driver compiles the PTX; variables take the values of the
+// program's own. A mutant with a switch is its own control.
 #pragma once
 
 #include <cuda.h>
@@ -20,7 +21,7 @@
 namespace experiments {
 
 struct Mutant {
-  std::string kernel, name, file;
+  std::string kernel, name, file, counted;
   bool switched = false;
   std::vector<std::string> variables;
 };
@@ -35,6 +36,7 @@ inline std::map<std::string, std::vector<Mutant>> read_mutants(const std::string
     std::getline(fields, mutant.kernel, '\t');
     std::getline(fields, mutant.name, '\t');
     std::getline(fields, mutant.file, '\t');
+    std::getline(fields, mutant.counted, '\t');
     std::getline(fields, switched, '\t');
     mutant.switched = switched == "1";
     for (std::string name; std::getline(fields, name, '\t');) mutant.variables.push_back(name);
@@ -79,28 +81,49 @@ class LoadedMutants {
     return made;
   }
 
+  // The mutant that counts its blocks; no function where it cannot be had.
+  struct Counted {
+    CUfunction function = nullptr;
+    CUdeviceptr toggle = 0, counts = 0;
+    size_t bytes = 0;
+  };
+  Counted counted(const Mutant& mutant) {
+    Counted made;
+    std::string why;
+    CUmodule module = nullptr;
+    if (mutant.counted.empty() ||
+        !load(mutant, mutant.counted, module, made.function, made.toggle, why) ||
+        driver().variable(&made.counts, &made.bytes, module, "perfml_blocks") != CUDA_SUCCESS)
+      return {};
+    return made;
+  }
+
  private:
   bool load(const Mutant& mutant, Condition& condition, std::string& why) {
-    const Driver& all = driver();
-    std::ifstream file(mutant.file);
-    const std::string ptx((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
     CUmodule module = nullptr;
+    return load(mutant, mutant.file, module, condition.instead, condition.toggle, why);
+  }
+
+  bool load(const Mutant& mutant, const std::string& path, CUmodule& module, CUfunction& function,
+            CUdeviceptr& toggle, std::string& why) {
+    const Driver& all = driver();
+    std::ifstream file(path);
+    const std::string ptx((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
     if (!all.variable || !all.unload ||
         failed(all.load(&module, ptx.c_str()), "compiling it", why))
       return false;
     modules_.push_back(module);
-    if (failed(all.function(&condition.instead, module, mutant.kernel.c_str()), "kernel", why))
-      return false;
+    if (failed(all.function(&function, module, mutant.kernel.c_str()), "kernel", why)) return false;
     if (most_shared_ > 0)
-      all.set(condition.instead, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, most_shared_);
-    all.set(condition.instead, CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, carveout_);
+      all.set(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, most_shared_);
+    all.set(function, CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, carveout_);
     CUmodule own = nullptr;
     if (all.module_of && all.module_of(&own, original_) == CUDA_SUCCESS) {
       for (const std::string& name : mutant.variables) copy_variable(own, module, name);
     }
     size_t size = 0;
     return !mutant.switched ||
-           !failed(all.variable(&condition.toggle, &size, module, "perfml_switch"), "switch", why);
+           !failed(all.variable(&toggle, &size, module, "perfml_switch"), "switch", why);
   }
 
   void copy_variable(CUmodule from, CUmodule to, const std::string& name) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "conditions.h"
+#include "launches.h"
 #include "nvtx_ranges.h"
 #include "record.h"
 
@@ -24,6 +25,7 @@ struct Request {
   std::set<std::string> leave;  // kernels, as the compiler mangled them
   std::string mutants = record::text_from("PERFML_EXPERIMENTS_MUTANTS");
   std::map<std::string, Order> plan;
+  std::map<std::string, Own> own;  // by path, kernel, grid and block, between tabs
 
   Request() {
     std::ifstream names(record::text_from("PERFML_EXPERIMENTS_LEAVE"));
@@ -36,6 +38,28 @@ struct Request {
       Order& order = plan[range];
       for (std::string name; std::getline(fields, name, '\t');) order.push_back(name);
     }
+    std::ifstream times(record::text_from("PERFML_EXPERIMENTS_TIMES"));
+    for (std::string line; std::getline(times, line);) {
+      std::istringstream fields(line);
+      Own measured;
+      fields >> measured.first >> measured.median;
+      std::string launch;
+      if (std::getline(fields.ignore(), launch)) own[launch] = measured;
+    }
+  }
+
+  // How long a launch takes in the program alone; without a number where that was not measured.
+  Own own_of(const std::string& path, const launches::Launch& launch) const {
+    std::string key;
+    std::istringstream names(path);
+    for (std::string name; std::getline(names, name, nvtx::kSeparator);) {
+      if (nvtx::is_iteration(name)) continue;
+      key += (key.empty() ? "" : std::string(1, nvtx::kSeparator)) + name;
+    }
+    key += '\t' + launches::demangled(launch.kernel) + '\t' + launches::shape(launch.grid) + '\t' +
+           launches::shape(launch.block);
+    const auto found = own.find(key);
+    return found == own.end() ? Own{} : found->second;
   }
 
   // What is planned for a launch in a path of ranges; null if nothing is.

@@ -1,8 +1,10 @@
-// Traffic on DRAM, L2 or its atomic units from other multiprocessors, and a kernel that does nothing.
+// Traffic on DRAM, L2 or its atomic units from other multiprocessors, a kernel that does nothing, and
+// one that compares memory.
 //
 // PTX of 7.0, so that every driver that has green contexts takes it; the driver compiles it for the
 // GPU. `perfml_traffic` copies `count` blocks of 16 bytes, four at a time, past L1, or adds 1 to each
-// word of them; turn after turn, until somebody sets the word at `stop`.
+// word of them; turn after turn, until somebody sets the word at `stop`. A block of `perfml_compare`
+// counts the words of 4 bytes that differ in its chunk of 64 KiB.
 #pragma once
 
 namespace experiments {
@@ -89,6 +91,44 @@ TURNED:
 	ret;
 }
 .visible .entry perfml_empty() { ret; }
+.visible .entry perfml_compare(.param .u64 one, .param .u64 other, .param .u64 words,
+                               .param .u64 counts)
+{
+	.reg .pred %p;
+	.reg .b32 %chunk, %thread, %count, %x, %y;
+	.reg .b64 %one, %other, %words, %counts, %i, %last, %at, %from;
+	ld.param.u64 %one, [one];
+	ld.param.u64 %other, [other];
+	ld.param.u64 %words, [words];
+	ld.param.u64 %counts, [counts];
+	mov.u32 %chunk, %ctaid.x;
+	mov.u32 %thread, %tid.x;
+	mov.u32 %count, 0;
+	mul.wide.u32 %i, %chunk, 16384;
+	add.s64 %last, %i, 16384;
+	min.u64 %last, %last, %words;
+	cvt.u64.u32 %at, %thread;
+	add.s64 %i, %i, %at;
+WORD:
+	setp.ge.u64 %p, %i, %last;
+	@%p bra COUNTED;
+	shl.b64 %at, %i, 2;
+	add.s64 %from, %other, %at;
+	add.s64 %at, %one, %at;
+	ld.global.u32 %x, [%at];
+	ld.global.u32 %y, [%from];
+	setp.ne.u32 %p, %x, %y;
+	@%p add.u32 %count, %count, 1;
+	add.s64 %i, %i, 256;
+	bra.uni WORD;
+COUNTED:
+	setp.eq.u32 %p, %count, 0;
+	@%p ret;
+	mul.wide.u32 %at, %chunk, 4;
+	add.s64 %at, %counts, %at;
+	red.global.add.u32 [%at], %count;
+	ret;
+}
 )ptx";
 
 }  // namespace experiments

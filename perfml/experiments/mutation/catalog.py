@@ -9,7 +9,7 @@ from functools import cache
 from importlib.resources import files
 
 from perfml.experiments.mutation import addresses, operations
-from perfml.experiments.mutation.ptx import Kernel, kernel
+from perfml.experiments.mutation.ptx import Kernel, counting_blocks, kernel
 
 RECOMPILED = "recompiled"
 """The kernel's PTX as it is, compiled by the driver: what mutants are compared with."""
@@ -42,6 +42,11 @@ class Mutant:
     ptx: str
     variables: tuple[str, ...]  # of it, whose values it takes over from the program's module
     switched: bool  # whether it carries the switch, so that it is its own control
+
+    @property
+    def counted(self) -> str | None:
+        """Its PTX with a count of each basic block; None where these cannot be counted."""
+        return counting_blocks(kernel(self.ptx, self.kernel))
 
 
 def mutants(ptx: str, name: str) -> list[Mutant]:

@@ -120,6 +120,33 @@ class Kernel:
         return self.with_body([each.text for each in self.statements])
 
 
+BLOCKS = "perfml_blocks"
+"""The array in which a counting kernel counts: 8 bytes a basic block."""
+_LEAVES = frozenset({"bra", "ret", "exit"})
+
+
+def counting_blocks(kernel: Kernel) -> str | None:
+    """Return a module whose kernel counts how often threads execute each basic block.
+
+    A block begins at the first instruction, at a label, and behind a branch that only some threads
+    take. None where the kernel calls functions, whose blocks are not its own, or jumps by a table.
+    """
+    opcodes = [each.parts[0] for each in kernel.statements]
+    if not {"call", "brx"}.isdisjoint(opcodes):
+        return None
+    lines, blocks, begins = [], 0, True
+    for statement in kernel.statements:
+        if statement.opcode and begins:
+            lines.append(f"red.global.add.u64 [{BLOCKS}+{8 * blocks}], 1;")
+            blocks, begins = blocks + 1, False
+        lines.append(statement.text)
+        is_label = statement.text.endswith(":")
+        leaves = statement.guard and statement.parts[0] in _LEAVES
+        begins = begins or is_label or bool(leaves)
+    declared = f".visible .global .align 8 .u64 {BLOCKS}[{blocks}];"
+    return kernel.with_body(lines, declared=declared) if blocks else None
+
+
 def kernels_in(ptx: str) -> list[str]:
     """Return the names of the kernels in a module."""
     return _ENTRY.findall(_COMMENT.sub("", ptx))

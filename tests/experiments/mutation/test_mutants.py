@@ -1,13 +1,14 @@
 """Mutants of kernels that nvcc compiled, run by a warp of 32 lanes that notes its accesses."""
 
 import math
+import re
 import shutil
 import subprocess
 
 import pytest
 
 from perfml.experiments.mutation.catalog import MUTATIONS, RECOMPILED, WORDS, mutants, mutations_of
-from perfml.experiments.mutation.ptx import kernel, kernels_in
+from perfml.experiments.mutation.ptx import BLOCKS, kernel, kernels_in
 from perfml.experiments.verdicts import LIMITS_OF
 from tests.support.paths import DATA
 from tests.support.ptx_warp import ALL, Warp
@@ -194,9 +195,23 @@ def test_the_assembler_takes_every_mutant(tmp_path):
         pytest.skip("needs ptxas")
     for name in kernels_in(PTX):
         for each in mutants(PTX, name):
-            (tmp_path / "a.ptx").write_text(each.ptx)
-            command = [assembler, "-arch=sm_90", "a.ptx", "-o", "a.cubin"]
-            done = subprocess.run(
-                command, cwd=tmp_path, capture_output=True, text=True, check=False
-            )
-            assert done.returncode == 0, (name, each.mutation, done.stderr)
+            for text in filter(None, (each.ptx, each.counted)):
+                (tmp_path / "a.ptx").write_text(text)
+                command = [assembler, "-arch=sm_90", "a.ptx", "-o", "a.cubin"]
+                done = subprocess.run(
+                    command, cwd=tmp_path, capture_output=True, text=True, check=False
+                )
+                assert done.returncode == 0, (name, each.mutation, done.stderr)
+
+
+@pytest.mark.parametrize("name", kernels_in(PTX))
+def test_a_counting_kernel_does_the_same_and_counts_each_block_at_its_own_place(name):
+    (plain, *_) = mutants(PTX, name)
+    counted = plain.counted
+    if "call" in plain.ptx:
+        assert counted is None
+        return
+    places = re.findall(r"red\.global\.add\.u64 \[perfml_blocks\+(\d+)\], 1;", counted)
+    assert [int(each) for each in places] == list(range(0, 8 * len(places), 8))
+    assert f"{BLOCKS}[{len(places)}]" in counted
+    assert re.sub(r"red\.global\.add\.u64 \[perfml_blocks\+\d+\], 1;\n", "", counted) != counted
