@@ -173,6 +173,7 @@ class Laboratory {
         outcome.fails = us < 0;
         if (hangs_ || (outcome.fails && all.wait_for_all() != CUDA_SUCCESS))
           fatal_ = outcome.condition.name;
+        loaded.given_up = hangs_;
         if (!fatal_.empty() || (outcome.fails && place == 0)) return {};
         outcome.us.push_back(us);
       }
@@ -390,9 +391,12 @@ class Laboratory {
           median(outcome->us) > kSaves * median(control->us))
         continue;
       outcome->changed = checked.changed(control->condition, outcome->condition, why);
-      const LoadedMutants::Counted counted = loaded.counted(mutant);
-      if (!mutant.switched && !unchanged.function) unchanged = loaded.counted(mutants.front());
-      outcome->same_path = checked.same_path(mutant.switched ? counted : unchanged, counted, why);
+      if (!hangs_) {
+        const LoadedMutants::Counted counted = loaded.counted(mutant);
+        if (!mutant.switched && !unchanged.function) unchanged = loaded.counted(mutants.front());
+        outcome->same_path = checked.same_path(mutant.switched ? counted : unchanged, counted, why);
+      }
+      loaded.given_up = checked.given_up = hangs_;
       if (hangs_ || driver().wait_for_all() != CUDA_SUCCESS) {
         fatal_ = mutant.name;
         return;

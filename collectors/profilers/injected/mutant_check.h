@@ -26,10 +26,12 @@ class MutantCheck {
   MutantCheck(Image& image, Comparison& comparison, CUstream stream, Once once)
       : image_(image), comparison_(comparison), stream_(stream), once_(std::move(once)) {}
   ~MutantCheck() {
-    if (scratch_) driver().free(scratch_);
+    if (scratch_ && !given_up) driver().free(scratch_);
   }
   MutantCheck(const MutantCheck&) = delete;
   MutantCheck& operator=(const MutantCheck&) = delete;
+
+  bool given_up = false;  // a kernel does not end: the driver would wait for it
 
   // Part of the words that the control writes which the mutant leaves otherwise, beyond those that
   // two runs of the control do; negative where that is not known.

@@ -51,12 +51,14 @@ class LoadedMutants {
   LoadedMutants(CUfunction original, int most_shared, int carveout, CUstream stream)
       : original_(original), most_shared_(most_shared), carveout_(carveout), stream_(stream) {}
   ~LoadedMutants() {
+    if (given_up) return;
     for (CUmodule module : modules_) driver().unload(module);
   }
   LoadedMutants(const LoadedMutants&) = delete;
   LoadedMutants& operator=(const LoadedMutants&) = delete;
 
   std::vector<std::string> refused;  // what the driver does not take, and why
+  bool given_up = false;             // a kernel does not end: the driver would wait for it
 
   // The program's kernel first; the first mutant, which is unchanged, is compared with it, and the
   // others with that one or with themselves, the switch being off.
