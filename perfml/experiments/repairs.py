@@ -87,6 +87,8 @@ def without_number(responses: Responses) -> list[tuple[str, str]]:
 def _why_without(responses: Responses, repair: Repair) -> str:
     if not repair.is_clean:
         return f"its control takes {repair.overhead:.2f} times as long as the kernel"
+    if repair.mutation == "no_barriers" and f"no_barriers.{OFF}" in responses.by_condition:
+        return "it was recorded with a switch, past which the compiler moves no load"
     condition = responses.launch.condition(repair.mutation)
     if condition is not None and condition.same_path is False:
         return "it executes other blocks, or the same ones more or less often"

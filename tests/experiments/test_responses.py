@@ -65,16 +65,20 @@ def test_traffic_is_measured_by_what_it_does_to_a_kernel_of_known_limit():
 
 
 def test_what_launching_adds_is_taken_off_where_the_programs_own_time_is_known():
-    conditions = (
-        Condition("all", "all", 1, (4.0, 4.0, 4.0)),
-        Condition("sm_half", "all", 0.5, (5.0, 5.0, 5.0)),
+    conditions = launch(all=[4.0] * 3, sm_half=[5.0] * 3).conditions
+    (made,) = responses(
+        experiments(Examined((), "tiny", conditions=conditions, own_us=1.0), empty_us=4.2)
     )
-    launch = Examined((), "tiny", conditions=conditions, own_us=1.0)
-    (made,) = responses(Experiments(132, 1, 4.2, (), (launch,)))
     assert made.time_us == 1.0
     assert made.ratio("sm_half") == 2.0
     assert made.empty_us == pytest.approx(1.2)
-    # a long launch is never made shorter than by what launching an empty kernel takes
-    long = Examined((), "long", conditions=conditions, own_us=math.nan)
-    (plain,) = responses(Experiments(132, 1, 4.2, (), (long,)))
-    assert plain.time_us == 4.0
+    (plain,) = responses(experiments(Examined((), "f", conditions=conditions), empty_us=4.2))
+    assert (plain.time_us, plain.ratio("sm_half"), plain.empty_us) == (4.0, 1.25, 4.2)
+
+
+def test_launching_adds_no_more_to_a_long_launch_than_to_an_empty_kernel():
+    conditions = launch(all=[108.0] * 3, sm_half=[208.0] * 3).conditions
+    (made,) = responses(
+        experiments(Examined((), "f", conditions=conditions, own_us=100.0), empty_us=2.0)
+    )
+    assert made.ratio("sm_half") == pytest.approx(206 / 106)
