@@ -37,7 +37,7 @@ from collectors.run_spec import metric_names
 from collectors.settings import Settings
 from collectors.workloads.ranges import Ranges
 from perfml import __version__
-from perfml.util.digest import sha256_of
+from perfml.util.files import sha256_of
 
 if TYPE_CHECKING:
     import torch

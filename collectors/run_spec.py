@@ -15,7 +15,7 @@ from typing import Any
 from collectors.settings import Settings
 from collectors.workloads.torch_models.names import PREFIX
 from perfml.errors import InputError
-from perfml.util.digest import sha256_of, sha256_of_file
+from perfml.util.files import sha256_of, sha256_of_file
 
 _RAW_METRIC = re.compile(r"[a-z0-9]+__\w+(\.\w+)*")
 """A metric under Nsight Compute's own name, which the catalogue need not know."""

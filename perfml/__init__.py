@@ -20,7 +20,7 @@ from perfml._version import __version__ as __version__
 
 _HOMES = {
     "advise": "perfml.explain.advice.hazards",
-    "evaluate": "perfml.datasets.python",
+    "evaluate": "perfml.datasets.frames",
     "iteration": "collectors.layers",
     "inspect": "perfml.datasets.inspected",
     "layers": "collectors.layers",
@@ -28,7 +28,7 @@ _HOMES = {
     "merge": "perfml.ingest.merge.rule",
     "profile": "collectors.in_process",
     "plot": "perfml.report.figures.registry",
-    "rank": "perfml.datasets.python",
+    "rank": "perfml.datasets.frames",
     "read": "perfml.datasets.frames",
     "roofline": "perfml.explain.roofs.python",
 }

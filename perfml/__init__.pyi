@@ -2,11 +2,11 @@ from collectors.in_process import profile as profile
 from collectors.layers import iteration as iteration
 from collectors.layers import layers as layers
 from perfml._version import __version__ as __version__
+from perfml.datasets.frames import evaluate as evaluate
 from perfml.datasets.frames import load_dataset as load_dataset
+from perfml.datasets.frames import rank as rank
 from perfml.datasets.frames import read as read
 from perfml.datasets.inspected import inspect as inspect
-from perfml.datasets.python import evaluate as evaluate
-from perfml.datasets.python import rank as rank
 from perfml.explain.advice.hazards import advise as advise
 from perfml.explain.compare import explain as explain
 from perfml.explain.roofs.python import roofline as roofline

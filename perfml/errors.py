@@ -145,7 +145,7 @@ class MissingExtraError(PerfmlError):
     purpose
         What needs it, the subject of the message.
     command
-        What installs it; see `perfml.util.extras.missing_extra`.
+        What installs it; see `perfml.util.installed.missing_extra`.
     """
 
     def __init__(self, package: str, purpose: str, command: str) -> None:

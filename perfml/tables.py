@@ -181,8 +181,7 @@ def _sizes(frame: pd.DataFrame, rows: str) -> str:
 
 
 def _screen(frame: pd.DataFrame, rows: str, warnings: Iterable[str]) -> str:
-    from perfml.util.html import runs
-    from perfml.util.text import screen
+    from perfml.util.shown import runs, screen
 
     found = runs(frame, rows)
     told = [rows, "µs an iteration", "iterations", "device"]
@@ -192,7 +191,7 @@ def _screen(frame: pd.DataFrame, rows: str, warnings: Iterable[str]) -> str:
 
 
 def _html(frame: pd.DataFrame, rows: str, warnings: Iterable[str]) -> str:
-    from perfml.util.html import runs, section
+    from perfml.util.shown import runs, section
 
     return section(_sizes(frame, rows), warnings, runs(frame, rows))
 

@@ -1,4 +1,4 @@
-"""Write a table in several files, as `perfml.datasets.parts` reads them."""
+"""Write a table in several files, as `perfml.datasets.table_files` reads them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from perfml.datasets.parts import part_files
+from perfml.datasets.table_files import part_files
 from perfml.errors import InputError
 from perfml.tables import write_table
 

@@ -19,7 +19,7 @@ from collectors.profilers.process import ProfilerError
 from collectors.profilers.timing import check_ended
 from perfml.util.files import write_text
 from perfml.util.machine_code import BROKEN, Program
-from perfml.util.stall_lines import Code, SampledInstruction, StallLine, stall_lines
+from perfml.util.scoreboards import Code, SampledInstruction, StallLine, stall_lines
 
 LINES_FILE = "lines.csv"
 SHOWN = 10

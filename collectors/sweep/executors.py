@@ -22,7 +22,7 @@ from typing import Any
 from collectors.profilers.gpu import gpus
 from collectors.sweep.slurm import FOREIGN
 from perfml.errors import InputError, PerfmlError
-from perfml.util.extras import import_extra
+from perfml.util.installed import import_extra
 
 EXECUTORS = ("local", "dask", "slurm")
 RESOURCE = "GPU"

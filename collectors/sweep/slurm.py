@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from perfml.errors import InputError
-from perfml.util.extras import import_extra
+from perfml.util.installed import import_extra
 
 _TEXTS = ("queue", "account", "walltime", "memory", "interface", "local_directory", "python")
 _LISTS = ("directives", "prologue")

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from perfml.errors import PerfmlError
-from perfml.util.digest import sha256_of
-from perfml.util.extras import import_extra
+from perfml.util.files import sha256_of
+from perfml.util.installed import import_extra
 
 _TIMEOUT_S = 600
 _OUT = Path("out")

@@ -6,8 +6,16 @@ all three.
 """
 
 from perfml.chips.chip import FACTS, UNKNOWN, Chip
-from perfml.chips.lookup import REFERENCE, chip, of_launch, of_rows, of_table, reached
-from perfml.chips.tables import capabilities, products
+from perfml.chips.lookup import (
+    REFERENCE,
+    capabilities,
+    chip,
+    of_launch,
+    of_rows,
+    of_table,
+    products,
+    reached,
+)
 
 __all__ = [
     "FACTS",

@@ -28,7 +28,7 @@ import typer
 
 from perfml.cli.verb import app
 from perfml.datasets.selection import split_place
-from perfml.util.extras import missing_extra
+from perfml.util.installed import missing_extra
 
 if TYPE_CHECKING:
     from mcp.server import MCPServer
@@ -94,7 +94,7 @@ def server(roots: Sequence[Path] = (), *, allow_run: bool = False) -> MCPServer[
         package = "mcp (2 or newer)"
         raise missing_extra(package, "mcp", "perfml mcp") from error
     from perfml import __version__
-    from perfml.util.json_schema import self_contained
+    from perfml.util.json_values import self_contained
 
     class Server(MCPServer[Any]):  # type: ignore[misc]
         """A server that makes the schemas of its answers when it is asked for them."""

@@ -131,7 +131,7 @@ def rank(
 
 def _own_table(selection: Selection) -> pd.DataFrame:
     from perfml.datasets.choosing import only
-    from perfml.datasets.csv_tables import read_own_table
+    from perfml.datasets.table_files import read_own_table
 
     return only(read_own_table(Path(selection.names[0])), selection.where)
 

@@ -39,8 +39,8 @@ def predict(
     Example: perfml collect torch:torchvision/resnet18 --out run/; perfml predict run/
     """
     from perfml.predict.compare import predict as compare
-    from perfml.predict.reference import kept
-    from perfml.predict.reference import reference as rows_of
+    from perfml.predict.python import kept
+    from perfml.predict.python import reference as rows_of
     from perfml.report.sections.predicted import predict_document
 
     given = read(selection, output).first

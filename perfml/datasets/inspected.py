@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from perfml.errors import InputError
-from perfml.util.html import Shown
 from perfml.util.json_values import json_object
+from perfml.util.shown import Shown
 from perfml.util.words import count
 
 if TYPE_CHECKING:

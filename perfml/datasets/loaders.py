@@ -11,8 +11,8 @@ from typing import Any
 import pandas as pd
 
 from perfml.datasets.opening import load
-from perfml.datasets.parts import part_files, read_parts
 from perfml.datasets.registry import find, get
+from perfml.datasets.table_files import part_files, read_parts
 from perfml.metrics import PUBLISHED
 
 

@@ -19,9 +19,9 @@ import pandas as pd
 
 from perfml.datasets.choosing import chosen_launches, layers_named, only
 from perfml.datasets.loading import UNKNOWN, Input, table_facts
-from perfml.datasets.parts import part_files, read_parts
 from perfml.datasets.registry import DATASETS, fetch, is_dataset, layers_meant, proposal
 from perfml.datasets.selection import Selection, Source, split_place
+from perfml.datasets.table_files import part_files, read_parts
 from perfml.errors import InputError, PerfmlError, did_you_mean
 from perfml.kernel_names import setup_note
 from perfml.tables import Table, read_table, require_file
@@ -338,8 +338,8 @@ def _layers_of(name: str, kernels: pd.DataFrame) -> pd.DataFrame | None:
 
 def _table(path: Path) -> Table | None:
     """Return the table that a file is, as Parquet or as text; None where it is a profile."""
-    from perfml.datasets.csv_tables import read_csv_table
     from perfml.datasets.published import COLUMNS, from_published
+    from perfml.datasets.table_files import read_csv_table
     from perfml.ingest.archives import is_archive_of_profiles
     from perfml.readers import Source, recognise
 

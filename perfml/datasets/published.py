@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from perfml.datasets.csv_tables import whole_rows
+from perfml.datasets.table_files import whole_rows
 from perfml.errors import InputError, TableError
 from perfml.metrics import PUBLISHED
 from perfml.tables import RUN_COLUMNS, require_file, validate_layers
-from perfml.util.digest import sha256_of
+from perfml.util.files import sha256_of
 
 COLUMNS: tuple[str, ...] = ("type", *PUBLISHED, "time")
 """Columns of the published schema, in its order."""

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from perfml.errors import PerfmlError, did_you_mean
 from perfml.util import installed
-from perfml.util.digest import sha256_of_file
+from perfml.util.files import sha256_of_file
 
 
 @dataclass(frozen=True)

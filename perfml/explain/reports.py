@@ -20,7 +20,7 @@ from perfml.errors import InputError, MissingExtraError
 from perfml.readers import Source, recognise
 from perfml.readers.ncu import report
 from perfml.readers.ncu.instructions import Wanted, instructions
-from perfml.util.digest import sha256_of_file
+from perfml.util.files import sha256_of_file
 
 _PREDICATE = re.compile(r"@!?(\w+) ")
 _REGISTER = re.compile(r"\b(U?[RP]\d+)\b")

@@ -19,10 +19,9 @@ from perfml.explain.steps import StepComparison
 from perfml.explain.times import Ratio
 from perfml.explain.tree.causes import Term
 from perfml.explain.tree.layer_causes import Causes
-from perfml.util.html import section
 from perfml.util.json_values import json_object
 from perfml.util.lazy import drawn_by
-from perfml.util.text import screen
+from perfml.util.shown import screen, section
 from perfml.util.words import Readable, number, percentage
 
 

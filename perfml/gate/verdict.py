@@ -48,8 +48,8 @@ from perfml.gate.conditions import (
 from perfml.gate.policy import EXIT_CODES, ExitCode, Policy, Verdict
 from perfml.gate.work import COUNTED, LAUNCHES, Outcome, WorkChange, work_changes
 from perfml.metrics.sets import INSTRUCTIONS
-from perfml.util.html import Shown
 from perfml.util.json_values import json_object
+from perfml.util.shown import Shown
 from perfml.util.words import Readable, count
 
 OUTSIDE = "(outside every layer)"

@@ -34,8 +34,7 @@ from perfml.ingest.run_labels import SHAPES, read_manifest
 from perfml.metrics import load_catalogue
 from perfml.readers import Source, recognise
 from perfml.tables import KERNEL_COLUMNS, METADATA_KEY, Kernels, replacing
-from perfml.util.digest import sha256_of, sha256_of_file
-from perfml.util.files import cannot_write
+from perfml.util.files import cannot_write, sha256_of, sha256_of_file
 from perfml.util.typing import Progress
 
 if TYPE_CHECKING:

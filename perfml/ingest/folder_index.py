@@ -16,7 +16,7 @@ from typing import Any
 from perfml.errors import InputError
 from perfml.metrics import load_catalogue
 from perfml.tables import document_in, readable, replacing
-from perfml.util.digest import sha256_of
+from perfml.util.files import sha256_of
 
 COMMON = "_common_metadata"
 """The file that holds the schema of all files; the name is that of Parquet's own convention."""

@@ -6,9 +6,8 @@ which a GPU run writes.
 """
 
 from perfml.metrics.catalogue import Catalogue, Evaluation, Metric, load_catalogue
-from perfml.metrics.clocked import clock_of
 from perfml.metrics.expressions import Expression, parse
-from perfml.metrics.ncu_names import ncu_name, with_ncu_name
+from perfml.metrics.facts import clock_of, ncu_name, with_ncu_name
 from perfml.metrics.sets import EVERY, HOPPER, PUBLISHED, STALLS, StudyNote
 
 __all__ = [

@@ -12,10 +12,9 @@ import pandas as pd
 from perfml.modeling.features import OF_LAYERS, Words
 from perfml.modeling.ranking.leakage import Leakage
 from perfml.modeling.ranking.null import LEVEL, Null
-from perfml.util.html import section
 from perfml.util.json_values import json_object
 from perfml.util.lazy import drawn_by
-from perfml.util.text import screen
+from perfml.util.shown import screen, section
 from perfml.util.typing import Floats
 from perfml.util.words import Readable, count, listed, number, percentage
 

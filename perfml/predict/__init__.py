@@ -17,7 +17,7 @@ _HOMES = {
     "predict": "compare",
     "Prediction": "results",
     "PredictedLayer": "results",
-    "with_bounds": "bounds",
+    "with_bounds": "describe",
     "prepare_layers": "describe",
     "family_of": "families",
 }

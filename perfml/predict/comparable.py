@@ -13,7 +13,7 @@ import pandas as pd
 
 from perfml.datasets.loading import UNKNOWN
 from perfml.modeling.features import BOUND
-from perfml.predict.bounds import with_bounds
+from perfml.predict.describe import with_bounds
 from perfml.predict.families import OTHER
 
 _RANGE = 4.0

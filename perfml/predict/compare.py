@@ -14,9 +14,8 @@ from perfml.account.time_sources import time_note
 from perfml.errors import PerfmlError
 from perfml.explain.roofs.peaks import Peaks
 from perfml.modeling.features import BOUND
-from perfml.predict.bounds import with_bounds
 from perfml.predict.comparable import Refused, by_counters, unseen_axes, weaker, why_not
-from perfml.predict.describe import MOST, WHOLE, knows_launches, prepare_layers
+from perfml.predict.describe import MOST, WHOLE, knows_launches, prepare_layers, with_bounds
 from perfml.predict.intervals import CONFIDENCE, Intervals
 from perfml.predict.learned import NETWORK, FittedNow, Kept, KeptFor
 from perfml.predict.reasons import (
@@ -87,7 +86,7 @@ def predict(
     `reference_name` is what sentences call it. `provenance` is the document of `layers`, `kernels`
     the launches behind them; `peaks` are of a GPU that is not tabulated. The reasons of `top` slow
     layers are looked for; an interval holds `confidence` of the layers like one. `seed` is of
-    models that are fitted anew, which happens without `kept` (`perfml.predict.reference.kept`).
+    models that are fitted anew, which happens without `kept` (`perfml.predict.python.kept`).
     Raises `PerfmlError` if no layer can be compared; the message says why.
     """
     warnings, own = _named(layers)

@@ -22,13 +22,11 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from perfml.datasets.parts import part_files
+from perfml.datasets.table_files import part_files
 from perfml.errors import InputError
 from perfml.predict.describe import Vocabulary, describe
-from perfml.predict.model import LayerModel, codes_of, held_out_residuals, log_base
-from perfml.predict.trees import Trees
-from perfml.util.digest import sha256_of, sha256_of_file
-from perfml.util.files import replacing
+from perfml.predict.model import LayerModel, Trees, codes_of, held_out_residuals, log_base
+from perfml.util.files import replacing, sha256_of, sha256_of_file
 from perfml.util.typing import Floats, Progress
 
 FILE = "fitted.npz"

@@ -8,8 +8,8 @@ from typing import ClassVar, Literal
 
 import pandas as pd
 
-from perfml.util.html import Shown
 from perfml.util.json_values import json_object
+from perfml.util.shown import Shown
 from perfml.util.words import count, micros
 
 _TELLING = 1.15

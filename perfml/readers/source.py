@@ -22,8 +22,7 @@ from typing import IO, Any, cast
 import numpy as np
 
 from perfml.errors import InputError
-from perfml.util.digest import sha256_of, sha256_of_file
-from perfml.util.files import require_file
+from perfml.util.files import require_file, sha256_of, sha256_of_file
 from perfml.util.threads import in_threads
 
 LARGEST = 4 << 30

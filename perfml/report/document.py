@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from perfml.explain.confidence import IN_WORDS, Confidence
-from perfml.util.html import Shown
 from perfml.util.json_values import json_object
+from perfml.util.shown import Shown
 
 if TYPE_CHECKING:
     import pandas as pd

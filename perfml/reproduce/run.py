@@ -17,8 +17,8 @@ from perfml.reproduce.claims import LEGEND, Claim, judge
 from perfml.reproduce.published import KEY_METRIC
 from perfml.reproduce.source import Source, find_data
 from perfml.reproduce.splits import OWN, Plan, Runs, run_tasks
-from perfml.util.html import section
 from perfml.util.json_values import json_value
+from perfml.util.shown import section
 from perfml.util.typing import Progress
 
 STAND_IN_SPLITS, STAND_IN_STUDY = 100, 20

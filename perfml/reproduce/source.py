@@ -11,7 +11,7 @@ import pandas as pd
 from perfml.datasets import fetch, find, from_published, read_input
 from perfml.datasets.published import NAZIR2024_SHA256
 from perfml.errors import PerfmlError
-from perfml.util.digest import sha256_of_file
+from perfml.util.files import sha256_of_file
 
 RECORDED = "h200-yolov4-tiny"
 """The dataset that ships with perfml and stands in where the published file cannot be had."""

@@ -1,9 +1,10 @@
-"""Files, without pandas: small ones from outside, and results that appear whole or not at all."""
+"""Files, without pandas: small ones from outside, whole results, digests."""
 
 from __future__ import annotations
 
 import contextlib
 import glob
+import hashlib
 import json
 import os
 import tempfile
@@ -219,3 +220,23 @@ def _target(path: Path) -> Path:
         msg = "cannot write a file here"
         raise InputError(msg, where=str(path), found=kind, cure="Name a file, new or existing.")
     return path
+
+
+def sha256_of(data: bytes | memoryview) -> str:
+    """Return the SHA-256 of bytes.
+
+    Examples
+    --------
+    >>> sha256_of(b"")[:8]
+    'e3b0c442'
+    """
+    return hashlib.sha256(data).hexdigest()
+
+
+def sha256_of_file(path: Path) -> str:
+    """Return the SHA-256 of a file as it lies on disk, read in parts.
+
+    Raises `OSError` if it cannot be read.
+    """
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

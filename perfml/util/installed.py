@@ -1,11 +1,15 @@
-"""What is installed and how, so that advice to install more of it works; what lies beside it."""
+"""What is installed and how, so that advice to install more of it works; optional packages."""
 
 from __future__ import annotations
 
+import importlib
 import json
 import sys
 from importlib import metadata
 from pathlib import Path
+from typing import Any
+
+from perfml.errors import MissingExtraError
 
 _CHECKOUT = Path(__file__).resolve().parents[2]
 
@@ -75,3 +79,21 @@ def _origin() -> tuple[str, bool]:
         return str(note.get("url", "")), "vcs_info" in note
     except (metadata.PackageNotFoundError, ValueError, AttributeError):
         return "", False
+
+
+def import_extra(module: str, extra: str, purpose: str, package: str | None = None) -> Any:
+    """Import a module of an optional package.
+
+    `extra` is perfml's extra that brings it, `purpose` what needs it, the subject of the message.
+    `package` is what it is installed from, called as the module without. Raises
+    `MissingExtraError`.
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise missing_extra(package or module, extra, purpose) from error
+
+
+def missing_extra(package: str, extra: str, purpose: str) -> MissingExtraError:
+    """Return the error that names a package, what needs it, and the command that brings it."""
+    return MissingExtraError(package, purpose, install_command(extra))

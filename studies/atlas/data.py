@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from perfml.datasets import find
-from perfml.datasets.parts import read_parts
+from perfml.datasets.table_files import read_parts
 from perfml.metrics import clock_of
 from perfml.modeling.features import BOUND
 from perfml.modeling.models.registry import make_imputer

@@ -15,7 +15,7 @@ from perfml.modeling.features import BOUND
 from perfml.predict.describe import Vocabulary
 from perfml.predict.learned import AXES, FILE, KEPT, NETWORK, Kept, digest_of
 from perfml.predict.model import LayerModel, codes_of, held_out_residuals
-from perfml.predict.reference import reference
+from perfml.predict.python import reference
 from studies.atlas.pack import ATLAS
 
 

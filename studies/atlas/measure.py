@@ -33,8 +33,8 @@ from perfml.predict.model import (
     log_base,
     log_ratio,
 )
-from perfml.predict.reference import kept as kept_of_atlas
-from perfml.predict.reference import reference
+from perfml.predict.python import kept as kept_of_atlas
+from perfml.predict.python import reference
 from perfml.util.files import replacing
 from perfml.util.json_values import json_value
 from studies import yardsticks

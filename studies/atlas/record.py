@@ -28,7 +28,7 @@ from collectors.sweep.spec import read_sweep
 from collectors.sweep.task import own_gpu
 from collectors.workloads.torch_models.names import PREFIX
 from collectors.workloads.turns import TURN
-from perfml.datasets.parts import part_files
+from perfml.datasets.table_files import part_files
 from perfml.errors import PerfmlError
 
 FIRST = (

@@ -258,7 +258,7 @@ def stranger_questions(folder: Path) -> tuple[list[Question], list[Question]]:
 
 def read_labels(folder: Path) -> dict[str, Any]:
     """Return the labels of a folder, whose card says their digest."""
-    from perfml.util.digest import sha256_of_file
+    from perfml.util.files import sha256_of_file
 
     path = folder / "labels.json"
     if not path.is_file():

@@ -10,8 +10,7 @@ import pytest
 
 from perfml.errors import InputError, PerfmlError
 from perfml.tables import read_table
-from perfml.util.extras import missing_extra
-from perfml.util.installed import install_command
+from perfml.util.installed import install_command, missing_extra
 from tests.support.command_line import run
 from tests.support.paths import DATA, ROOT
 

@@ -3,7 +3,7 @@
 import pytest
 
 from perfml.datasets import find, load_atlas
-from perfml.datasets.parts import part_files
+from perfml.datasets.table_files import part_files
 from perfml.metrics import clock_of, load_catalogue
 from perfml.modeling.layer_shapes import FACTS
 from perfml.tables import metric_columns

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from perfml.datasets import load
-from perfml.datasets.parts import part_files, read_parts
+from perfml.datasets.table_files import part_files, read_parts
 from perfml.errors import InputError
 from studies.parts import write_parts
 from tests.support.modeling_data import networks_with_law

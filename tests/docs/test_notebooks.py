@@ -262,14 +262,14 @@ def test_tables_show_their_runs_and_fold_many_warnings():
 
 
 def test_a_long_text_is_shown_whole():
-    from perfml.util.html import section
+    from perfml.util.shown import section
 
     assert "x" * 200 in section("title", [], pd.DataFrame({"evidence": ["x" * 200]}))
 
 
 @pytest.mark.parametrize("installed", [True, False])
 def test_progress_outside_a_notebook_draws_nothing(installed, capsys, monkeypatch):
-    from perfml.util.notebook import progress
+    from perfml.util.shown import progress
 
     if not installed:
         monkeypatch.setitem(sys.modules, "IPython", None)

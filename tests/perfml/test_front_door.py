@@ -16,7 +16,7 @@ import pytest
 import perfml
 from perfml.predict import PredictedLayer, Prediction
 from perfml.tables import write_table
-from perfml.util.text import folded, screen, shorter
+from perfml.util.shown import folded, screen, shorter
 from tests.support.paths import ROOT
 
 PAGE = ROOT / "docs" / "reference" / "python.md"

@@ -6,8 +6,7 @@ import pytest
 from perfml.explain.lines import carrying_line
 from perfml.readers.ncu.instructions import SCOREBOARDS, STALLED
 from perfml.util.machine_code import Function, Place
-from perfml.util.scoreboards import Scoreboards
-from perfml.util.stall_lines import Code, SampledInstruction, stall_lines
+from perfml.util.scoreboards import Code, SampledInstruction, Scoreboards, stall_lines
 from tests.perfml.test_scoreboards import ADD, CALL, EXIT, LDG, instruction
 
 HEADER = "/usr/local/cuda/include/device_atomic_functions.hpp"

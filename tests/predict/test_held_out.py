@@ -10,8 +10,8 @@ from perfml.predict.describe import Vocabulary, knows_launches
 from perfml.predict.intervals import Intervals
 from perfml.predict.learned import NETWORK
 from perfml.predict.model import LayerModel, codes_of, deal
-from perfml.predict.reference import kept as kept_of_atlas
-from perfml.predict.reference import reference as atlas
+from perfml.predict.python import kept as kept_of_atlas
+from perfml.predict.python import reference as atlas
 
 pytestmark = pytest.mark.long
 

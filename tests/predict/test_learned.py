@@ -14,10 +14,9 @@ from perfml.predict import predict
 from perfml.predict.describe import describe
 from perfml.predict.intervals import Intervals
 from perfml.predict.learned import FILE, KEPT, NETWORK, Kept, digest_of, kept_in
-from perfml.predict.model import LayerModel, ensemble, log_ratio
-from perfml.predict.reference import kept as kept_of_atlas
-from perfml.predict.reference import reference as atlas
-from perfml.predict.trees import Trees
+from perfml.predict.model import LayerModel, Trees, ensemble, log_ratio
+from perfml.predict.python import kept as kept_of_atlas
+from perfml.predict.python import reference as atlas
 from studies.atlas.fit import fit_all
 
 pytestmark = pytest.mark.long

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from perfml.datasets import find
-from perfml.datasets.parts import read_parts
+from perfml.datasets.table_files import read_parts
 from studies.atlas.checked import found
 from studies.atlas.record import REST
 

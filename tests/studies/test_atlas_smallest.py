@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import rankdata
 
-from perfml.predict.reference import reference
+from perfml.predict.python import reference
 from studies.atlas.data import analysing, features, metric_columns_of, metrics, networks, rows
 from studies.atlas.smallest import CHOSEN, TRIED, TWINS, by_cost, offered_by, search, twins
 

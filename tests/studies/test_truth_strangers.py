@@ -7,7 +7,7 @@ import pytest
 
 from perfml.explain import load_tables
 from perfml.explain.tree.causes import TERMS
-from perfml.util.digest import sha256_of_file
+from perfml.util.files import sha256_of_file
 from studies.truth.labels import RETIRED, retired_rules
 from studies.truth.strangers import EXAMS, HALVES, Score, score
 

@@ -14,8 +14,7 @@ from collectors.workloads.ranges import Ranges
 from collectors.workloads.session import relative_error
 from collectors.workloads.turns import wait_for_turn
 from perfml.errors import PerfmlError
-from perfml.util.extras import import_extra
-from perfml.util.installed import version_of
+from perfml.util.installed import import_extra, version_of
 
 from .names import ModelName
 from .sources import build, settle_statistics

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from perfml.util.extras import import_extra
+from perfml.util.installed import import_extra
 
 from .network import IMAGE, LEAKY_SLOPE, Layer, Network
 from .quantize import MaxCalibrator, quantize_kernel

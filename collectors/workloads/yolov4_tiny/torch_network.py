@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from collectors.workloads.base import CheckRow
 from collectors.workloads.ranges import Ranges
 from perfml.errors import PerfmlError
-from perfml.util.extras import import_extra
+from perfml.util.installed import import_extra
 
 from .network import IMAGE, LEAKY_SLOPE, Layer
 from .workload import Problem

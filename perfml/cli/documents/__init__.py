@@ -30,7 +30,7 @@ from perfml.modeling.results import Evaluation, Ranking, Score
 from perfml.modeling.selection.budget_plan import Plan
 from perfml.modeling.selection.smallest_set import SufficientSet
 from perfml.predict.results import Prediction
-from perfml.util.json_schema import Extended, json_schema
+from perfml.util.json_values import Extended, json_schema
 
 
 class Error(TypedDict):

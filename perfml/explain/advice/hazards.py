@@ -57,9 +57,8 @@ from perfml.explain.advice.table import (
 from perfml.explain.compared import make_side
 from perfml.explain.roofs.peaks import Peaks, given_peaks
 from perfml.util.devices import is_amd, is_mtia
-from perfml.util.html import section
 from perfml.util.json_values import json_object
-from perfml.util.text import screen
+from perfml.util.shown import screen, section
 from perfml.util.words import percentage
 
 MIN_GAIN = 0.02  # findings that promise less than 2 % of the layer's time are counted, not listed

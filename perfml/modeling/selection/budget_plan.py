@@ -34,9 +34,8 @@ from perfml.modeling.parallel import run_all
 from perfml.modeling.scoring.protocols import Split
 from perfml.modeling.scoring.targets import make_target
 from perfml.modeling.selection.search import Found, Judged, Search, judge, run_search, search_folds
-from perfml.util.html import section
 from perfml.util.json_values import json_object
-from perfml.util.text import screen
+from perfml.util.shown import screen, section
 from perfml.util.typing import Floats, Progress
 from perfml.util.words import number, percentage
 

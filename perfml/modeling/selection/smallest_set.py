@@ -21,9 +21,8 @@ from perfml.modeling.scoring.folds import score
 from perfml.modeling.scoring.protocols import Split
 from perfml.modeling.scoring.targets import Target, make_target
 from perfml.modeling.selection.search import Found, Search, mean_score, run_search, search_folds
-from perfml.util.html import section
 from perfml.util.json_values import json_object
-from perfml.util.text import screen
+from perfml.util.shown import screen, section
 from perfml.util.typing import Progress
 from perfml.util.words import percentage
 

@@ -36,7 +36,7 @@ from perfml.readers.occurrences import text_column
 from perfml.readers.options import ReadOptions
 from perfml.readers.source import Source
 from perfml.tables import Kernels
-from perfml.util.extras import import_extra
+from perfml.util.installed import import_extra
 from perfml.util.ranges import LIBRARIES
 
 NAME = "ncu-report"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from perfml.kernel_names import shortened
 from perfml.report.document import Cell, ReportTable
 from perfml.report.labels import clean, listed
-from perfml.util.text import folded
+from perfml.util.shown import folded
 
 GAP = 2
 """Blanks between columns."""

@@ -29,7 +29,7 @@ from collectors.workloads.yolov4_tiny.torch_network import import_torch, torch_d
 from collectors.workloads.yolov4_tiny.weights import random_images
 from collectors.workloads.yolov4_tiny.workload import Problem
 from perfml.errors import PerfmlError
-from perfml.util.extras import missing_extra
+from perfml.util.installed import missing_extra
 
 _MODULES = ("tensorrt", "tensorrt_rtx", "tensorrt_rtx_bindings")
 CALIBRATION_IMAGES = 4

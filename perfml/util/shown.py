@@ -1,28 +1,29 @@
-"""How perfml's objects show themselves at a Python prompt: a title, the warnings, one small table.
+"""How perfml's objects show themselves: a title, the warnings, one small table.
 
-As in `perfml.util.html`, but within the columns of a terminal: numbers stay whole, long names lose
-their middle, and what does not fit is said below the table.
+At a Python prompt within the columns of a terminal: numbers stay whole, long names lose their
+middle, and what does not fit is said below the table. In a notebook as HTML.
 """
 
 from __future__ import annotations
 
+import html
 import math
 import re
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from perfml.util.words import count, plain_number
 
 if TYPE_CHECKING:
-    # loaded where there is a frame: `collect` and the workers of a sweep start without pandas
     import pandas as pd
+
 
 WIDTH = 80
 """Columns that every terminal has."""
 
 _OPEN = 3
-"""More warnings than these are counted."""
+"""More warnings than these are counted, or fold."""
 
 _KERNEL = re.compile(r"[(\[]?(?=\w+_\w)[\w:]+(…[\w:]+)?[)\],;:.]*")
 """What the name of a kernel looks like, also one that lost its middle: no path, no option."""
@@ -169,3 +170,91 @@ def shorter(text: str, width: int) -> str:
         return f"{text[: width - 1].rstrip()}…"
     tail = (width - 1) // 2
     return f"{text[: width - 1 - tail]}…{text[-tail:] if tail else ''}"
+
+
+_STYLE = "<style>table.perfml th, table.perfml td { text-align: left }</style>"
+"""Notebooks set cells flush right, which sentences cannot be read in."""
+
+
+class Shown:
+    """A result that shows itself by what its `shown` returns."""
+
+    def shown(self) -> tuple[str, Sequence[str], pd.DataFrame, Sequence[str], str]:
+        """Return the title, warnings, the table, sentences below it, and where all rows are."""
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        title, warnings, frame, after, rest = self.shown()
+        return screen(title, warnings, frame, after=after, rest=rest)
+
+    def _repr_html_(self) -> str:
+        title, warnings, frame, after, _ = self.shown()
+        return section(title, warnings, frame, after=" ".join(after))
+
+
+def section(title: str, warnings: Iterable[str], frame: pd.DataFrame, *, after: str = "") -> str:
+    """Return a fragment of HTML; all text in it is shown as text.
+
+    `warnings` are what the reader has to see before the table, whose row labels are not shown and
+    whose missing cells are empty; `after` is a sentence below it.
+    """
+    import pandas as pd
+
+    notes = "".join(f"<p><b>Warning:</b> {html.escape(each)}</p>" for each in warnings)
+    if notes.count("<p>") > _OPEN:
+        # a page of warnings would hide the table; one line still says how many there are
+        count = notes.count("<p>")
+        notes = f"<details><summary><b>{count} warnings</b></summary>{notes}</details>"
+    with pd.option_context("display.max_colwidth", None):
+        table = frame.to_html(
+            index=False,
+            border=0,
+            classes="perfml",
+            na_rep="",
+            float_format=plain_number,
+        )
+    below = f"<p>{html.escape(after)}</p>" if after else ""
+    return f"<div>{_STYLE}<h4>{html.escape(title)}</h4>{notes}{table}{below}</div>"
+
+
+def runs(frame: pd.DataFrame, rows: str) -> pd.DataFrame:
+    """Return what a Kernels or Layers table holds, a row a run; `rows` is what its rows are."""
+    identity = ["workload", "backend", "precision", "batch", "device"]
+    grouped = frame.groupby("run_id", sort=False, dropna=False)
+    found = grouped[identity].first()
+    found["iterations"] = grouped["iteration"].nunique()
+    found["layers"] = grouped["layer"].nunique()
+    found[rows] = grouped.size()
+    found["µs an iteration"] = grouped["time_us"].sum(min_count=1) / found["iterations"]
+    return found.reset_index(drop=True)
+
+
+def progress() -> Callable[[int, int, str], None]:
+    """Return a ``progress`` argument that draws a bar below the cell.
+
+    `perfml.ingest.ingest`, `perfml.modeling.evaluate`, `perfml.modeling.rank` and
+    `perfml.reproduce.reproduce` take it. One bar shows the last call.
+    """
+    handle = _handle()
+
+    def show(done: int, total: int, what: str) -> None:
+        if handle is not None:
+            label = f"{what} {done} of {total}"
+            bar = f'<progress value="{done}" max="{max(total, 1)}"></progress>'
+            handle.update(
+                {"text/html": f"{bar} {html.escape(label)}", "text/plain": label}, raw=True
+            )
+
+    return show
+
+
+def _handle() -> Any:
+    """Return what IPython updates in place, or None where there is no notebook to draw on."""
+    try:
+        from IPython import display, get_ipython
+    except ImportError:
+        return None
+    if get_ipython() is None:
+        return None
+    start = {"text/html": "<progress></progress>", "text/plain": ""}
+    return display.display(start, raw=True, display_id=True)
