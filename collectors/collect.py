@@ -79,6 +79,7 @@ def collect(
     dry_run: bool = False,
     progress: Progress | None = None,
     tell: Callable[[str], None] | None = None,
+    agrees: Callable[[str], bool] | None = None,
     **settings: Any,
 ) -> list[RunResult]:
     """Measure every combination of backend, precision and batch, or one program.
@@ -111,6 +112,9 @@ def collect(
         Called as ``progress(done, total, what)``.
     tell
         Called with a sentence on how long a run will take, while it is measured.
+    agrees
+        Called with such a sentence before launches are repeated for over five minutes: False
+        leaves the run out. None: nobody is asked.
     settings
         Options of `collectors.settings.Settings` by name, such as ``iterations=20``. For a
         program, ``metric_iterations`` limits profiling to its first ranges called ``iter_N``.
@@ -134,7 +138,7 @@ def collect(
     runs = _matrix(workload, command, backends, precisions, batches, layer_map, chosen)
     words = _split(launcher)
     gpu = _gpu(bool(words), dry_run)
-    context = ExecutionContext(gpu, words, timeout_s, tell=tell)
+    context = ExecutionContext(gpu, words, timeout_s, tell=tell, agrees=agrees)
     root = Path(out)
     if dry_run:
         return [_planned(each, context, root) for each in runs]

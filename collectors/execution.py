@@ -21,6 +21,8 @@ class ExecutionContext:
     timeout_s: float = 1800.0  # limit of each command
     # Takes sentences on how long a run will take, while it is measured
     tell: Callable[[str], None] | None = None
+    # Asked, with a sentence on how long, before counting takes over five minutes; None: never
+    agrees: Callable[[str], bool] | None = None
 
 
 @dataclass(frozen=True)

@@ -38,6 +38,7 @@ from collectors.settings import Settings
 from collectors.workloads.ranges import Ranges
 from perfml import __version__
 from perfml.util.files import sha256_of
+from perfml.util.words import count
 
 if TYPE_CHECKING:
     import torch
@@ -174,6 +175,8 @@ class profile(ContextDecorator):  # noqa: N801 - a function in all but its type,
         launches = [each for each in record.timed if each.profiled or record.unit == "none"]
         rows, why = self._counted(record)
         self.warnings = (why,) if why else ()
+        timed = count(len(launches), "timed launch", "timed launches")
+        self._measured = f"{timed}, {len(rows):,} with counters"
 
         def counters(folder: Path) -> MeasurementRecord:
             return self._measurement(folder, record, rows, seconds)
@@ -200,8 +203,12 @@ class profile(ContextDecorator):  # noqa: N801 - a function in all but its type,
         if record.errors or record.differences:
             return [], f"no counters: {[*record.differences, *record.errors][-1]}"
         passes = cupti.passes_of(record) * self._options.sets
-        needed = f"{self._options.timed + passes}" if passes else "about 30"
-        return [], f"no counters: the block has {record.units} iterations, and {needed} are needed"
+        needed = self._options.timed + passes
+        has = count(record.units, "iteration")
+        if not passes or record.units < needed:
+            more = f"{needed} are needed" if passes else "the default counters need about 30"
+            return [], f"no counters: the block has {has}, and {more}"
+        return [], f"no counters: CUPTI did not finish them in {has}"
 
     def _measurement(
         self, folder: Path, record: CounterRecord, rows: list[MeasuredLaunch], seconds: float
@@ -238,6 +245,13 @@ class profile(ContextDecorator):  # noqa: N801 - a function in all but its type,
         import perfml
 
         return perfml.report(self._finished(), out=out)
+
+    def __repr__(self) -> str:
+        """Say what was measured, and what can be asked."""
+        if self.folder is None:
+            return f"perfml.profile of {self.name}: nothing is measured before the block ends"
+        said = (f"perfml.profile of {self.name}: {self._measured} in {self.folder}", *self.warnings)
+        return "\n".join((*said, "Ask: run.explain(), run.report()"))
 
     def _finished(self) -> Path:
         if self.folder is None:

@@ -1,19 +1,29 @@
-"""Name the layers of a PyTorch model in a script of the user's own: ``perfml.layers(model)``.
+"""In a script of the user's own: ``perfml.layers(model)`` names layers, `iteration` the repeats.
 
-Runs in the profiled program; torch is imported when it is used, and nothing is measured here.
+`time_step` times a step without a profiler. It runs where the program runs; torch is imported when
+it is used.
 """
 
 from __future__ import annotations
 
 import itertools
+import json
+import operator
+import statistics
+import sys
 import threading
+import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from collectors.workloads.module_ranges import ModuleRanges
 from collectors.workloads.ranges import NvtxRanges, Ranges
+from perfml.account.account import BESIDE
+from perfml.errors import InputError
+from perfml.util.files import write_text
 
 if TYPE_CHECKING:
     import torch
@@ -97,12 +107,80 @@ def iteration(number: int) -> Iterator[None]:
                 with perfml.iteration(number):
                     train(batch)
     """
-    with _nvtx().iteration(number):
+    try:
+        whole = operator.index(number)
+    except TypeError as error:
+        msg = "an iteration has a number"
+        cure = "Say perfml.iteration(0), then 1 and so on; perfml.layers names the layers."
+        raise InputError(msg, found=repr(number)[:40], cure=cure) from error
+    with _nvtx().iteration(whole):
         _here.open_iterations += 1
         try:
             yield
         finally:
             _here.open_iterations -= 1
+
+
+def time_step(
+    step: Callable[[], object], trace: str | Path, *, steps: int = 20, warmup: int = 3
+) -> float:
+    """Time a step without a profiler, and write it beside a trace of the same step.
+
+    A profiler makes a step longer where the host is the limit. `perfml.report` of the trace reads
+    what was written, scales idle time to it, and promises no saving beyond it.
+
+    Parameters
+    ----------
+    step
+        Runs one step. It may leave work on the GPU: the time is taken there, by CUDA events.
+        Without a GPU it is that of the processor's clock.
+    trace
+        The trace; it need not exist yet. Written is ``TRACE.step.json``.
+    steps, warmup
+        How many steps are timed, and how many run before.
+
+    Returns
+    -------
+    float
+        The median step, microseconds.
+
+    Examples
+    --------
+    >>> import perfml
+    >>> perfml.time_step(lambda: model(batch), "trace.json.gz")  # doctest: +SKIP
+    """
+    if steps < 1:
+        msg = "at least one step is timed"
+        raise InputError(msg, where="steps", found=str(steps), cure="Say steps=20.")
+    for _ in range(warmup):
+        step()
+    times = _by_events(step, steps) or _by_the_clock(step, steps)
+    document = {"step_us": times, "by": "perfml.time_step"}
+    write_text(Path(f"{trace}{BESIDE}"), json.dumps(document) + "\n")
+    return statistics.median(times)
+
+
+def _by_events(step: Callable[[], object], steps: int) -> list[float]:
+    """Return what each step takes on the GPU; nothing where torch has none."""
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_available():
+        return []
+    marks = [torch.cuda.Event(enable_timing=True) for _ in range(steps + 1)]
+    torch.cuda.synchronize()
+    marks[0].record()
+    for mark in marks[1:]:
+        step()
+        mark.record()
+    torch.cuda.synchronize()
+    return [1e3 * one.elapsed_time(other) for one, other in itertools.pairwise(marks)]
+
+
+def _by_the_clock(step: Callable[[], object], steps: int) -> list[float]:
+    times = [time.perf_counter_ns()]
+    for _ in range(steps):
+        step()
+        times.append(time.perf_counter_ns())
+    return [(other - one) / 1e3 for one, other in itertools.pairwise(times)]
 
 
 @contextmanager

@@ -54,6 +54,7 @@ def measure_with_cupti(job: Job) -> Measured:
             folder=job.folder,
             driver=driver,
             tell=job.context.tell,
+            agrees=job.context.agrees,
             **job.limits,
         )
     except ProfilerError:

@@ -10,7 +10,7 @@ What people need has a name here, and is loaded when it is first used:
   like them, `roofline` how far they are from what the device can do;
 - `report` writes the page, `plot` draws one figure;
 - in a PyTorch script, `layers` names the layers for a profiler and `iteration` the repeats;
-  `profile` measures what a block runs.
+  `profile` measures what a block runs, and `time_step` times a step without a profiler.
 """
 
 import importlib
@@ -31,6 +31,7 @@ _HOMES = {
     "rank": "perfml.datasets.frames",
     "read": "perfml.datasets.frames",
     "roofline": "perfml.explain.roofs.python",
+    "time_step": "collectors.layers",
 }
 """Public name to the module that defines it."""
 
@@ -54,6 +55,7 @@ __all__ = [
     "read",
     "report",
     "roofline",
+    "time_step",
 ]
 
 

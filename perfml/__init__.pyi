@@ -1,6 +1,7 @@
 from collectors.in_process import profile as profile
 from collectors.layers import iteration as iteration
 from collectors.layers import layers as layers
+from collectors.layers import time_step as time_step
 from perfml._version import __version__ as __version__
 from perfml.datasets.frames import evaluate as evaluate
 from perfml.datasets.frames import load_dataset as load_dataset
@@ -33,4 +34,5 @@ __all__ = [
     "read",
     "report",
     "roofline",
+    "time_step",
 ]

@@ -12,7 +12,7 @@ the spot (its kernel replay), which is several times dearer and still cheaper th
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -32,7 +32,7 @@ from collectors.profilers.counter_table import (
     write_counters,
 )
 from collectors.profilers.cupti_failures import UnableError, check_record
-from collectors.profilers.forecast import Forecast, Tell, of_replay
+from collectors.profilers.forecast import LONG_S, REPLAYED_S, Forecast, Tell, of_replay
 from collectors.profilers.gpu import Gpu
 from collectors.profilers.inject import COUNTERS, library, run_injected
 from collectors.profilers.process import Finished, ProfilerError, last_lines
@@ -127,6 +127,7 @@ class _Program:
     runs: int = 0
     warnings: tuple[str, ...] = ()
     tell: Tell | None = None
+    agrees: Callable[[str], bool] | None = None
 
     def start(self, request: Pass) -> CounterRecord:
         """Run the program once; return the record of the process that launched most, or raise."""
@@ -206,16 +207,18 @@ def profile(
     name: str = "metrics",
     driver: str = "",
     tell: Tell | None = None,
+    agrees: Callable[[str], bool] | None = None,
 ) -> CuptiProfile:
     """Time and measure a program into ``NAME.csv`` in `folder`.
 
     The parameters are those of `collectors.profilers.ncu.profile`; `driver` is the driver's
     version, for the table; `tell` takes a sentence on how long it will take, while it runs.
+    `agrees` is asked before launches are repeated for over five minutes; None: nobody is.
     Raises a `GraphError` if an iteration replays a CUDA graph, else what CUPTI or the program met.
     """
     library(COUNTERS)
     command = (*launcher, *program)
-    subject = _Program(options, command, log, timeout_s, dict(env or {}), tell=tell)
+    subject = _Program(options, command, log, timeout_s, dict(env or {}), tell=tell, agrees=agrees)
     begin = Pass(timed=options.timed, sets=options.sets)
     first = subject.start(begin)
     if first.region and first.outside and first.unit == "nvtx":
@@ -385,7 +388,11 @@ def _by_kernel_replay(first: CounterRecord, subject: _Program, why: str) -> _Cou
         region_only=first.region_only,
     )
     launches = first.all_launches if unit == "program" else first.launches * request.sets
-    if subject.tell is not None and (said := of_replay(launches)):
+    said = of_replay(launches)
+    if launches * REPLAYED_S > LONG_S and subject.agrees is not None and not subject.agrees(said):
+        msg = "counting would take over five minutes, launch by launch"
+        raise ProfilerError(msg, found=said, cure="Add --yes to count all the same.")
+    if subject.tell is not None and said:
         subject.tell(said)
     record = subject.start(request)
     return _Counted(record.rows, record, "kernel")

@@ -20,6 +20,9 @@ Tell = Callable[[str], None]
 LEAST_S = 30.0
 """What takes less is not spoken of."""
 
+LONG_S = 300.0
+"""From here on a person is asked before launches are repeated on the spot."""
+
 REPLAYED_S = 0.12
 """Seconds of a launch that CUPTI repeats on the spot for the default set (12 passes, H100)."""
 

@@ -20,6 +20,8 @@ from perfml.util.json_values import json_object
 
 ACCOUNT = "step"
 """Key of an account in what a reader notes of its source."""
+BESIDE = ".step.json"
+"""Ending of the file beside a trace with steps that were timed without a profiler."""
 UNRECORDED = "unrecorded"
 """State of idle time of which nobody recorded what the host did."""
 WARM_UP = 1.25
@@ -148,6 +150,8 @@ class Account:
         Numbers of steps that the recording cut at its beginning or end; they do not count.
     host
         Whether it was recorded what the host did; else nothing is known of why a device was idle.
+    bare_us
+        A step without a profiler (`perfml.time_step`); None where nobody timed it.
     """
 
     marked_by: str
@@ -159,6 +163,7 @@ class Account:
     pytorch: bool = True
     cut: tuple[int, ...] = ()
     host: bool = True
+    bare_us: float | None = None
 
     @property
     def kept_us(self) -> tuple[float, ...]:
@@ -170,6 +175,19 @@ class Account:
     def step_us(self) -> float:
         """The headline: a step on the clock."""
         return math.fsum(self.kept_us) / len(self.kept_us)
+
+    @property
+    def waited_us(self) -> float:
+        """What a person waits for a step: without a profiler, where that was timed."""
+        return self.step_us if self.bare_us is None else self.bare_us
+
+    @property
+    def idle_scale(self) -> float:
+        """Which part of the idle time is the program's: what it takes longer is the profiler's."""
+        step = self.busiest.step
+        if self.bare_us is None or not step.idle_us:
+            return 1.0
+        return min(1.0, max(0.0, self.bare_us - step.busy_us) / step.idle_us)
 
     @property
     def agree(self) -> bool:
@@ -196,6 +214,7 @@ class Account:
             bool(document["pytorch"]),
             tuple(map(int, document.get("cut", ()))),
             bool(document.get("host", True)),
+            document.get("bare_us"),
         )
 
 

@@ -18,7 +18,7 @@ from enum import StrEnum
 import numpy as np
 
 from perfml.account.intervals import Intervals, difference, intersection, union
-from perfml.account.origins import Origin, Origins
+from perfml.account.origins import Origin, Origins, range_name
 from perfml.account.recording import Activity, DeviceKind, HostKind, HostSpan, Recording
 
 LONG_US = 1000.0
@@ -133,7 +133,7 @@ class Host:
         named: dict[str, list[HostSpan]] = {}
         for span in (*ranges, *on_cpu):
             if span not in origins.steps.marks:
-                named.setdefault(span.name, []).append(span)
+                named.setdefault(range_name(span.name), []).append(span)
         self._named = {name: _union(spans) for name, spans in named.items()}
 
     def idle(self, gaps: Intervals, activities: Sequence[Activity]) -> dict[State, Intervals]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import shutil
+import sys
 from collections.abc import Sequence
 from inspect import Parameter
 from pathlib import Path
@@ -140,6 +141,9 @@ def collect(
     ] = "",
     timeout: options.Timeout = 1800,
     dry_run: options.DryRun = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Count launch by launch, however long that takes.")
+    ] = False,
     **settings: Any,
 ) -> None:
     """Profile a built-in workload, or any program, layer by layer.
@@ -190,6 +194,7 @@ def collect(
             dry_run=dry_run,
             progress=progress,
             tell=output.tell,
+            agrees=None if yes else _agrees,
             layers="|".join(layer) if layer else None,
             **settings,
         )
@@ -226,6 +231,13 @@ def collect(
     if failed:
         told = f"{len(failed)} of {len(results)} runs failed"
         output.fail(told, "The same command does only those again.")
+
+
+def _agrees(said: str) -> bool:
+    """Ask whether to count for over five minutes; nobody to ask does not agree."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return False
+    return typer.confirm(f"{said} Go on?", err=True)
 
 
 def _place(line: dict[str, Any]) -> str:

@@ -16,7 +16,7 @@ from typing import ClassVar
 import numpy as np
 
 from perfml.account.account import Account
-from perfml.account.causes import LAUNCH_BOUND, Change, changes
+from perfml.account.causes import LAUNCH_BOUND, Change, causes, changes
 from perfml.account.words import step_sentence
 from perfml.explain.confidence import MOST, Confidence, TimeVerdict
 from perfml.explain.times import Ratio
@@ -35,6 +35,8 @@ _COUNTED = 2500  # pairs of steps up to which orders are counted; of more they a
 _PROFILED = 1.39
 """Kineto makes a step longer by this factor in the median of 40 (H200, 2026-11-28), where the host
 is the limit: so much more time to launch the same kernels is no difference of programs."""
+LAUNCHING = next(each.idle for each in causes() if each.id == LAUNCH_BOUND)
+"""States of the host in which it launches, and does no more."""
 _SHOWN = 0.1  # a smaller part of a step is no headline
 _WHOLE = 1.1  # from here on a cause is no share of the difference, as others work against it
 _NAMED = 0.02  # what makes less of the difference is told in one row
@@ -150,7 +152,21 @@ class StepComparison:
     def first(self) -> Change | None:
         """The largest part of the difference that has a cause and goes the same way."""
         sign = math.copysign(1.0, self.difference_us)
-        return next((each for each in self.changes if sign * each.us > 0), None)
+        along = [each for each in self.changes if sign * each.us > 0]
+        if self.idle and self._as_much_longer:  # what the GPU computes tells more than that
+            shorter = min(self.baseline.step_us, self.target.step_us)
+            others = (each for each in along if each.id != LAUNCH_BOUND)
+            along = [*(o for o in others if abs(o.us) >= _NAMED * shorter), *along]
+        return next(iter(along), None)
+
+    @property
+    def _as_much_longer(self) -> bool:
+        """Whether a profiler alone may make launching take as much longer."""
+        times = [
+            sum(each.us for each in side.busiest.idle if each.state in LAUNCHING)
+            for side in (self.baseline, self.target)
+        ]
+        return max(times) < _PROFILED * min(times)
 
     @property
     def confidence(self) -> Confidence:

@@ -10,13 +10,15 @@ occupancy is an estimate of PyTorch's from the launch alone, and is left out.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
 import pandas as pd
 
-from perfml.account.account import ACCOUNT, Account
+from perfml.account.account import ACCOUNT, BESIDE, Account
 from perfml.account.audit import AUDIT, Fact, audited
 from perfml.account.build import account_of
 from perfml.account.collectives import RANK, Collective, RankOfJob
@@ -36,6 +38,7 @@ from perfml.readers.timeline import timed_columns
 from perfml.readers.torch_events import Events, Kernel
 from perfml.tables import Kernels
 from perfml.util.devices import is_amd
+from perfml.util.files import parse_json, read_document
 from perfml.util.ranges import ITERATION
 from perfml.util.words import count
 
@@ -117,6 +120,7 @@ class _Trace:
             ran = _spans([kernel.activity for kernel in kernels])
             every = recorded_times(ran, _spans(self.events.moves))
             account = account_of(first, counted, finder, theirs, recorded=every)
+            account = replace(account, bare_us=_bare_step(self.source.path))
             if first is not recording:
                 held = sum(each.kind is DeviceKind.KERNEL for each in first.activities)
                 of = len(counted.starts), held, len(kernels)
@@ -286,3 +290,18 @@ def _numbered_path(origin: Origin, steps: Steps) -> tuple[str, ...]:
 def _spans(activities: Sequence[Activity]) -> Spans:
     rows = [(each.device, each.start, each.end) for each in activities]
     return Spans.of(rows)
+
+
+def _bare_step(trace: Path) -> float | None:
+    """Return the median step that `perfml.time_step` wrote beside a trace; None without one."""
+    path = trace.with_name(trace.name + BESIDE)
+    if not path.is_file():
+        return None
+    try:
+        times = np.asarray(parse_json(read_document(path))["step_us"], dtype=float)
+    except (ValueError, TypeError, KeyError, UnicodeDecodeError):
+        times = np.zeros(0)
+    if times.ndim != 1 or not times.size or not ((times > 0) & (times < np.inf)).all():
+        msg = "no step times of perfml.time_step"
+        raise InputError(msg, where=str(path), cure="Time the step again, or remove the file.")
+    return float(np.median(times))

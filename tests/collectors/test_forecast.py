@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from collectors.profilers import cupti, forecast
+from collectors.profilers.counter_record import CounterRecord
 from collectors.profilers.forecast import Forecast, of_replay
 from collectors.profilers.process import Finished, ProfilerError, run
 from tests.support.processes import PATIENCE_S
@@ -87,6 +88,29 @@ def test_a_program_that_took_too_long_is_told_how_long_it_would_have_taken(tmp_p
         )
     assert said == [error.value.found]
     assert "counting takes about 3 min 42 s" in said[0]
+
+
+def test_somebody_is_asked_before_launches_are_repeated_for_over_five_minutes(tmp_path):
+    asked = []
+
+    def agrees(said):
+        asked.append(said)
+        return False
+
+    def replay(launches):
+        record = CounterRecord(all_launches=launches, launches=launches)
+        subject = cupti._Program(
+            cupti.CuptiOptions(("m__1",)), ("./train",), tmp_path, 1.0, {}, agrees=agrees
+        )
+        subject.start = lambda request: record
+        return cupti._by_kernel_replay(record, subject, "no iterations")
+
+    assert replay(2000).replay == "kernel"
+    assert not asked
+    with pytest.raises(ProfilerError, match="five minutes") as error:
+        replay(27_118)
+    assert "--yes" in error.value.cure
+    assert "about 54 min 14 s" in asked[0]
 
 
 @pytest.mark.process

@@ -147,6 +147,8 @@ def test_too_few_iterations_give_times_and_say_how_many_are_needed(model, tmp_pa
             model(number)
     (said,) = run.warnings
     assert "3 iterations, and 4 are needed" in said
+    assert str(run.folder) in repr(run)
+    assert said in repr(run)
     assert not (run.folder / "metrics.csv").exists()
     assert perfml.read(run.folder)["time_us"].notna().all()
 

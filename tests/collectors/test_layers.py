@@ -1,10 +1,18 @@
 """perfml.layers in a script of the user's own: names, iterations, and nothing left behind."""
 
+import json
+
 import pytest
 
 import perfml
 from collectors import layers as script
+from perfml.account.account import Account
+from perfml.account.causes import findings
+from perfml.account.words import step_sentence
+from perfml.errors import InputError
+from perfml.readers import read
 from tests.support.ranges import ListedRanges
+from tests.support.torch_trace import Trace
 
 
 @pytest.fixture
@@ -118,3 +126,43 @@ def test_without_a_gpu_a_script_runs_as_it_is(model, batch, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with perfml.layers(model), perfml.iteration(0):
         assert model(batch).shape == (1, 2)
+
+
+def test_an_iteration_is_refused_a_name(ranges):
+    with pytest.raises(InputError, match="has a number") as error, perfml.iteration("step"):
+        pass
+    assert "perfml.iteration(0)" in error.value.cure
+    assert ranges.paths == []
+
+
+def test_a_step_is_timed_without_a_profiler_and_the_report_of_its_trace_keeps_to_it(tmp_path):
+    trace = tmp_path / "trace.json"
+    recorded = Trace()
+    for step in range(4):  # 1,000 us a step, 100 of them computing
+        recorded.event("user_annotation", "step", 1000.0 * step, 990)
+        recorded.launch("relu()", 1000.0 * step + 20, 1000.0 * step + 50, 100.0, correlation=step)
+    trace.write_bytes(recorded.data())
+    calls = []
+    median = perfml.time_step(lambda: calls.append(1), trace, steps=5, warmup=2)
+    assert (len(calls), median > 0) == (7, True)
+    beside = tmp_path / "trace.json.step.json"
+    assert len(json.loads(beside.read_text())["step_us"]) == 5
+    plain = findings(account(trace, beside, None))
+    bare = account(trace, beside, [420.0, 400.0, 380.0])
+    assert (bare.bare_us, bare.waited_us) == (400.0, 400.0)
+    assert "Without a profiler a step takes 400 µs" in step_sentence(bare)
+    # the device computes 100 us, so that 300 of some 900 us of idle time are the program's
+    assert bare.idle_scale == pytest.approx(300 / bare.busiest.step.idle_us)
+    for one, other in zip(plain, findings(bare), strict=True):
+        assert other.saved_us == pytest.approx(one.saved_us * bare.idle_scale)
+        assert other.saved_us <= 300.0
+    beside.write_text('{"step_us": [-1]}')
+    with pytest.raises(InputError, match="step times"):
+        read(trace)
+
+
+def account(trace, beside, times):
+    beside.unlink(missing_ok=True)
+    if times is not None:
+        beside.write_text(json.dumps({"step_us": times}))
+    return Account.from_dict(read(trace).provenance["step"])

@@ -197,7 +197,7 @@ def step_sentences(account: Account, name: str = "") -> list[Sentence]:
     `name` is whose step it is; empty where there is one.
     """
     from perfml.account.causes import findings
-    from perfml.account.words import evidence, longest_kernel, saving, step_sentence
+    from perfml.account.words import evidence, longest_kernel, profiled, saving, step_sentence
 
     said = f"{step_sentence(account, name)} {longest_kernel(account)}".strip()
     causes = [
@@ -208,4 +208,5 @@ def step_sentences(account: Account, name: str = "") -> list[Sentence]:
         for each in findings(account)
         if each.amount.us >= WORTH * account.step_us
     ]
-    return [*causes, Sentence("time", "high" if account.agree else "low", said)]
+    told = [Sentence("time", "medium", text)] if (text := profiled(account)) else []
+    return [*causes, Sentence("time", "high" if account.agree else "low", said), *told]
