@@ -1,7 +1,7 @@
 """The command line: one thin function a verb, in the order data walks through them.
 
-Here to change: a verb is one function in the module of its room, declared by `verb.verb`; options
-that several verbs share stand in ``options.py``, and nowhere else.
+Here to change: a verb is one function in the module of its room, declared by `verb.verb`, and a
+line of ``verbs.py``; options that several verbs share stand in ``options.py``, and nowhere else.
 """
 
 from __future__ import annotations
@@ -15,31 +15,11 @@ from typing import Annotated
 import typer
 
 from perfml import __version__
-from perfml.cli import (
-    advise,
-    agents,
-    collect,
-    explain,
-    gate,
-    inspected,
-    models,
-    plan,
-    plot,
-    predict,
-    prove,
-    report,
-    reproduce,
-    sweep,
-    tables,
-)
 from perfml.cli.output import refused
 from perfml.cli.verb import app as app
+from perfml.cli.verbs import load
 
-VERBS = (
-    *(advise, collect, explain, gate, inspected, models, plan, plot, predict, prove, report),
-    *(reproduce, sweep, tables, agents),
-)
-"""Modules whose import adds their verbs."""
+load()
 
 
 def _version(value: bool) -> None:

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from perfml.cli.verb import app
+from perfml.cli.verbs import documents_of
 from perfml.datasets.selection import split_place
 from perfml.util.installed import missing_extra
 
@@ -125,11 +126,10 @@ def server(roots: Sequence[Path] = (), *, allow_run: bool = False) -> MCPServer[
 
 def _answers(allow_run: bool) -> dict[str, Any]:
     """Return the type of each tool's answer; importing them takes longer than a client waits."""
-    from perfml.cli.documents import DOCUMENTS
     from perfml.explain.brief import Brief
 
     others = ("gate", "report", *(("collect", "prove") if allow_run else ()))
-    return {"advise": Brief, "explain": Brief, **{name: DOCUMENTS[name][0] for name in others}}
+    return {"advise": Brief, "explain": Brief, **{name: documents_of(name)[0] for name in others}}
 
 
 def _as_result(verb: Callable[..., dict[str, Any]]) -> Callable[..., Any]:

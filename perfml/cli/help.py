@@ -7,16 +7,10 @@ from typing import Any
 
 from typer.core import TyperGroup
 
+from perfml.cli.verbs import groups
+
 _HYPHEN = "\ue000"
 """Stands for a hyphen while lines are folded, which would break ``before.ncu-rep`` there."""
-
-GROUPS: dict[str, tuple[str, ...]] = {
-    "record": ("doctor", "collect", "sweep"),
-    "tables": ("ingest", "merge", "inspect", "metrics"),
-    "answers": ("report", "explain", "advise", "prove", "gate", "predict", "roofline"),
-    "study": ("rank", "train", "select", "plan"),
-}
-"""Verbs as ``perfml --help`` groups them; those of no group share its last line."""
 
 _GROUP, _VERB, _LINE = 8, 9, 80
 """Characters of the columns of groups and of verbs, and of a line."""
@@ -63,12 +57,12 @@ def write_verbs(group: Any, ctx: Any, formatter: Any) -> None:
     """Write the help of the whole command line: verbs by group, on a screen of 24 lines."""
     formatter.write_usage(ctx.command_path, "COMMAND [OPTIONS] [ARGS]...")
     lines = [*str(group.help).split("\n\n")[:1], ""]
-    for title, verbs in GROUPS.items():
+    for title, verbs in groups().items():
         for place, name in enumerate(verbs):
             room = _LINE - _GROUP - _VERB
             said = group.get_command(ctx, name).get_short_help_str(room)
             lines.append(f"{'' if place else title:{_GROUP}}{name:{_VERB}}{said}")
-    grouped = {name for verbs in GROUPS.values() for name in verbs}
+    grouped = {name for verbs in groups().values() for name in verbs}
     rest = ", ".join(name for name in group.list_commands(ctx) if name not in grouped)
     lines.append(f"{'':{_GROUP}}{rest} (COMMAND --help says more)")
     names = [each.opts[-1] for each in group.get_params(ctx) if each.opts[-1].startswith("--")]

@@ -8,9 +8,18 @@ Here to change: a published claim and its verdict in ``claims.py``, the publishe
 
 from __future__ import annotations
 
-from perfml.reproduce.claims import VERDICTS, Claim
-from perfml.reproduce.files import write
-from perfml.reproduce.run import Reproduction, reproduce
-from perfml.reproduce.splits import Plan
+from perfml.util.lazy import lazily
 
-__all__ = ["VERDICTS", "Claim", "Plan", "Reproduction", "reproduce", "write"]
+_HOMES = {
+    "VERDICTS": "claims",
+    "Claim": "claims",
+    "Plan": "splits",
+    "Reproduction": "run",
+    "reproduce": "run",
+    "write": "files",
+}
+
+__all__ = sorted(_HOMES)
+
+# on first use: scikit-learn takes a second to import
+__getattr__, __dir__ = lazily(__name__, globals(), _HOMES)

@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from perfml.cli import app, output
-from perfml.cli.help import GROUPS
+from perfml.cli.verbs import groups
 from perfml.report.render import text
 from perfml.tables import write_table
 from tests.support.paths import DATA
@@ -144,7 +144,7 @@ def test_the_verbs_stand_in_groups_on_a_screen_of_24_lines_each_in_a_whole_sente
     shown = CliRunner().invoke(app, ["--help"], env={"COLUMNS": "80"}).output
     assert len(shown.splitlines()) < 24  # and the line of the prompt
     assert max(map(len, shown.splitlines())) <= 80
-    for name in {name for verbs in GROUPS.values() for name in verbs}:
+    for name in {name for verbs in groups().values() for name in verbs}:
         (line,) = (line for line in shown.splitlines() if re.search(rf"^\w* +{name} ", line))
         assert line.endswith(".")
         assert not line.endswith("...")

@@ -1,4 +1,12 @@
-"""Documents that a verb alone puts together, in the order in which data walk through them."""
+"""What ``--json`` prints, as types: `schema_of` turns them into JSON Schema.
+
+Where a result is a dataclass, that is the type (`perfml.cli.verbs`); a ``TypedDict`` stands here
+for what a verb alone puts together. `perfml.cli.output.VERSION` grows when a key goes or changes
+its meaning; new keys come without.
+
+Here to change: add a field to the dataclass, or a key to a verb's output and to its type;
+`tests/cli/test_schema.py` validates what every verb prints, and an undeclared key fails there.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +16,14 @@ from collectors.collect import RunResult
 from collectors.doctor import Check
 from collectors.sweep.manifest import State
 from perfml.account.device_time import DeviceTime
+from perfml.cli.output import VERSION
+from perfml.cli.verbs import documents_of
+from perfml.errors import Failed
 from perfml.explain.roofs.peaks import Peaks
 from perfml.ingest.merge.write import Run
 from perfml.metrics.catalogue import Metric
 from perfml.reproduce.claims import Claim
+from perfml.util.json_values import json_schema
 
 
 class Ingest(TypedDict):
@@ -250,3 +262,25 @@ class Reproduce(TypedDict):
     key_metric: dict[str, Any]
     footnotes: list[str]
     notes: list[str]
+
+
+class Error(TypedDict):
+    """A command that failed."""
+
+    error: Failed
+
+
+def schema_of(verb: str, *, strict: bool = False) -> dict[str, Any]:
+    """Return the JSON Schema of what a verb prints, errors among it.
+
+    A verb is a key of `VERBS`; `strict` forbids keys that it does not name.
+    """
+    kinds = (*documents_of(verb), Error)
+    schema = json_schema(kinds, title=f"perfml {verb} --json", strict=strict)
+    for kind in kinds:
+        name = "error" if kind is Error else verb
+        found = schema["$defs"][kind.__name__]
+        document = {"schema": {"const": f"{name}/{VERSION}"}}
+        found["properties"] = {**document, **found["properties"]}
+        found["required"] = ["schema", *found["required"]]
+    return schema
