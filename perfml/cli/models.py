@@ -69,7 +69,7 @@ def train(
         output.note(f"{name} left out: {reason}")
 
 
-@verb("dataset", "where", "launches", "layer_map")
+@verb("dataset", "where", "layer_map")
 def rank(
     selection: Selection,
     output: Output,
@@ -80,8 +80,8 @@ def rank(
     top: options.Top = 10,
     features: options.Features = "default",
     permutations: Annotated[
-        int, typer.Option(min=19, help="Permutations of the times, for what chance gives.")
-    ] = 40,
+        int, typer.Option(min=19, help="Permutations of the times, for the test against chance.")
+    ] = 999,
     target: Annotated[
         str | None,
         typer.Option(help="Rank the columns of your own CSV or Parquet table by this one."),
@@ -94,11 +94,11 @@ def rank(
 ) -> None:
     """Rank the metrics, with intervals and a test against chance.
 
-    The p-value says how often a leading metric does as well with the times permuted between layers.
-    It needs five distinct layers. With --launches also by weights that do not hold the row's own
-    time: does the ranking stay. --out also writes the whole table, as CSV.
+    One permutation test says which metrics go with the time beyond chance; the models' importances
+    order them. It needs five distinct layers or conditions. --out also writes the whole table, as
+    CSV.
 
-    Example: perfml rank layers.parquet --where batch=1 --launches kernels.parquet;
+    Example: perfml rank layers.parquet --where batch=1;
     perfml rank own.csv --target latency_us --groups kernel
     """
     output.place(out)
@@ -124,9 +124,6 @@ def rank(
         _rank_one(name, table, {"y": target, "groups": groups, **asked}, top, output, out)
         return
     given = read(selection, output, study=features == "published", in_layers=True).first.in_layers
-    if selection.launches is not None:
-        _rank_both(given.name, given.layers, given.launches, asked, top, output, out)
-        return
     _rank_one(given.name, given.layers, asked, top, output, out)
 
 
@@ -179,28 +176,6 @@ def _unseen(
         output.warn(f"the models have no score on unseen layers: {error.what}")
         return None
     return scored
-
-
-def _rank_both(
-    name: str,
-    layers: pd.DataFrame,
-    launches: pd.DataFrame,
-    asked: dict[str, Any],
-    top: int,
-    output: Output,
-    out: Path | None,
-) -> None:
-    """Rank by the weights of the row's own times, and of mean times."""
-    from perfml.ingest.merge import under_both_weights
-    from perfml.modeling import rank_both_weights
-    from perfml.report.verbs import weights_document
-
-    with output.progress("ranking twice") as progress:
-        both = rank_both_weights(*under_both_weights(layers, launches), progress=progress, **asked)
-    output.warn_all(both.own.warnings)
-    output.csv(both.table, out)
-    document = {"dataset": name, **both.own.to_dict(), "weights": both.to_dict()}
-    output.document(document, weights_document(both, top))
 
 
 @verb("dataset", "launches", "layer_map", "where")

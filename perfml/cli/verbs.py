@@ -62,11 +62,9 @@ def _advise() -> tuple[Any, ...]:
 
 
 def _rank() -> tuple[Any, ...]:
-    from perfml.modeling.ranking.weights import WeightsComparison
     from perfml.modeling.results import Ranking, Score
 
-    unseen, weights = NotRequired[list[Score] | None], NotRequired[WeightsComparison]
-    keys = {"dataset": str, "unseen": unseen, "weights": weights}
+    keys = {"dataset": str, "unseen": NotRequired[list[Score] | None]}
     return (Extended("Rank", Ranking, keys),)
 
 

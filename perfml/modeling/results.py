@@ -10,13 +10,17 @@ import numpy.typing as npt
 import pandas as pd
 
 from perfml.modeling.features import OF_LAYERS, Words
-from perfml.modeling.ranking.leakage import Leakage
-from perfml.modeling.ranking.null import LEVEL, Null
 from perfml.util.json_values import json_object
 from perfml.util.lazy import drawn_by
 from perfml.util.shown import screen, section
 from perfml.util.typing import Floats
 from perfml.util.words import Readable, count, listed, number, percentage
+
+LEVEL = 0.05
+"""A p-value up to here is called more than chance."""
+
+ASKED_R2 = 0.3
+"""Share of variance whose power is said where nothing is shown."""
 
 
 class Score(TypedDict):
@@ -53,7 +57,9 @@ class RankGroup(_Placed):
 
     group: str
     members: str
-    score: float
+    statistic: str
+    partner: str
+    rho: float
 
 
 class RankMetric(_Placed):
@@ -66,7 +72,6 @@ class RankMetric(_Placed):
     importance: float
     low: float
     high: float
-    by_chance: float
 
 
 class RankAgreement(TypedDict):
@@ -75,6 +80,51 @@ class RankAgreement(TypedDict):
     left: str
     right: str
     share: float
+
+
+@dataclass(frozen=True)
+class Leakage:
+    """What a random split of a dataset can and cannot show.
+
+    Attributes
+    ----------
+    rows, conditions
+        How many; rows of one condition (workload, backend, precision, batch, layer) are repeats.
+    distinct_feature_rows
+        How many different feature vectors there are.
+    twin_share
+        Mean share of test rows, in a random 70/30 split, with an exact copy of their features
+        among the training rows.
+    variance_explained
+        Share of the variance of time that the means of the conditions explain (R2, in sample).
+    lookup_metric
+        The metric that a lookup table was built on in most splits.
+    lookup_score
+        Median score of that baseline on random splits: MAPE or accuracy.
+    condition_score
+        Median MAPE, on random splits, of predicting the mean of the row's condition, which knows
+        no metric at all; None for classification.
+    model_score
+        Median score of the best model (or of a decision tree, where no model was scored).
+    identifying_metrics
+        Metrics whose every value occurs in one condition only: each alone names the condition.
+    warning
+        A sentence where a lookup does as well as the models; else None.
+    """
+
+    rows: int
+    conditions: int
+    distinct_feature_rows: int
+    twin_share: float
+    variance_explained: float
+    lookup_metric: str
+    lookup_score: float
+    condition_score: float | None
+    model_score: float
+    identifying_metrics: tuple[str, ...]
+    warning: str | None
+
+    to_dict = json_object
 
 
 @dataclass(frozen=True, repr=False)
@@ -157,6 +207,34 @@ class Evaluation:
         return scores
 
 
+@dataclass(frozen=True)
+class Chance:
+    """The test of all features against chance.
+
+    Attributes
+    ----------
+    permutations
+        Tables with the targets of other rows.
+    rows
+        Rows that are independent: layers, or groups; copies and repeats count once.
+    p_value
+        The smallest of any feature; NaN where nothing could be tested.
+    power
+        How often a feature that explains `ASKED_R2` of the variance would be shown in such a table.
+    reason
+        Why there was no test; empty where there was one.
+    """
+
+    permutations: int
+    rows: int
+    p_value: float
+    power: float
+    reason: str = ""
+
+    JSON: ClassVar = ("permutations", "rows", "p_value", "power", "reason")
+    to_dict = json_object
+
+
 @dataclass(frozen=True, repr=False)
 class Ranking:
     """Which metrics matter, and how sure that is.
@@ -166,19 +244,16 @@ class Ranking:
     task
         ``regression`` or ``classification``.
     table
-        One `RankMetric` a model, method and metric. Intervals hold 95 %
-        of the resamples. ``by_chance`` is the importance that this metric stays below in 95 % of
-        the permutations; ``p_value`` is corrected for all metrics of this model and method. Both
-        are NaN for drop-column, which would have to be fitted again for every permutation. For the
-        method ``group-permutation`` the metric is the whole group.
+        One `RankMetric` a model, method and metric. Intervals hold 95 % of the resamples.
+        ``p_value`` is the metric's in the test against chance, whatever the model. For the method
+        ``group-permutation`` the metric is the whole group.
     summary
-        One row a group of interchangeable metrics, over all models and methods but drop-column,
-        highest score first. A group's rank in a resample is that of its joint importance, in
-        standard deviations above what the group gets by chance. ``p_top3`` is the share of
-        resamples in which it is among the first three; the shares of all groups add up to three, so
-        of three groups each has 100 %. ``score`` is the mean of its importance and its rank
-        correlation with the target, each in standard deviations of the permuted tables. ``p_value``
-        is how often the largest score of a permuted table reaches it: corrected for all groups.
+        One row a group of interchangeable metrics, over all models and methods but drop-column:
+        those beyond chance by ``mean_rank``, then the others by ``p_value``. A group's rank in a
+        resample is that of its joint importance. ``p_top3`` is the share of resamples in which it
+        is among the first three; the shares of all groups add up to three, so of three groups each
+        has 100 %. ``p_value`` is corrected for all metrics and statistics; ``statistic`` gave it,
+        for a ``pair`` together with ``partner``. ``rho`` is the rank correlation with the target.
     groups
         Members of each group.
     agreement
@@ -213,7 +288,7 @@ class Ranking:
     resampling: str = "layers"
     resamples: int = 0
     distinct_layers: int = 0
-    null: Null | None = None
+    null: Chance | None = None
     tied: tuple[tuple[str, ...], ...] = ()
     words: Words = OF_LAYERS
 
@@ -261,29 +336,28 @@ class Ranking:
 
     @property
     def feature_importances_(self) -> Floats:
-        """Score of each of `feature_names_in_`: that of its group, see `summary`."""
-        score = {
+        """Share of the resamples in which each of `feature_names_in_`'s group is in the top 3."""
+        share = {
             name: value
-            for members, value in zip(self.summary["members"], self.summary["score"], strict=True)
+            for members, value in zip(self.summary["members"], self.summary["p_top3"], strict=True)
             for name in members.split(", ")
         }
-        return np.array([score[name] for name in self.feature_names_in_], dtype=np.float64)
+        return np.array([share[name] for name in self.feature_names_in_], dtype=np.float64)
 
     @property
     def beyond_chance(self) -> tuple[str, ...]:
-        """The first metric of each group that explains more than chance does, best p-value first.
+        """The first metric of each group that is shown to go with the target, most important first.
 
-        Empty where there is none, or where it cannot be told (`Null.reason`).
+        Empty where there is none, or where it cannot be told (`Chance.reason`).
         """
         if "p_value" not in self.summary:
             return ()
-        clear = self.summary[self.summary["p_value"] <= LEVEL]
-        ordered = clear.sort_values("score", ascending=False, kind="stable")["members"]
-        return tuple(str(members).split(", ")[0] for members in ordered)
+        clear = self.summary["members"][self.summary["p_value"] <= LEVEL]
+        return tuple(str(members).split(", ")[0] for members in clear)
 
     @property
     def chance(self) -> str:
-        """Whether the ranking shows more than chance does, in a sentence; empty without a null."""
+        """Whether the ranking shows more than chance does, in a sentence; empty without a test."""
         null = self.null
         if self.summary.empty or null is None:
             return ""
@@ -291,17 +365,22 @@ class Ranking:
             return f"Whether any metric explains more than chance is not known: {null.reason}."
         what = self.words.target if self.words.own else _PERMUTED[self.task]
         groups = count(len(self.summary), "metric group")
-        how = f"By {null.permutations} permutations of {what} between {self.words.groups}"
-        how += f", corrected for {groups}."
+        how = f"By {null.permutations} permutations of {what} between {null.rows} independent rows"
+        how += f" ({self.words.groups}), corrected for {groups}."
         names = self.beyond_chance
         if not names:
-            return f"No metric explains more than chance does (p = {number(null.p_value)}). {how}"
+            said = f"No metric is shown to explain more than chance (p = {number(null.p_value)})."
+            seen = (
+                f"An R2 of {ASKED_R2:g} would be shown in {percentage(null.power)} of such tables."
+            )
+            return f"{said} {seen} {how}"
         more = len(names) - _MOST_NAMED
         shown = listed([*names[:_MOST_NAMED], *([f"{more} more"] if more > 0 else [])])
         verb = "explains" if len(names) == 1 else "explain"
-        worst = self.summary["p_value"][self.summary["p_value"] <= LEVEL].max()
+        clear = self.summary[self.summary["p_value"] <= LEVEL]
+        together = "" if set(clear["statistic"]) != {"pair"} else " only together"
         return (
-            f"{shown} {verb} more than chance does (p = {number(worst)}"
+            f"{shown} {verb} more than chance does{together} (p = {number(clear['p_value'].max())}"
             f"{' or less' if len(names) > 1 else ''}). {how}"
         )
 

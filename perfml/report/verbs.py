@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from perfml.explain import Advice
     from perfml.explain.roofs.peaks import Peaks
     from perfml.explain.speed_of_light import KernelLevels
-    from perfml.modeling.ranking.weights import WeightsComparison
     from perfml.modeling.results import Evaluation, Ranking
     from perfml.modeling.selection.smallest_set import SufficientSet
 
@@ -94,14 +93,6 @@ def rank_document(ranking: Ranking, top: int, unseen: Evaluation | None = None) 
         ranks_table(ranking.summary, top),
         Text(" ".join(said for said in (ranking.chance, ranking.tie) if said)),
     )
-
-
-def weights_document(both: WeightsComparison, top: int) -> Document:
-    """Return the metric groups under both merge weights, and whether the weights matter."""
-    groups = both.groups.drop(columns="group")
-    verdicts = (Text(both.own.chance), Text(both.verdict))
-    blocks = (frame_table(groups, most=top), *verdicts)
-    return _single("Ranking under both merge weights", *blocks)
 
 
 def select_document(chosen: SufficientSet) -> Document:

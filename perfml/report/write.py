@@ -57,7 +57,6 @@ def analysed(
     from perfml.modeling import evaluate, rank
     from perfml.modeling.distinct_layers import ENOUGH_LAYERS
     from perfml.modeling.features import has_counters
-    from perfml.modeling.ranking.null import FIRST_LOOK
     from perfml.report.pairs import advise_conditions, explain_pairs
     from perfml.report.sections.source_lines import sampled_lines
 
@@ -91,7 +90,6 @@ def analysed(
                     learnt,
                     resamples=resamples,
                     methods=RANKED_BY,
-                    permutations=FIRST_LOOK,
                     leakage=scored.leakage,
                     **words,
                 )

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from perfml.modeling.ranking.leakage import Leakage, detect_leakage
+from perfml.modeling.results import Leakage
+from perfml.modeling.scoring.leakage import detect_leakage
 from perfml.reproduce import published
 from perfml.reproduce.published import KEY_METRIC, Published
 from perfml.reproduce.source import Source

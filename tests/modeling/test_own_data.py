@@ -116,7 +116,7 @@ def test_a_ranking_of_own_features_has_its_interval_and_its_null():
     models = [make_pipeline(StandardScaler(), Ridge()), KNeighborsRegressor(3), "dt"]
     found = rank(operators(), "latency", groups="op", models=models, **FEW)
     assert found.summary["members"][0] == "bytes"
-    assert {"rank_low", "rank_high", "score", "p_value"} <= set(found.summary.columns)
+    assert {"rank_low", "rank_high", "rho", "p_value"} <= set(found.summary.columns)
     pairs = set(zip(found.table["model"], found.table["method"], strict=True))
     assert {("Ridge", "own"), ("Ridge", "permutation"), ("dt", "gini")} <= pairs
     assert ("KNeighborsRegressor", "own") not in pairs

@@ -21,25 +21,20 @@ from typer.testing import CliRunner
 from perfml.cli import app
 from perfml.cli.documents import schema_of
 from perfml.errors import PerfmlError
-from perfml.ingest.merge import under_both_weights
-from perfml.ingest.merge.remerged import remerged
-from perfml.ingest.merge.rule import merge
-from perfml.modeling import build_problem, rank, rank_both_weights
+from perfml.modeling import build_problem, rank
 from perfml.modeling.distinct_layers import distinct_layers
+from perfml.modeling.models.importance import permutation_importance, shapley_importance
+from perfml.modeling.models.tree_shapley import tree_shapley
 from perfml.modeling.ranking.draws import resampled
 from perfml.modeling.ranking.groups import spearman_groups
-from perfml.modeling.ranking.importance import permutation_importance, shapley_importance
 from perfml.modeling.ranking.summary import ranks, top_share
-from perfml.modeling.ranking.tree_shapley import tree_shapley
 from perfml.tables import write_table
 from tests.support.modeling_data import linear_layers, six_conditions
-from tests.support.tables import make_kernels
 
 pytestmark = pytest.mark.long
 
 FAST = ("builtin", "permutation", "group-permutation")
-FEW = {"permutations": 20}  # the fewest that are allowed
-FEWEST = FEW | {"null_resamples": 1}  # where nothing is said of chance
+FEW = {"permutations": 99}
 
 
 def names_of(problem, groups):
@@ -47,9 +42,7 @@ def names_of(problem, groups):
 
 
 def test_the_metrics_that_make_the_time_are_first():
-    found = rank(
-        linear_layers(layers=15), models=("dt", "lmt"), resamples=6, **FEW, null_resamples=3
-    )
+    found = rank(linear_layers(layers=15), models=("dt", "lmt"), resamples=6, **FEW)
     assert found.resampling == "layers"
     assert found.summary["group"].iloc[0] == "dram_utilization"
     assert found.summary["group"].iloc[1] == "stall_sync"
@@ -61,7 +54,7 @@ def test_the_metrics_that_make_the_time_are_first():
 
 
 def test_every_method_of_every_model_is_in_the_table():
-    found = rank(linear_layers(), task="classification", resamples=2, **FEWEST)
+    found = rank(linear_layers(), task="classification", resamples=2, **FEW)
     methods = found.table.groupby("model")["method"].agg(set)
     common = {"permutation", "group-permutation", "drop-column", "shapley"}
     assert methods["dt"] == {"gini", *common}
@@ -81,7 +74,7 @@ def test_interchangeable_metrics_are_one_group():
 def test_two_copies_of_a_metric_share_the_importance_and_the_group():
     layers = linear_layers(layers=15)
     layers["l2_utilization"] = layers["dram_utilization"]
-    found = rank(layers, models=["dt"], resamples=12, methods=FAST, **FEWEST)
+    found = rank(layers, models=["dt"], resamples=12, methods=FAST, **FEW)
     gini = found.table[found.table["method"] == "gini"].set_index("metric")
     # neither copy is always first, because ties between them are broken anew in each resample
     for name in ("dram_utilization", "l2_utilization"):
@@ -102,7 +95,7 @@ def test_fewer_than_five_distinct_layers_are_not_ranked_and_it_is_said_why():
 
 def test_a_resample_that_drew_one_row_alone_is_learnt_from():
     table = linear_layers(layers=5).drop_duplicates("layer").reset_index(drop=True)
-    found = rank(table, resamples=60, permutations=20, null_resamples=3, models=["lmt"], seed=0)
+    found = rank(table, resamples=60, permutations=20, models=["lmt"], seed=0)
     assert found.distinct_layers == 5
 
 
@@ -216,7 +209,7 @@ def test_ties_share_places():
 
 
 def test_the_result_is_json_and_html():
-    found = rank(linear_layers(), models=["dt"], resamples=3, methods=FAST, **FEWEST)
+    found = rank(linear_layers(), models=["dt"], resamples=3, methods=FAST, **FEW)
     document = json.loads(json.dumps(found.to_dict(), allow_nan=False))
     assert document["resampling"] == "layers"
     assert document["summary"][0]["group"] == "dram_utilization"
@@ -230,7 +223,6 @@ def test_the_result_is_json_and_html():
         ({"methods": []}, "no importance"),
         ({"resamples": 1}, "at least two resamples"),
         ({"permutations": 18}, "at least 19 permutations"),
-        ({"null_resamples": 0}, "at least one resample"),
     ],
 )
 def test_a_wrong_name_is_an_error_that_lists_the_right_ones(wrong, what):
@@ -239,87 +231,16 @@ def test_a_wrong_name_is_an_error_that_lists_the_right_ones(wrong, what):
     assert error.value.cure
 
 
-def two_kernel_layers(noise):
-    """Return launches of two kernels a layer: a metric tells them apart, one repeat stretches one.
-
-    Without noise every repeat takes the same time, so both weights are the same numbers.
-    """
-    rng = np.random.default_rng(3)
-    metrics, rows = ("gld_efficiency", "dram_utilization", "stall_sync"), []
-    for number in range(8):
-        shares, times = rng.uniform(0.2, 0.8, (2, 3)), rng.uniform(20, 200, 2)
-        for repeat in range(5):
-            for index in range(2):
-                row = {"iteration": repeat, "layer": f"conv_{number:02d}", "kernel": f"k{index}"}
-                row |= {"kernel_index": index, **dict(zip(metrics, shares[index], strict=True))}
-                rows.append(row | {"time_us": times[index] * np.exp(noise * rng.standard_normal())})
-    return make_kernels(rows)
-
-
-def test_without_noise_in_the_times_a_ranking_does_not_depend_on_the_weights():
-    kernels = two_kernel_layers(noise=0.0)
-    tables = under_both_weights(merge(kernels), kernels)
-    both = rank_both_weights(*tables, models=["dt"], resamples=4, n_jobs=1, **FEW)
-    assert both.largest_feature_change < 1e-12
-    assert not both.depends
-    assert both.verdict.startswith("The ranking does not depend")
-    assert (both.groups["own_place"] == both.groups["layer_mean_place"]).all()
-    pd.testing.assert_frame_equal(both.own.table, both.layer_mean.table)
-
-
-def test_both_weights_are_ranked_on_the_same_rows_in_the_same_order():
-    kernels = two_kernel_layers(noise=0.5)
-    layers = merge(kernels).sample(frac=1.0, random_state=0).assign(flops=1.0)
-    own, mean = under_both_weights(layers, kernels)
-    pd.testing.assert_frame_equal(own, layers)
-    assert (mean["time_us"] == layers["time_us"]).all()
-    # averaged weights are one number a kernel, so the metric is one number a layer
-    assert (mean.groupby("layer")["gld_efficiency"].std() < 1e-12).all()
-    assert (own.groupby("layer")["gld_efficiency"].std() > 1e-3).all()
-    both = rank_both_weights(own, mean, models=["dt"], resamples=4, n_jobs=1, **FEW)
-    assert both.largest_feature_change > 0.01
-    document = json.loads(json.dumps(both.to_dict(), allow_nan=False))
-    assert {"own_place", "layer_mean_place", "own_p_top3"} <= set(document["groups"][0])
-
-
-def test_kernels_of_other_data_are_refused():
-    kernels = two_kernel_layers(noise=0.1)
-    layers = merge(kernels)
-    with pytest.raises(PerfmlError, match="another time"):
-        remerged(layers, kernels.assign(time_us=kernels["time_us"] * 1.01), "own")
-    with pytest.raises(PerfmlError, match="5 of 40 rows"):
-        remerged(layers, kernels[kernels["layer"] != "conv_03"], "own")
-    with pytest.raises(PerfmlError, match="no launch of the kernels"):
-        remerged(layers, kernels.assign(layer="pool"), "own")
-
-
 def test_the_command_says_what_chance_gives(tmp_path):
-    layers = merge(two_kernel_layers(noise=0.1))
+    missing = {"device": "GPU", "compute_capability": "9.0", "kernels": 1, "kernel_names": "k"}
+    layers = linear_layers(layers=8).assign(**missing)
     write_table(layers, tmp_path / "layers.parquet", kind="layers", provenance={})
     words = ["rank", str(tmp_path / "layers.parquet"), "--model", "dt", "--method", "builtin"]
-    words += ["--resamples", "3", "--permutations", "20", "-q"]
+    words += ["--resamples", "3", "--permutations", "99", "-q"]
     shown = CliRunner().invoke(app, words)
     assert shown.exit_code == 0, shown.output
-    assert "20 permutations of times between layers" in shown.stdout
-    null = json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)["null"]
-    assert null["permutations"] == 20
-    assert 1 / 21 <= null["p_value"] <= 1
-
-
-def test_the_command_ranks_under_both_weights(tmp_path):
-    kernels = two_kernel_layers(noise=0.1)
-    write_table(kernels, tmp_path / "k.parquet", kind="kernels", provenance={})
-    write_table(merge(kernels), tmp_path / "layers.parquet", kind="layers", provenance={})
-    words = ["rank", str(tmp_path / "layers.parquet"), "--launches", str(tmp_path / "k.parquet")]
-    words += ["--model", "dt", "--resamples", "3", "-q"]
-    shown = CliRunner().invoke(app, words)
-    assert shown.exit_code == 0, shown.output
-    assert "layer_mean_p_top3" in shown.stdout
-    assert "depend" in shown.stdout
+    assert "99 permutations of times" in " ".join(shown.stdout.split())
     document = json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)
     jsonschema.validate(document, schema_of("rank", strict=True))
-    assert isinstance(document["weights"]["depends"], bool)
-    assert {row["method"] for row in document["table"]} == {"gini", "permutation"}
-    out = tmp_path / "ranks.csv"
-    assert CliRunner().invoke(app, [*words, "--out", str(out)]).exit_code == 0
-    assert set(pd.read_csv(out)["weights"]) == {"own", "layer-mean"}
+    assert (document["null"]["permutations"], document["null"]["rows"]) == (99, 8)
+    assert 1 / 100 <= document["null"]["p_value"] <= 1

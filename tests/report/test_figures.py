@@ -18,7 +18,7 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from perfml.errors import PerfmlError
 from perfml.explain import explain, sides_of
-from perfml.modeling.ranking.null import Null
+from perfml.modeling.results import Chance
 from perfml.report import figures
 from perfml.report.figures.axes import alternative
 from perfml.report.figures.metrics import stall_shares
@@ -404,8 +404,8 @@ def test_svg_keeps_text_follows_the_page_and_has_its_own_names():
 
 def test_all_models_stand_side_by_side_with_shares_of_one_and_their_chance():
     found = ranking()
-    null = Null(20, 3, (2.0,) * 8 + (0.0,) * 12, 1.0)
-    told = dataclasses.replace(found, null=null, summary=found.summary.assign(p_value=0.4, score=1))
+    null = Chance(20, 12, 0.429, 0.4)
+    told = dataclasses.replace(found, null=null, summary=found.summary.assign(p_value=0.4))
     method = told.table["method"].iloc[0]
     models = told.table[told.table["method"] == method]["model"].unique()
     ax = figures.model_importances([told, told], method=method, measured="fp32, batch 1")
@@ -414,7 +414,8 @@ def test_all_models_stand_side_by_side_with_shares_of_one_and_their_chance():
     assert sum(bar.get_width() for bar in ax.patches) == pytest.approx(1.0)
     words = alternative(ax)
     assert "What explains the time (fp32, batch 1)" in words
-    assert "0.429" in words, "nine tables of 21 do as well"
+    assert "0.429" in words
+    assert "40.0 %" in words, "the power of such a table"
     assert panels[0].xaxis.get_major_formatter()(0.25) == "25 %"
     narrow = figures.model_importances(told, method=method, width=352)
     assert (

@@ -8,14 +8,12 @@ from studies.attention import page as attention
 from studies.ladders import page as ladders
 from studies.page_tables import table_on
 from studies.plan import page as plan
-from studies.ranking import page as ranking
 from studies.seeds import page as seeds
 from studies.sweep import page as sweep
-from tests.support.paths import ROOT
 
 pytestmark = pytest.mark.page
 
-PROGRAMS = (atlas, attention, counters_page, gate_page, ladders, plan, ranking, seeds, sweep)
+PROGRAMS = (atlas, attention, counters_page, gate_page, ladders, plan, seeds, sweep)
 ON_CARD = ("times", "times_fp16", "ranges")
 """Tables of the attention ladder on the card of its recording."""
 SLOW = {
@@ -50,15 +48,3 @@ def test_a_table_is_what_was_measured(program, name):
     made = program.TABLES[name]().rstrip("\n")
     module = program.__name__
     assert table_on(page_of(program, name), name) == made, f"write it anew: python -m {module}"
-
-
-def test_the_results_say_how_often_half_of_the_variance_is_found():
-    said, tables = ranking.alarms()
-    assert f"{said} of {tables} had one" in ranking.PAGE.read_text(encoding="utf-8")
-    found = [
-        round(100 * case["said"] / case["tables"])
-        for case in ranking.cases()
-        if case["r2"] == 0.5 and case["rows"] == [1, 1]
-    ]
-    text = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
-    assert f"half of the variance is found in {min(found)} to {max(found)} %" in text

@@ -10,8 +10,7 @@ import numpy as np
 import pandas as pd
 
 from perfml.ingest.merge.rule import merge
-from perfml.modeling.ranking.leakage import Leakage
-from perfml.modeling.results import Evaluation, Ranking
+from perfml.modeling.results import Evaluation, Leakage, Ranking
 from perfml.report import build_report, to_html, to_markdown
 
 BACKENDS = ("cublas", "cudnn", "inductor")

@@ -12,7 +12,6 @@ _HOMES = {
     "launch_totals": "rule",
     "merge": "rule",
     "unattributed_time": "rule",
-    "under_both_weights": "remerged",
     "merge_files": "batches",
     "MergeResult": "write",
     "kernel_files": "files",

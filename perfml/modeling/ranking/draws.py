@@ -9,16 +9,14 @@ so what a configuration does to the time stays where it is.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from perfml.errors import PerfmlError
 from perfml.modeling.features import Problem
-from perfml.modeling.scoring.targets import Target
 from perfml.util.typing import Ints
 
 Rows = npt.NDArray[np.intp]
@@ -27,87 +25,49 @@ _TRIES = 200
 """Draws until a resample has held-out rows and every class."""
 
 
-def permuted_problems(
-    problem: Problem, target: Target, pieces: Ints, count: int, seed: int
-) -> Iterator[Problem]:
-    """Return the problem with times, or classes, permuted between layers, `count` times.
+def exchanged_rows(pieces: Ints, strata: Ints, count: int, rng: np.random.Generator) -> Ints:
+    """Return the row whose target each row gets, (1 + count, rows); the first table is as it is.
 
-    The target is permuted, so that a layer keeps its amount of work where that is a time per
-    operation. Copies of a layer, one of `pieces`, move together.
+    One permutation of the pieces serves all strata that have the same pieces, so that a layer
+    which is slow under one library stays slow under the others. Rows of a piece come in random
+    order: what their order tells (a size that grows) is no part of what chance keeps. A piece with
+    fewer rows than the one that gets them gives some of them twice.
     """
-    everything = np.arange(problem.rows)
-    for index in range(count):
-        rng = np.random.default_rng([seed, 3, index])
-        if problem.classes:
-            yield replace(problem, truth=_permuted_classes(problem.truth, pieces, rng))
-            continue
-        donors = _donors(problem.configuration, pieces, rng)
-        fitted = target.forward(problem.truth, everything)[donors]
-        yield replace(problem, truth=target.inverse(fitted, everything))
-
-
-def arrangements(problem: Problem, pieces: Ints) -> float:
-    """Return how many different tables permutation can give, at most; infinite from 10^12 on.
-
-    Exchanging all names of the classes at once changes no importance, so it does not count.
-    """
-    if problem.classes and _exchange_within(problem.truth, pieces):
-        present = [len(np.unique(problem.truth[pieces == piece])) for piece in np.unique(pieces)]
-        return _product([*present], divided_by=len(problem.classes))
-    codes = problem.configuration
-    together = {tuple(np.unique(pieces[codes == code])) for code in np.unique(codes)}
-    if problem.classes:
-        together = {tuple(np.unique(pieces))}
-    # one order of all layers serves every configuration
-    every = math.lgamma(len(np.unique(pieces)) + 1)
-    log = min(every, sum(math.lgamma(len(members) + 1) for members in together))
-    return round(math.exp(log)) if log < math.log(1e12) else math.inf
-
-
-def _product(sizes: list[int], divided_by: int) -> float:
-    log = sum(math.lgamma(size + 1) for size in sizes) - math.lgamma(divided_by + 1)
-    return round(math.exp(log)) if log < math.log(1e12) else math.inf
-
-
-def _donors(configuration: Ints, pieces: Ints, rng: np.random.Generator) -> Ints:
-    """Return the row whose time each row gets: of another layer, in the same configuration.
-
-    One permutation of the layers serves all configurations that have the same layers, so that a
-    layer which is slow under one library stays slow under the others. Rows of a layer come in
-    random order: what their order tells (a size that grows) is no part of what chance keeps.
-    """
-    order = rng.permutation(int(pieces.max()) + 1)
-    donors = np.empty(len(pieces), dtype=np.int64)
-    for code in range(int(configuration.max()) + 1):
-        inside = np.flatnonzero(configuration == code)
-        present = np.unique(pieces[inside])
-        givers = present[np.argsort(order[present])]
-        for piece, giver in zip(present, givers, strict=True):
-            takes = inside[pieces[inside] == piece]
-            gives = rng.permutation(inside[pieces[inside] == giver])
-            donors[takes] = np.resize(gives, len(takes))
+    rows = len(pieces)
+    donors = np.empty((1 + count, rows), dtype=np.int64)
+    donors[0] = np.arange(rows)
+    order = rng.random((count, int(pieces.max()) + 1))
+    keys = rng.random((count, rows))
+    for code in np.unique(strata):
+        inside = np.flatnonzero(strata == code)
+        present, piece, sizes = np.unique(pieces[inside], return_inverse=True, return_counts=True)
+        starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+        givers = np.argsort(order[:, present], axis=1)
+        # rows of the stratum piece by piece, each piece's in random order
+        mixed = np.argsort(piece + keys[:, inside], axis=1)
+        place = np.empty(len(inside), dtype=np.int64)
+        sorted_rows = np.argsort(piece, kind="stable")
+        place[sorted_rows] = np.arange(len(inside)) - np.repeat(starts, sizes)
+        giver = givers[:, piece]
+        taken = starts[giver] + place % sizes[giver]
+        donors[1:, inside] = inside[np.take_along_axis(mixed, taken, axis=1)]
     return donors
 
 
-def _exchange_within(classes: Ints, pieces: Ints) -> bool:
-    """Return whether some layer has rows of several classes."""
-    return any(len(np.unique(classes[pieces == piece])) > 1 for piece in np.unique(pieces))
+def several_inside(classes: Ints, pieces: Ints) -> bool:
+    """Return whether some piece has rows of several classes."""
+    return len(np.unique(np.stack([pieces, classes]), axis=1).T) > len(np.unique(pieces))
 
 
-def _permuted_classes(classes: Ints, pieces: Ints, rng: np.random.Generator) -> Ints:
-    """Return the classes with their names exchanged, within each layer that has several.
-
-    Where every layer has one class only, whole layers exchange theirs.
-    """
-    if not _exchange_within(classes, pieces):
-        first = classes[np.unique(pieces, return_index=True)[1]]
-        return np.asarray(rng.permutation(first)[pieces], dtype=np.int64)
-    permuted = classes.copy()
-    for piece in range(int(pieces.max()) + 1):
-        inside = pieces == piece
-        present = np.unique(classes[inside])
-        permuted[inside] = rng.permutation(present)[np.searchsorted(present, classes[inside])]
-    return permuted
+def exchanged_classes(classes: Ints, pieces: Ints, count: int, rng: np.random.Generator) -> Ints:
+    """Return the classes with their names exchanged inside each piece, (1 + count, rows)."""
+    tables = np.broadcast_to(classes, (1 + count, len(classes))).copy()
+    for piece in np.unique(pieces):
+        inside = np.flatnonzero(pieces == piece)
+        present, code = np.unique(classes[inside], return_inverse=True)
+        orders = rng.permuted(np.broadcast_to(present, (count, len(present))), axis=1)
+        tables[1:, inside] = orders[:, code]
+    return tables
 
 
 @dataclass(frozen=True)

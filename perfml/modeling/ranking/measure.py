@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from perfml.modeling.features import Problem
+from perfml.modeling.models.importance import permutation_importance, shapley_importance
 from perfml.modeling.models.own import has_exact_shapley
 from perfml.modeling.models.registry import Model, get_model
 from perfml.modeling.ranking.draws import Drawn
 from perfml.modeling.ranking.groups import Groups
-from perfml.modeling.ranking.importance import permutation_importance, shapley_importance
 from perfml.modeling.scoring.folds import (
     REPEATS,
     Prepared,

@@ -1,10 +1,10 @@
-"""Rank the metrics by importance, with intervals and a null: a ranking is never one number."""
+"""Rank the metrics: first what is beyond chance, then by importance, with intervals."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,32 +20,24 @@ from perfml.modeling.models.own import Models, chosen_models
 from perfml.modeling.models.registry import Model
 from perfml.modeling.own_data import NO_GROUPS, own_problem
 from perfml.modeling.parallel import run_all
-from perfml.modeling.ranking.draws import arrangements, permuted_problems, resampled
-from perfml.modeling.ranking.groups import Groups, group_associations, spearman_groups
-from perfml.modeling.ranking.leakage import Leakage, detect_leakage
-from perfml.modeling.ranking.measure import REFIT_METHOD, Measured, Resample, measure
-from perfml.modeling.ranking.null import (
+from perfml.modeling.ranking.association import (
     FEWEST_PERMUTATIONS,
-    FIRST_LOOK,
-    LEVEL,
-    NULL_RESAMPLES,
     PERMUTATIONS,
-    Baseline,
-    Null,
-    pooled_scores,
+    against_chance,
 )
+from perfml.modeling.ranking.draws import resampled
+from perfml.modeling.ranking.groups import Groups, spearman_groups
+from perfml.modeling.ranking.measure import REFIT_METHOD, Measured, Resample, measure
 from perfml.modeling.ranking.summary import (
     agreement,
-    by_pair,
-    group_scores,
     group_table,
     metric_table,
     summarised_methods,
-    tables_importance,
     tied_first,
 )
-from perfml.modeling.results import Ranking
-from perfml.modeling.scoring.targets import Target, make_target
+from perfml.modeling.results import LEVEL, Leakage, Ranking
+from perfml.modeling.scoring.leakage import detect_leakage
+from perfml.modeling.scoring.targets import Target, make_target, without_unit
 from perfml.util.typing import Floats, Ints, Progress
 
 METHODS = ("builtin", "permutation", "group-permutation", "drop-column", "shapley")
@@ -55,7 +47,7 @@ METHODS = ("builtin", "permutation", "group-permutation", "drop-column", "shaple
 absolute, over classes) for logistic regression, ``explained-variance`` for the linear model tree.
 ``permutation`` and ``group-permutation`` shuffle a metric, or a group of interchangeable ones, on
 held-out rows. ``drop-column`` fits again without the metric. ``shapley`` is the mean absolute
-Shapley value on held-out rows.
+Shapley value on held-out rows. Times are multiples of their median, so no importance has a unit.
 """
 
 REFIT_SHARE = 8
@@ -73,8 +65,6 @@ class _Plan:
     models: tuple[Model, ...]
     methods: tuple[str, ...]
     resamples: int
-    permutations: int
-    null_resamples: int
     seed: int
 
 
@@ -92,7 +82,6 @@ def rank(
     target: str = "time",
     methods: str | Sequence[str] | None = None,
     permutations: int = PERMUTATIONS,
-    null_resamples: int = NULL_RESAMPLES,
     leakage: Leakage | None = None,
     n_jobs: int | None = None,
 ) -> Ranking:
@@ -105,11 +94,9 @@ def rank(
     Ensembles have fewer trees, ``gbr`` 25 and ``rf`` 50 of 100: which metrics they use the first
     trees decide.
 
-    The same is done with times permuted between layers. That serves twice. A group of
-    interchangeable metrics is scored by how far its importance lies above what that group gets by
-    chance, in standard deviations (Altmann et al. 2010), so that a large group has no advantage.
-    And the largest score is tested against the largest scores of the permuted tables
-    (`perfml.modeling.ranking.null`): `Ranking.chance` says whether any metric explains more.
+    Which metrics go with the target beyond chance, one permutation test of several statistics
+    says first (`perfml.modeling.ranking.association`); the importances order those. What is not
+    shown to be beyond chance follows, smallest p-value first.
 
     Rows of your own are taken as they are, and a group of them is what a layer is above.
 
@@ -129,11 +116,7 @@ def rank(
     methods
         One or some of `METHODS`; None for all that can run.
     permutations
-        How often times are permuted between layers. Only the first 20 are drawn where these show
-        that the ranking is no more than chance.
-    null_resamples
-        Resamples of each permutation, at most `resamples`. The test holds for any number; with
-        more of them weaker effects are found.
+        How often the targets of layers are exchanged for the test against chance.
     leakage
         What a random split of the same table shows, if `evaluate` was run on it.
     n_jobs
@@ -170,10 +153,7 @@ def rank(
         raise PerfmlError(msg, found=str(resamples), cure="Ask for 50 or more.")
     if permutations < FEWEST_PERMUTATIONS:
         msg = f"the 95 % point of chance needs at least {FEWEST_PERMUTATIONS} permutations"
-        raise PerfmlError(msg, found=str(permutations), cure="Ask for 40.")
-    if null_resamples < 1:
-        msg = "a permutation needs at least one resample"
-        raise PerfmlError(msg, found=str(null_resamples), cure=f"Ask for {NULL_RESAMPLES}.")
+        raise PerfmlError(msg, found=str(permutations), cure=f"Ask for {PERMUTATIONS}.")
     wanted = _methods(methods)
     if y is None:
         task = task or "regression"
@@ -187,139 +167,70 @@ def rank(
         problem = every_row = own_problem(X, y, groups, task, features)
         pieces = _enough_groups(problem)
         goal = make_target(target, pd.DataFrame())
+    if not problem.classes:
+        problem = replace(problem, truth=without_unit(problem.truth))
     chosen = chosen_models(models, problem.task)
-    plan = _Plan(
-        problem,
-        goal,
-        pieces,
-        spearman_groups(problem),
-        chosen,
-        wanted,
-        resamples,
-        permutations,
-        min(null_resamples, resamples),
-        seed,
-    )
+    plan = _Plan(problem, goal, pieces, spearman_groups(problem), chosen, wanted, resamples, seed)
     fits: Notes = Counter()
-    observed, permuted, scores = _measured(plan, progress, n_jobs, fits)
-    baselines = {pair: Baseline.of(results) for pair, results in by_pair(_joined(permuted)).items()}
-    null = _null(plan, scores)
+    measured = _measured(plan, progress, n_jobs, fits)
+    tested, chance = against_chance(
+        problem.design.values,
+        problem.truth if problem.classes else _fitted(problem, goal),
+        pieces,
+        problem.configuration,
+        classes=len(problem.classes),
+        permutations=permutations,
+        seed=seed,
+    )
     leakage = leakage or detect_leakage(every_row, seed=seed)
     warnings = [leakage.warning] if leakage.warning else []
     timed = problem.task == "regression" and not problem.words.own
     if timed and (note := time_note(X)) is not None:
         warnings.append(note)
     said = [*([] if problem.words.grouped else [NO_GROUPS]), *every_row.notes]
-    names = problem.design.names
-    summary = group_table(problem, plan.groups, *group_scores(observed, baselines), scores, null)
+    names, counted = problem.design.names, summarised_methods(wanted)
+    p_value = tested["p_value"].to_numpy()
+    shown = [at for at, one in enumerate(plan.groups) if p_value[list(one)].min() <= LEVEL]
     return Ranking(
         task=problem.task,
-        table=metric_table(problem, plan.groups, observed, permuted, plan.null_resamples),
-        summary=summary,
+        table=metric_table(problem, plan.groups, measured, tested),
+        summary=group_table(problem, plan.groups, measured, counted, tested),
         groups=tuple(tuple(names[j] for j in group) for group in plan.groups),
-        agreement=agreement(observed, baselines),
+        agreement=agreement(measured),
         warnings=(*said, *warnings, *_cautions(problem), *sentences(fits)),
         dropped=problem.design.dropped,
         resampling=problem.words.groups,
         resamples=resamples,
         distinct_layers=int(pieces.max()) + 1,
-        null=null,
-        tied=_tied(
-            summary, tuple(plan.groups[at] for at in tied_first(observed, baselines)), names
+        null=chance,
+        tied=tuple(
+            tuple(names[j] for j in plan.groups[at]) for at in tied_first(measured, counted, shown)
         ),
         words=problem.words,
     )
 
 
-def _tied(
-    summary: pd.DataFrame, groups: Groups, names: Sequence[str]
-) -> tuple[tuple[str, ...], ...]:
-    """Return the members of groups that share the first mean rank, if the first is among them."""
-    tied = {", ".join(names[j] for j in group): group for group in groups}
-    ordered = [tied[members] for members in summary["members"] if members in tied]
-    if summary["members"][0] not in tied:
-        return ()
-    return tuple(tuple(names[j] for j in group) for group in ordered)
-
-
-def _null(plan: _Plan, scores: Floats | None) -> Null:
-    """Return the test of the largest score, or why there is none."""
-    if scores is None:
-        return Null(0, plan.null_resamples, (), float("nan"), _no_test(plan) or _NO_SPREAD)
-    highest = scores.max(axis=1)
-    return Null(
-        len(scores) - 1,
-        plan.null_resamples,
-        tuple(float(each) for each in highest[1:]),
-        float(highest[0]),
-        _no_test(plan),
-    )
-
-
-_NO_SPREAD = "no importance changes when the {target} is permuted"
-
-
-def _no_test(plan: _Plan) -> str:
-    """Return why permutations cannot tell a ranking from chance; empty where they can."""
-    ways = arrangements(plan.problem, plan.pieces)
-    if ways * LEVEL >= 1:
-        return ""
-    return (
-        f"the rows can be permuted in only {ways:.0f} ways, and a test against chance at "
-        f"{LEVEL:.0%} needs {1 / LEVEL:.0f}"
-    )
+def _fitted(problem: Problem, goal: Target) -> Floats:
+    """Return what is tested: the logarithm of the time, or of its share of the work."""
+    kind = replace(goal, name="log-time") if goal.name == "time" else goal
+    return kind.forward(problem.truth, np.arange(problem.rows))
 
 
 def _measured(
     plan: _Plan, progress: Progress | None, n_jobs: int | None, fits: Notes
-) -> tuple[list[Measured], list[list[Measured]], Floats | None]:
-    """Return the importances of the table, of its permutations, and the scores of all of them.
-
-    The permutations end at the first look where the ranking can no longer be more than chance.
-    Ending only then, never because an effect shows, leaves the false alarms as they are.
-    """
-    chance = _chance_works(plan)
-    few = min(FIRST_LOOK, plan.permutations)
+) -> list[Measured]:
+    """Return the importances of every resample."""
     works = _works(plan)
-    observed: list[Measured] = []
-    permuted: list[list[Measured]] = []
-    associations = np.stack(
-        [
-            group_associations(problem, plan.pieces, plan.groups)
-            for problem in (plan.problem, *(works[0].problem for works in chance))
-        ]
+    results = run_all(
+        measure,
+        works,
+        n_jobs=n_jobs,
+        seconds=_seconds(plan, len(works)),
+        progress=progress,
+        what=f"{plan.problem.task}: resamples",
+        notes=fits,
     )
-    for part in filter(None, (chance[:few], chance[few:])):
-        wanted = [*works, *(work for one in part for work in one)]
-        results = run_all(
-            measure,
-            wanted,
-            n_jobs=n_jobs,
-            seconds=_seconds(plan, len(works), len(wanted) - len(works)),
-            progress=progress,
-            what=f"{plan.problem.task}: resamples",
-            notes=fits,
-        )
-        observed += _joined(results[: len(works)])
-        rest = results[len(works) :]
-        step = plan.null_resamples
-        permuted += [_joined(rest[at : at + step]) for at in range(0, len(rest), step)]
-        works = []
-        scores = _tables_scores(plan, observed, permuted, associations)
-        if _null(plan, scores).hopeless(plan.permutations):
-            break
-    return observed, permuted, scores
-
-
-def _tables_scores(
-    plan: _Plan,
-    observed: Sequence[Measured],
-    permuted: Sequence[Sequence[Measured]],
-    associations: Floats,
-) -> Floats | None:
-    """Return the score of each group in the table and its permutations, all measured alike."""
-    tables = tables_importance(observed, permuted, plan.null_resamples, "joint")
-    return pooled_scores(tables, associations[: 1 + len(permuted)])
+    return [measured for result in results for measured in result]
 
 
 def _works(plan: _Plan) -> list[Resample]:
@@ -341,26 +252,6 @@ def _works(plan: _Plan) -> list[Resample]:
         )
         for index, drawn in enumerate(resampled(plan.problem, plan.pieces, seeds))
     ]
-
-
-def _chance_works(plan: _Plan) -> list[list[Resample]]:
-    """Return what is measured on each permutation: the first resamples of the table once more."""
-    names = tuple(model.handle for model in plan.models)
-    methods = summarised_methods(plan.methods)
-    seeds = range(plan.seed, plan.seed + plan.null_resamples)
-    return [
-        [
-            Resample(problem, plan.target, names, methods, plan.groups, drawn, seed)
-            for seed, drawn in zip(seeds, resampled(problem, plan.pieces, seeds), strict=True)
-        ]
-        for problem in permuted_problems(
-            plan.problem, plan.target, plan.pieces, plan.permutations, plan.seed
-        )
-    ]
-
-
-def _joined(results: Sequence[list[Measured]]) -> list[Measured]:
-    return [measured for result in results for measured in result]
 
 
 def _methods(methods: str | Sequence[str] | None) -> tuple[str, ...]:
@@ -433,12 +324,12 @@ def _cautions(problem: Problem) -> list[str]:
     return [caution]
 
 
-def _seconds(plan: _Plan, resamples: int, permuted: int) -> float:
+def _seconds(plan: _Plan, resamples: int) -> float:
     size = plan.problem.design.values.size / (261 * 16)
     refits = 0.0
     if REFIT_METHOD in plan.methods:
         refits = resamples * len(plan.problem.design.names) / REFIT_SHARE
-    fits = 1.5 * (resamples + permuted)
+    fits = 1.5 * resamples
     # with fewer trees an ensemble takes about a quarter of its time
     costs = sum(model.cost / (4 if model.fewer else 1) for model in plan.models)
     return costs * size * (fits + refits)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pandas as pd
@@ -11,8 +11,11 @@ from scipy.stats import rankdata
 from perfml.modeling.features import Problem
 from perfml.modeling.ranking.groups import Groups, group_label
 from perfml.modeling.ranking.measure import GROUP_METHOD, REFIT_METHOD, Measured
-from perfml.modeling.ranking.null import Baseline, Null, Pair, adjusted, standardized
+from perfml.modeling.results import LEVEL
 from perfml.util.typing import Floats
+
+Pair = tuple[str, str]
+"""A model and a method."""
 
 TIE = 2.0
 """Standard errors of the difference of two mean ranks within which the order is chance."""
@@ -38,37 +41,8 @@ def summarised_methods(methods: Sequence[str]) -> tuple[str, ...]:
     return tuple(kept or methods)
 
 
-def tables_importance(
-    observed: Sequence[Measured],
-    permuted: Sequence[Sequence[Measured]],
-    resamples: int,
-    what: str,
-) -> dict[Pair, Floats]:
-    """Return the mean importances of the table and of its permutations, of each model and method.
-
-    `resamples` of the table are counted: as many as a permutation has. `what` are ``values`` of
-    metrics, or ``joint`` ones of groups. Arrays have shape (1 + permutations, metrics or groups).
-    """
-    tables = [by_pair(observed), *(by_pair(results) for results in permuted)]
-    everywhere = [pair for pair in tables[0] if all(pair in table for table in tables)]
-    return {
-        pair: np.stack(
-            [
-                np.mean([getattr(result, what) for result in table[pair][:resamples]], axis=0)
-                for table in tables
-            ]
-        )
-        for pair in everywhere
-        if len(tables) > 1
-    }
-
-
 def metric_table(
-    problem: Problem,
-    groups: Groups,
-    measured: Sequence[Measured],
-    permuted: Sequence[Sequence[Measured]],
-    resamples: int,
+    problem: Problem, groups: Groups, measured: Sequence[Measured], tested: pd.DataFrame
 ) -> pd.DataFrame:
     """Return one row a (model, method, metric); see `Ranking.table`."""
     names = problem.design.names
@@ -76,7 +50,8 @@ def metric_table(
     group_of = {
         column: label for group, label in zip(groups, labels, strict=True) for column in group
     }
-    chance = tables_importance(measured, permuted, resamples, "values")
+    p_value = tested["p_value"].to_numpy()
+    p_group = [p_value[list(group)].min() for group in groups]
     frames = []
     for (model, method), results in by_pair(measured).items():
         values = np.stack([result.values for result in results])
@@ -84,7 +59,6 @@ def metric_table(
         places = ranks(values)
         low, high = np.quantile(values, [0.025, 0.975], axis=0)
         rank_low, rank_high = np.quantile(places, [0.025, 0.975], axis=0)
-        by_chance, p_value = _chance_of(chance.get((model, method)), values.shape[1])
         frame = pd.DataFrame(
             {
                 "model": model,
@@ -99,95 +73,93 @@ def metric_table(
                 "rank_high": rank_high,
                 "p_top1": top_share(values, 1).mean(axis=0),
                 "p_top3": top_share(values, 3).mean(axis=0),
-                "by_chance": by_chance,
-                "p_value": p_value,
+                "p_value": p_group if whole else p_value,
             }
         )
         frames.append(frame.sort_values("mean_rank", kind="stable"))
     return pd.concat(frames, ignore_index=True)
 
 
-def _chance_of(tables: Floats | None, width: int) -> tuple[Floats, Floats]:
-    """Return the 95 % point of each metric's importance by chance, and its p-value among all."""
-    unknown = np.full(width, np.nan)
-    if tables is None:
-        return unknown, unknown
-    scores = standardized(tables)
-    p_value = unknown if scores is None else adjusted(scores[0], scores[1:].max(axis=1))
-    return np.quantile(tables[1:], 0.95, axis=0), p_value
-
-
-def group_scores(
-    measured: Sequence[Measured], baselines: Mapping[Pair, Baseline]
-) -> tuple[Floats, Floats]:
-    """Return the scores of the groups in every resample that the summary rests on, and weights.
-
-    Scores, shape (results, groups), are standard deviations above chance, see `Baseline.scores`.
-    Weights, shape (results,), sum to 1: every (model, method) counts the same, however many
-    resamples it ran on.
-    """
-    scores, weights = [], []
-    for pair, results in by_pair(measured).items():
-        if pair in baselines:
-            scores.append(baselines[pair].scores(np.stack([result.joint for result in results])))
-            weights.append(np.full(len(results), 1.0 / len(results)))
-    return np.concatenate(scores), np.concatenate(weights) / len(weights)
-
-
 def group_table(
     problem: Problem,
     groups: Groups,
-    scores: Floats,
-    weight: Floats,
-    tables: Floats | None,
-    null: Null,
+    measured: Sequence[Measured],
+    methods: Sequence[str],
+    tested: pd.DataFrame,
 ) -> pd.DataFrame:
-    """Return one row a group, highest score first; see `Ranking.summary`.
+    """Return one row a group; see `Ranking.summary`.
 
-    `scores` and `weight` are as `group_scores` returns them; `tables` are the scores of the groups
-    in the table and in its permutations.
+    Every (model, method) counts the same, however many resamples it ran on. `methods` are those
+    that count, `tested` what `against_chance` says of the metrics.
     """
-    places = ranks(scores)
-    low, high = (_weighted_quantile(places, weight, q) for q in (0.025, 0.975))
-    unknown = np.full(len(groups), np.nan)
+    places, first, third, weights = [], [], [], []
+    for results in _counted(measured, methods).values():
+        joint = np.stack([result.joint for result in results])
+        places.append(ranks(joint))
+        first.append(top_share(joint, 1))
+        third.append(top_share(joint, 3))
+        weights.append(np.full(len(results), 1.0 / len(results)))
+    place = np.concatenate(places)
+    weight = np.concatenate(weights) / len(weights)
+    low, high = (_weighted_quantile(place, weight, q) for q in (0.025, 0.975))
+    names = np.array(problem.design.names, dtype=object)
+    # of a group's metrics the one whose p-value is smallest speaks for it
+    p_value = tested["p_value"].to_numpy()
+    speaks = [group[int(p_value[list(group)].argmin())] for group in groups]
+    partner = tested["partner"].to_numpy()[speaks]
     frame = pd.DataFrame(
         {
             "group": [group_label(problem, group) for group in groups],
-            "members": [", ".join(problem.design.names[j] for j in group) for group in groups],
-            "mean_rank": weight @ places,
+            "members": [", ".join(names[list(group)]) for group in groups],
+            "mean_rank": weight @ place,
             "rank_low": low,
             "rank_high": high,
-            "p_top1": weight @ top_share(scores, 1),
-            "p_top3": weight @ top_share(scores, 3),
-            "score": unknown if tables is None else tables[0],
-            "p_value": unknown
-            if tables is None or null.reason
-            else adjusted(tables[0], np.array(null.highest)),
+            "p_top1": weight @ np.concatenate(first),
+            "p_top3": weight @ np.concatenate(third),
+            "p_value": p_value[speaks],
+            "statistic": tested["statistic"].to_numpy()[speaks],
+            "partner": np.where(partner < 0, "", names[partner]),
+            "rho": tested["rho"].to_numpy()[speaks],
         }
     )
-    # the score, not the mean rank: a column of many values wins ranks of trees by noise alone
-    order = ["score", "mean_rank"]
-    return frame.sort_values(order, ascending=[False, True], kind="stable", ignore_index=True)
+    # importances order what is beyond chance; beneath it a column of many values wins by noise
+    shown = frame["p_value"].le(LEVEL)
+    unshown = frame["p_value"].where(~shown, 0.0)
+    return (
+        frame.assign(unshown=unshown)
+        .sort_values(["unshown", "mean_rank"], kind="stable", ignore_index=True)
+        .drop(columns="unshown")
+    )
 
 
-def tied_first(measured: Sequence[Measured], baselines: Mapping[Pair, Baseline]) -> list[int]:
+def tied_first(
+    measured: Sequence[Measured], methods: Sequence[str], among: Sequence[int]
+) -> list[int]:
     """Return the groups that share the first place, best mean rank first; none if one leads alone.
 
-    A group ties with the first where its mean rank is worse by less than `TIE` standard errors of
-    that difference over the resamples: another draw of as many may turn the two round.
+    A group `among` these ties with the first where its mean rank is worse by less than `TIE`
+    standard errors of that difference over the resamples: another draw of as many may turn the two
+    round.
     """
+    if not among:
+        return []
     places: dict[int, list[Floats]] = {}
-    for pair, results in by_pair(measured).items():
-        if pair in baselines:
-            scores = baselines[pair].scores(np.stack([result.joint for result in results]))
-            for result, row in zip(results, ranks(scores), strict=True):
-                places.setdefault(result.seed, []).append(row)
+    for results in _counted(measured, methods).values():
+        for result in results:
+            places.setdefault(result.seed, []).append(ranks(result.joint)[list(among)])
     means = np.stack([np.mean(rows, axis=0) for rows in places.values()])
     order = np.argsort(means.mean(axis=0), kind="stable")
     behind = means - means[:, order[:1]]
     error = behind.std(axis=0, ddof=1) / np.sqrt(len(means))
-    tied = [int(group) for group in order if behind[:, group].mean() <= TIE * error[group]]
+    tied = [among[group] for group in order if behind[:, group].mean() <= TIE * error[group]]
     return tied if len(tied) > 1 else []
+
+
+def _counted(measured: Sequence[Measured], methods: Sequence[str]) -> dict[Pair, list[Measured]]:
+    """Return the results of the methods that the summary rests on."""
+    pairs = by_pair(measured)
+    other = {GROUP_METHOD, REFIT_METHOD} - set(methods)
+    return {pair: results for pair, results in pairs.items() if pair[1] not in other}
 
 
 def _weighted_quantile(values: Floats, weight: Floats, q: float) -> Floats:
@@ -201,12 +173,9 @@ def _weighted_quantile(values: Floats, weight: Floats, q: float) -> Floats:
     return quantile
 
 
-def agreement(measured: Sequence[Measured], baselines: Mapping[Pair, Baseline]) -> pd.DataFrame:
+def agreement(measured: Sequence[Measured]) -> pd.DataFrame:
     """Return how far two (model, method) pairs name the same groups; see `Ranking.agreement`."""
-    tops = {
-        "/".join(pair): _tops(results, baselines.get(pair))
-        for pair, results in by_pair(measured).items()
-    }
+    tops = {"/".join(pair): _tops(results) for pair, results in by_pair(measured).items()}
     names = list(tops)
     rows = []
     for start, left in enumerate(names):
@@ -220,14 +189,13 @@ def agreement(measured: Sequence[Measured], baselines: Mapping[Pair, Baseline]) 
     return pd.DataFrame(rows, columns=["left", "right", "share"])
 
 
-def _tops(results: Sequence[Measured], baseline: Baseline | None) -> dict[int, Floats]:
+def _tops(results: Sequence[Measured]) -> dict[int, Floats]:
     """Return how far each group is among the first three, by the seed of the resample.
 
     A group without any importance is never among them; a resample that has no other is left out.
     """
     joint = np.stack([result.joint for result in results])
-    scores = joint if baseline is None else baseline.scores(joint)
-    tops = np.where(scores > 0, top_share(scores, 3), 0.0)
+    tops = np.where(joint > 0, top_share(joint, 3), 0.0)
     return {result.seed: top for result, top in zip(results, tops, strict=True) if top.any()}
 
 

@@ -21,14 +21,14 @@ from perfml.modeling.models.own import Models, chosen_models
 from perfml.modeling.models.registry import Model, title_of
 from perfml.modeling.own_data import NO_GROUPS, own_problem, own_protocols
 from perfml.modeling.parallel import run_all
-from perfml.modeling.ranking.leakage import Leakage, detect_leakage
-from perfml.modeling.results import Evaluation
+from perfml.modeling.results import Evaluation, Leakage
 from perfml.modeling.scoring.baselines import (
     ROOFLINE_BASELINES,
     baseline_names,
     possible_baselines,
 )
 from perfml.modeling.scoring.folds import Outcome, Work, fitting_seconds, run_split
+from perfml.modeling.scoring.leakage import detect_leakage
 from perfml.modeling.scoring.protocols import UNSEEN, Protocol, make_protocol
 from perfml.modeling.scoring.targets import Target, make_target
 from perfml.util.typing import Progress

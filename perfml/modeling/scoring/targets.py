@@ -25,6 +25,15 @@ _SCALES = {
 }
 
 
+def without_unit(values: Floats) -> Floats:
+    """Return positive numbers as multiples of their median, in 40 bits.
+
+    Another unit of the target changes its last bits, and these would decide ties in trees.
+    """
+    part, power = np.frexp(values / np.median(values))
+    return np.asarray(np.ldexp(np.round(part * 2.0**40), power - 40))
+
+
 @dataclass(frozen=True)
 class Target:
     """A transform of milliseconds into what a model fits, and back."""

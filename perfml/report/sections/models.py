@@ -76,7 +76,7 @@ def _ranking(ranking: Ranking, settings: str) -> tuple[Block, ...]:
     notices = Notices(sentences_of(ranking.warnings), "this ranking")
     tested = ranking.null is not None and not ranking.null.reason
     if tested and not ranking.beyond_chance:
-        summary = "The ranking, which is no better than chance"
+        summary = "The ranking, in which nothing is shown beyond chance"
         return *told, Fold(summary, (picture, table, notices), page_only=False)
     return *told, picture, Fold("Ranks and p-values", (table,), page_only=False), notices
 

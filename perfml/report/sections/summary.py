@@ -166,7 +166,7 @@ def _metrics(ranking: Ranking, limit: Sure) -> list[Sentence]:
     sure: Sure = "high" if top3 >= 0.9 else "medium" if top3 >= 0.6 else "low"
     if ranking.null is not None and names[0] not in ranking.beyond_chance:
         sure = "low"
-        text = f"No metric explains the {what} more than chance does. The first is {names[0]}."
+        text = f"No metric is shown to explain the {what} more than chance does."
         if ranking.null.reason or ranking.beyond_chance:
             text = f"The first metric for the {what} is {names[0]}. {ranking.chance}"
     if sure == "high" and 0 < ranking.resamples < ENOUGH_RESAMPLES:

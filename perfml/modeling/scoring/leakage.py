@@ -7,7 +7,7 @@ rows. The numbers here say how far that goes, and `Leakage.warning` says it in a
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -15,11 +15,11 @@ import numpy.typing as npt
 from perfml.modeling.features import Problem
 from perfml.modeling.models.registry import title_of
 from perfml.modeling.parallel import quietly
+from perfml.modeling.results import Leakage
 from perfml.modeling.scoring.baselines import Lookup, best_metric
 from perfml.modeling.scoring.folds import Work, run_split
 from perfml.modeling.scoring.protocols import Split, random_splits, twin_codes
 from perfml.modeling.scoring.targets import Target
-from perfml.util.json_values import json_object
 from perfml.util.words import percentage
 
 PROBE_SPLITS = 20
@@ -29,51 +29,6 @@ AS_GOOD = 1.25
 """A lookup matches the models if its MAPE is at most this times that of the best of them.
 
 The three models of the study differ by as much among themselves on the published file."""
-
-
-@dataclass(frozen=True)
-class Leakage:
-    """What a random split of a dataset can and cannot show.
-
-    Attributes
-    ----------
-    rows, conditions
-        How many; rows of one condition (workload, backend, precision, batch, layer) are repeats.
-    distinct_feature_rows
-        How many different feature vectors there are.
-    twin_share
-        Mean share of test rows, in a random 70/30 split, with an exact copy of their features
-        among the training rows.
-    variance_explained
-        Share of the variance of time that the means of the conditions explain (R2, in sample).
-    lookup_metric
-        The metric that a lookup table was built on in most splits.
-    lookup_score
-        Median score of that baseline on random splits: MAPE or accuracy.
-    condition_score
-        Median MAPE, on random splits, of predicting the mean of the row's condition, which knows
-        no metric at all; None for classification.
-    model_score
-        Median score of the best model (or of a decision tree, where no model was scored).
-    identifying_metrics
-        Metrics whose every value occurs in one condition only: each alone names the condition.
-    warning
-        A sentence where a lookup does as well as the models; else None.
-    """
-
-    rows: int
-    conditions: int
-    distinct_feature_rows: int
-    twin_share: float
-    variance_explained: float
-    lookup_metric: str
-    lookup_score: float
-    condition_score: float | None
-    model_score: float
-    identifying_metrics: tuple[str, ...]
-    warning: str | None
-
-    to_dict = json_object
 
 
 def detect_leakage(
