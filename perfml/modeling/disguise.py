@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+import re
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 
@@ -21,6 +27,8 @@ _IDENTITY = {
 }
 """Columns that say which row it is; ``batch`` is a setting, and may explain a time."""
 
+A_CLOCK = "a clock by its name, like the target"
+
 A_TIME, AN_IDENTITY, A_NUMBER = (
     "a time, like the target",
     "says which row it is, not what it is like",
@@ -32,6 +40,13 @@ SAME = 0.999
 
 FOLLOWS = 0.9
 """Rank correlation within repeats from which on a column follows even the target's noise."""
+
+SAME_SUM = 0.99
+"""Share of the variance of the target's logarithm, over groups, from which on a column, or a sum of
+columns, is taken for a second measurement of it: repeats of one program differ by more."""
+
+MOST_PARTS = 4
+"""Columns that are tried as parts of one sum."""
 
 ENOUGH_ROWS = 8
 """Of fewer rows one column in some thousands is in the target's order by chance."""
@@ -51,6 +66,76 @@ def no_feature(name: str, values: pd.Series, is_table: bool) -> str | None:
     if len(numbers) >= ENOUGH_ROWS and bool(np.all(np.diff(numbers) == 1)):
         return A_NUMBER
     return None
+
+
+@functools.cache
+def _words() -> dict[str, frozenset[str]]:
+    """Return what parts of names mean: ``clocks.toml``."""
+    text = Path(__file__).with_name("clocks.toml").read_text(encoding="utf-8")
+    return {kind: frozenset(words) for kind, words in tomllib.loads(text).items()}
+
+
+def _parts(name: str) -> list[str]:
+    """Return the words of a name, in small letters."""
+    apart = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", name[:200])
+    return re.findall(r"[a-zµ]+/s|[a-zµ]+|p\d+|%", apart.lower())
+
+
+def is_clock(name: str) -> bool:
+    """Return whether a column holds a time, cycles or a rate by its name.
+
+    Examples
+    --------
+    >>> [is_clock(name) for name in ("gpu__time_duration.sum", "cycles_elapsed.max", "Time (%)")]
+    [True, True, True]
+    >>> [is_clock(name) for name in ("dram__bytes.sum.per_second", "latency_ms", "kernelDuration")]
+    [True, True, True]
+    >>> [is_clock(name) for name in ("time_steps", "dram__throughput.avg.pct_of_peak", "bytes")]
+    [False, False, False]
+    """
+    known, parts = _words(), _parts(name)
+    if known["shares"] & set(parts):
+        return False
+    if {"per", "second"} <= set(parts) or (known["cycles"] | known["rates"]) & set(parts):
+        return True
+    while parts and parts[-1] in known["statistics"]:
+        parts.pop()
+    # a single letter is a unit only behind a word that says time
+    if len(parts) > 1 and parts[-1] in known["units"]:
+        return parts[-1] != "s" or bool(known["times"] & set(parts))
+    return bool(parts) and parts[-1] in known["times"]
+
+
+def is_work(name: str) -> bool:
+    """Return whether a column is an amount of work by its name, which may be the cause itself."""
+    return bool(_words()["work"] & set(_parts(name)))
+
+
+def same_sum(columns: Sequence[Floats], target: Floats, groups: Ints) -> tuple[int, ...]:
+    """Return the fewest columns whose sum is the target over groups, but for its unit; or none.
+
+    Only positive columns are parts. One after the other is added that brings the sum nearest to the
+    target, up to `MOST_PARTS`.
+    """
+    frame = pd.DataFrame(dict(enumerate(columns)))
+    usable = [at for at in range(len(columns)) if bool((frame[at] > 0).all())]
+    means = frame[usable].assign(target=target).groupby(groups).mean()
+    log = np.log(means.pop("target").to_numpy())
+    total = float(((log - log.mean()) ** 2).sum())
+    if len(means) < ENOUGH_ROWS or total == 0:
+        return ()
+    chosen: list[int] = []
+    reached = np.zeros(len(means))
+    while len(chosen) < min(MOST_PARTS, len(usable)):
+        left = [at for at in usable if at not in chosen]
+        behind = np.log(reached[:, None] + means[left].to_numpy()) - log[:, None]
+        shares = 1.0 - ((behind - behind.mean(axis=0)) ** 2).sum(axis=0) / total
+        best = int(shares.argmax())
+        chosen.append(left[best])
+        reached = reached + means[left[best]].to_numpy()
+        if shares[best] >= SAME_SUM:
+            return tuple(chosen)
+    return ()
 
 
 def disguised(values: Floats, target: Floats, groups: Ints) -> bool:

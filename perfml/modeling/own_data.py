@@ -11,7 +11,15 @@ import numpy.typing as npt
 import pandas as pd
 
 from perfml.errors import PerfmlError, TableError, did_you_mean
-from perfml.modeling.disguise import TIME_COLUMNS, disguised, no_feature
+from perfml.modeling.disguise import (
+    A_CLOCK,
+    TIME_COLUMNS,
+    disguised,
+    is_clock,
+    is_work,
+    no_feature,
+    same_sum,
+)
 from perfml.modeling.features import Problem, Words, build_design, require_positive, timed_metrics
 from perfml.modeling.scoring.protocols import OWN_PROTOCOL, twin_codes
 from perfml.util.typing import Ints
@@ -71,9 +79,15 @@ def own_problem(
     truth, classes = _truth(target, task, target_name)
     rest = frame.drop(columns=list(taken))
     dropped = {} if named else _no_features(rest, target_name)
-    follows = [] if task != "regression" else _disguised(rest, truth, labels)
+    candidates = rest[named] if named else rest.drop(columns=list(dropped))
+    follows = [] if task != "regression" else _disguised(candidates, truth, labels)
     if not named:
         dropped |= dict.fromkeys(follows, "the target in disguise")
+    kept = candidates.drop(columns=follows)
+    parts = [] if task != "regression" else _sum_of_target(kept, truth, labels)
+    work = any(map(is_work, parts))
+    if not named and not work:
+        dropped |= dict.fromkeys(parts, "the target measured again, or a part of it")
     chosen = named or [name for name in rest.columns if name not in dropped]
     design = build_design(rest, chosen)
     design.dropped.update(dropped)
@@ -112,6 +126,8 @@ def own_problem(
             ),
             *_text_note([name for name, why in dropped.items() if why == NO_NUMBERS]),
             *_notes(follows, named, target_name),
+            *_part_notes(parts, bool(named) or work, target_name),
+            *_clock_notes([name for name, why in dropped.items() if why == A_CLOCK]),
         ),
     )
 
@@ -119,13 +135,15 @@ def own_problem(
 def _no_features(rest: pd.DataFrame, target: str) -> dict[str, str]:
     """Return the columns that no model may see unless they are named, and why."""
     timed = timed_metrics() if target in TIME_COLUMNS else {}
+    # of a target without a name nobody knows that it is no time
+    times = target in ("target", "y") or is_clock(target)
     is_table = {"run_id", "time_us"} <= {*rest.columns, target}
     found = {}
     for name in rest.columns:
         reason: str | None = NO_NUMBERS
         if _is_number(rest[name]):
             reason = no_feature(name, rest[name], is_table)
-            reason = reason or timed.get(name)
+            reason = reason or timed.get(name) or (A_CLOCK if times and is_clock(name) else None)
         if reason is not None:
             found[name] = reason
     return found
@@ -139,6 +157,34 @@ def _disguised(rest: pd.DataFrame, truth: npt.NDArray[Any], labels: Any) -> list
         for name in numbers
         if disguised(rest[name].to_numpy(dtype=float, na_value=np.nan), truth, codes)
     ]
+
+
+def _sum_of_target(rest: pd.DataFrame, truth: npt.NDArray[Any], labels: Any) -> list[str]:
+    """Return the columns that are the target over groups, or add up to it."""
+    codes = np.arange(len(truth)) if labels is None else pd.factorize(labels)[0]
+    names = [name for name in rest.columns if _is_number(rest[name])]
+    values = [rest[name].to_numpy(dtype=float, na_value=np.nan) for name in names]
+    return [names[at] for at in same_sum(values, truth, codes)]
+
+
+def _part_notes(parts: Sequence[str], kept: bool, target: str) -> tuple[str, ...]:
+    """Say which columns are the target measured again, or its parts."""
+    if not parts:
+        return ()
+    target = "target" if target == "target" else f"target {target}"
+    is_the = f"{parts[0]} is" if len(parts) == 1 else f"{' + '.join(parts)} add up to"
+    what = f"{is_the} the {target} up to 1 % of its variance"
+    if kept:
+        return (f"{what}. It may be the same thing measured twice, and no cause.",)
+    return (f"{what}, and left out; features= keeps it.",)
+
+
+def _clock_notes(names: Sequence[str]) -> tuple[str, ...]:
+    """Say which columns are clocks."""
+    if not names:
+        return ()
+    verb = "is a clock" if len(names) == 1 else "are clocks"
+    return (f"{listed(names)} {verb}: no clock explains a clock. features= keeps it.",)
 
 
 def _notes(follows: Sequence[str], named: Sequence[str], target: str) -> tuple[str, ...]:
