@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, TypedDict
 
 from perfml.explain.advice.persons import Person, person_of
+from perfml.explain.advice.referee import judged
 from perfml.explain.advice.remedies import Remedy, action_here, filled, remedy_of
 from perfml.explain.confidence import Confidence
 from perfml.explain.launches import Launch
@@ -102,6 +103,7 @@ class _Part:
     share: float  # of the layer's time
     loss: Loss
     remedy: Remedy
+    most: float  # of the launch's time, that goes without the cause
 
     @property
     def gain(self) -> float:
@@ -136,10 +138,14 @@ def launch_findings(layer: Layer, *, merged: bool = False) -> list[dict[str, Any
     for launch, label in zip(layer.launches, layer.labels, strict=True):
         share, state = launch.time_us / whole, LaunchState(launch)
         single = not merged or launch["kernels"] == 1
-        for loss in losses(launch, single=single):
-            remedy = remedy_of(loss.cause)
+        for claimed in losses(launch, single=single):
+            if claimed.part * share < _LEAST or remedy_of(claimed.cause) is None:
+                continue
+            cause, most = judged(state, claimed.cause, claimed.limit)
+            remedy, known = remedy_of(cause), claimed.known and cause == claimed.cause
+            loss = replace(claimed, cause=cause, part=min(claimed.part, most), known=known)
             if remedy is not None and loss.part * share >= _LEAST:
-                part = _Part(launch, state, label, share, loss, remedy)
+                part = _Part(launch, state, label, share, loss, remedy, most)
                 together[part.together()].append(part)
     found = [_finding(parts, layer, merged) for parts in together.values()]
     return sorted(found, key=lambda each: -float(each["gain"]))
@@ -236,7 +242,7 @@ def _alone(parts: Sequence[_Part], named: Sequence[str]) -> float:
     for part in parts:
         if part.loss.cause in named:
             after = time_after(part.launch, part.loss.cause, state=part.state)
-            alone = part.loss.part if math.isnan(after) else 1 - after
+            alone = part.loss.part if math.isnan(after) else min(1 - after, part.most)
             at = id(part.launch)
             saved[at] = max(saved.get(at, 0.0), alone * part.share)
     return sum(saved.values())

@@ -53,6 +53,7 @@ from perfml.explain.advice.table import (
     not_checked_by,
     part_of_all,
     representative_launches,
+    with_totals,
 )
 from perfml.explain.compared import make_side
 from perfml.explain.roofs.peaks import Peaks, given_peaks
@@ -233,7 +234,7 @@ def advise(
     )
     equal = {} if merged else equal_layers(rows)
     rows = rows.assign(of_all=part_of_all(rows) * times_equal(rows, equal))
-    every = layers_of(rows, given)
+    every = layers_of(with_totals(rows, sources), given)
     found = [finding for layer in every for finding in _findings(layer, merged)]
     smallest = (min_gain, min_whole if layers is None else 0.0)
     findings = _told(found, *smallest)

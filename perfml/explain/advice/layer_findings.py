@@ -81,6 +81,8 @@ def _repeated(layer: Layer) -> _Told | None:
     share = sum(one.time_us for one in again) / layer.time_us
     if len(again) < _OFTEN or share < _PART or short_launches(layer) is not None:
         return None
+    if all(math.isnan(one[level]) for one in again for level in _LEVELS):
+        return None  # how busy they keep the device is not known, and unknown is not idle
     idle = sum(one.time_us * (1 - _busiest(one)) for one in again)
     numbers = {"repeated_launches": len(again), "repeated_share": share, "repeated_idle_us": idle}
     return numbers, idle / layer.time_us

@@ -19,6 +19,9 @@ from perfml.explain.tree.causes import TERMS
 from perfml.util.rows import read_rows, record
 from perfml.util.words import Readable
 
+COMPUTE_LEVEL, MEMORY_LEVEL = "compute_level", "memory_level"
+"""Nsight Compute's own totals as counters of a launch: how busy the busiest unit of a kind is."""
+
 _FIELD = re.compile(r"\{([A-Za-z_][\w.]*)(?::([,.\d%a-z]*))?\}")
 _UNKNOWN = re.compile(r"[^,:;()]*\{-\}[^,:;()]*")  # a part of a sentence whose number is not known
 
@@ -143,7 +146,8 @@ def action_here(cause: str, launch: Launch) -> str | None:
     }
     known = {name: blocks for name, blocks in fit.items() if not math.isnan(blocks)}
     least = min(known, key=lambda name: known[name], default="")
-    if least not in _ROOM:
+    # one that allows as many blocks as another one does is not what keeps a further block out
+    if least not in _ROOM or sorted(known.values())[:2].count(known[least]) > 1:
         return None
     needed = launch[_ROOM[least]]
     if math.isnan(needed):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, TypedDict
 
 import numpy as np
@@ -14,12 +14,15 @@ from perfml.chips import of_rows
 from perfml.datasets.loading import DEVICE_FACTS
 from perfml.errors import PerfmlError
 from perfml.explain.advice.findings import Layer
-from perfml.explain.advice.remedies import load_remedies
+from perfml.explain.advice.remedies import COMPUTE_LEVEL, MEMORY_LEVEL, load_remedies
 from perfml.explain.launches import LABEL, Launch, kernel_label, with_limits, with_waves
 from perfml.explain.roofs.peaks import Peaks, peaks_of
+from perfml.explain.speed_of_light import fact_key
 from perfml.explain.tree.causes import TERMS
+from perfml.ingest.merge.by_kernel import launch_shape
 from perfml.kernel_names import kernel_traits
 from perfml.metrics import load_catalogue
+from perfml.readers.ncu.findings import LONGEST
 from perfml.tables import PRODUCT_COLUMNS, metric_columns
 
 CONDITIONS = ("workload", "backend", "precision", "batch", "device", "compute_capability")
@@ -96,6 +99,22 @@ _CONVOLVES = ("convolution", "layout")
 """What kernels do where a layout of images matters (`perfml.kernel_names`)."""
 
 
+def with_totals(rows: pd.DataFrame, sources: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
+    """Return usual launches with Nsight Compute's totals of compute and memory as counters."""
+    facts = {fact_key(each): each for one in sources for each in one.get("speed_of_light", ())}
+    if not facts or "grid" not in rows.columns:
+        return rows
+    shapes = zip(*(rows[name].astype(str) for name in ("kernel", "grid", "block")), strict=True)
+    mine = [
+        facts.get((name[:LONGEST], launch_shape(grid, block)), {}) for name, grid, block in shapes
+    ]
+    totals = {
+        COMPUTE_LEVEL: [float(each.get("compute", math.nan)) for each in mine],
+        MEMORY_LEVEL: [float(each.get("memory", math.nan)) for each in mine],
+    }
+    return rows.assign(**totals)
+
+
 def layers_of(rows: pd.DataFrame, peaks: Peaks | None) -> list[Layer]:
     """Return the layers of usual launches, or of merged rows; peaks of each device by default."""
     told = rows.drop(columns=metric_columns(rows)).to_dict("records")
@@ -133,7 +152,8 @@ def _launches(rows: pd.DataFrame) -> list[Launch]:
     """Return the rows with their counters; taking one out of a table costs more than using it."""
     limited = with_waves(with_limits(rows)) if "block" in rows.columns else rows
     names = metric_columns(limited)
-    names += [name for name in ("kernels", "ncu_time_us") if name in limited.columns]
+    more = ("kernels", "ncu_time_us", COMPUTE_LEVEL, MEMORY_LEVEL)
+    names += [name for name in more if name in limited.columns]
     values = limited[names].to_numpy(dtype=float, na_value=np.nan).tolist()
     texts = [
         rows[name].astype("string").fillna("").tolist()

@@ -1,0 +1,138 @@
+"""What a fix can save of a launch at most: the laws that every gain obeys, in one function.
+
+1. After a fix a launch takes at least the time of its fullest unit, unless the fix lessens that
+   unit's work. Units of which no single counter tells are judged by Nsight Compute's own totals of
+   compute and memory.
+2. A fix saves at most the time of all units, and waits for them, that it lessens.
+3. No launch takes less than its start, or than DRAM takes for the bytes that it moves.
+4. Where the counters of a cause were not collected, its grid says what is claimed at most.
+
+Here to change: a law is a function of `_LAWS`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+from perfml.explain.advice.remedies import COMPUTE_LEVEL, MEMORY_LEVEL
+from perfml.explain.launches import known
+from perfml.explain.limits.state import LaunchState
+from perfml.explain.tree.causes import TERMS, Kind
+from perfml.explain.tree.ideal import ALIKE, NEAR, START_US, ideal_counters
+from perfml.explain.tree.limits import fullest, limit_of, load_limits, nearness, unit_ids
+
+_COMPUTE = frozenset({"issue", "integer", "fp32", "fp64", "special", "tensor"})
+_QUEUES = frozenset({"stall_memory_throttle", "mio_throttle", "math_throttle", "stall_pipe_busy"})
+"""Waits for room in front of a unit, which less work of the unit shortens."""
+_TAILS = frozenset({"block_imbalance", "wave_quantization"})
+
+
+def most_saved(state: LaunchState, cause: str) -> float:
+    """Return which part of a launch's time goes without a cause, at most.
+
+    Examples
+    --------
+    >>> from perfml.explain.launches import Launch
+    >>> full = Launch("k", 100.0, {"theoretical_occupancy": 0.5, "memory_level": 0.975})
+    >>> round(most_saved(LaunchState(full), "theoretical_occupancy"), 3)
+    0.025
+    """
+    fixed = _fixed(state, cause)
+    return max(0.0, min(law(cause, state, fixed) for law in _LAWS))
+
+
+def judged(state: LaunchState, cause: str, limit: str) -> tuple[str, float]:
+    """Return the cause that holds the time of a limit, and what goes without it at most.
+
+    A mean such as the sectors of a request is no cause where all that is moved was asked for: then
+    it is the work of the unit as a whole.
+    """
+    if limit and cause in limit_of(limit).factors and not _less(state, _fixed(state, cause)):
+        cause = limit_of(limit).whole
+    return cause, most_saved(state, cause)
+
+
+def _by_units(cause: str, state: LaunchState, fixed: LaunchState) -> float:
+    return 1 - min(fullest(fixed), 1.0)
+
+
+def _by_totals(cause: str, state: LaunchState, fixed: LaunchState) -> float:
+    touched = _touched(cause, state, fixed)
+    compute, memory = (state.launch[name] for name in (COMPUTE_LEVEL, MEMORY_LEVEL))
+    kinds = {_of_memory(unit) for unit in touched}
+    level = max(
+        0.0 if False in kinds else known(compute),
+        0.0 if True in kinds else max(known(memory), known(state.launch["l1_utilization"])),
+    )
+    return 1 - min(level, 1.0)
+
+
+def _by_union(cause: str, state: LaunchState, fixed: LaunchState) -> float:
+    if TERMS[cause].kind not in (Kind.WORK, Kind.MEMORY):
+        return 1.0
+    less = _less(state, fixed)
+    if not less:
+        known_units = (state.value(limit_of(unit).time) for unit in _named(cause))
+        return 0.0 if any(not math.isnan(time) for time in known_units) else 1.0
+    _, waits, _ = load_limits()
+    behind = [state.value(wait.time) for wait in waits if less & set(wait.units)]
+    if any(map(math.isnan, behind)):
+        # what is waited for is not known; in front of a unit that is hardly used there is no queue
+        if any(_of_memory(unit) and nearness(state, unit) >= NEAR for unit in less):
+            return 1.0
+        behind = [known(us) for us in behind]
+    return sum(min(nearness(state, unit), 1.0) for unit in less) + sum(behind)
+
+
+def _by_start(cause: str, state: LaunchState, fixed: LaunchState) -> float:
+    launch, moved = state.launch, 0.0
+    if math.isnan(launch["dram_utilization"]):  # which tells the same, and of the same run
+        moved = known(fixed["dram_bytes"] / launch.chip.peak_dram_bytes_per_us())
+    return 1 - min(max(START_US, moved) / launch.duration_us, 1.0)
+
+
+def _by_tail(cause: str, state: LaunchState, fixed: LaunchState) -> float:
+    waves = state.launch["waves_per_sm"]
+    counted = not math.isnan(state["imbalance"]) or not math.isnan(state.launch["sm_efficiency"])
+    return 1 / math.ceil(waves) if cause in _TAILS and not counted and waves > 1 else 1.0
+
+
+_LAWS: tuple[Callable[[str, LaunchState, LaunchState], float], ...] = (
+    _by_units,
+    _by_totals,
+    _by_union,
+    _by_start,
+    _by_tail,
+)
+
+
+def _of_memory(unit: str) -> bool:
+    return unit not in _COMPUTE
+
+
+def _fixed(state: LaunchState, cause: str) -> LaunchState:
+    """Return a launch without a cause, as far as counters tell what is left."""
+    counters = ideal_counters(state, (ALIKE.get(cause, cause),))
+    return LaunchState(replace(state.launch, counters=counters))
+
+
+def _less(state: LaunchState, fixed: LaunchState) -> set[str]:
+    """Return the units that have less to do in a fixed launch."""
+    units = (limit_of(unit) for unit in unit_ids() - {"idle"})
+    return {unit.id for unit in units if fixed.value(unit.time) < state.value(unit.time)}
+
+
+def _named(cause: str) -> set[str]:
+    """Return the units whose time a cause can be, by ``limits.toml``."""
+    units, waits, _ = load_limits()
+    named = {unit.id for unit in units if cause in (unit.cause, unit.whole, *unit.factors)}
+    behind = (wait.units for wait in waits if cause in _QUEUES and wait.cause == cause)
+    return (named - {"idle"}).union(*behind) if cause != "stall_memory_dependency" else set()
+
+
+def _touched(cause: str, state: LaunchState, fixed: LaunchState) -> set[str]:
+    """Return the units whose work a fix lessens, or may, where nothing was counted of it."""
+    less = _less(state, fixed) | _named(cause)
+    return less or ({"dram"} if TERMS[cause].kind is Kind.MEMORY else set())
