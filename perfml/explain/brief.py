@@ -7,13 +7,11 @@ left out first, and how much that was is said.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from perfml.errors import plain
-from perfml.explain.advice.equal_layers import group_name
-from perfml.explain.advice.persons import what_to_do
 from perfml.explain.confidence import marked
 from perfml.explain.speed_of_light import Headroom, headroom
 from perfml.explain.tree.sentences import cause_in_words, sided_causes
@@ -22,6 +20,7 @@ from perfml.util.json_values import json_object
 from perfml.util.words import count, factor_text, micros
 
 if TYPE_CHECKING:
+    from perfml.explain.advice.answer import Finding
     from perfml.explain.advice.hazards import Advice
     from perfml.explain.results import Explanation, LayerDiff
     from perfml.explain.speed_of_light import KernelLevels
@@ -31,8 +30,6 @@ if TYPE_CHECKING:
 LARGEST = 5_800  # bytes of an answer as indented JSON; the schema's name comes on top
 
 _SMALL = 0.02  # layers that make less of the difference are no part of a short answer
-
-_ACTIONS = 2  # actions over a whole network that stand before the layers
 
 _NAME = 80
 _TEXT = 400
@@ -124,13 +121,7 @@ def _of_step(step: StepComparison | None) -> tuple[BriefLayer, ...]:
 
 def brief_advice(advice: Advice, of: tuple[str, ...], levels: Sequence[KernelLevels] = ()) -> Brief:
     """Return what slow layers suffer from, in short; `levels` say how busy the kernels are."""
-    layers = []
-    for each in advice.network[:_ACTIONS]:
-        where = "the whole run" if each.clock else f"{count(len(each.layers), 'layer')} at once"
-        do = marked(each.mitigation, each.confidence, each.tells)
-        layers.append(_saving(where, {**vars(each), "rules": each.rules[:3]}, do))
-    for row in advice.groups.to_dict("records"):
-        layers.append(_saving(_name(group_name(row["layers"])), row, what_to_do(row)))
+    layers = [_saving(each) for each in advice.findings]
     unchecked = advice.not_checked.drop_duplicates(["rule", "missing"]).to_dict("records")
     missing = (f"{row['rule']}: {row['missing']} {row['why']}" for row in unchecked)
     verdict = f"{count(len(advice.table), 'finding')} in {count(advice.layers, 'layer')}"
@@ -138,11 +129,17 @@ def brief_advice(advice: Advice, of: tuple[str, ...], levels: Sequence[KernelLev
     return _fitting(of, verdict, layers, missing, (*advice.warnings, *advice.time_notes), left)
 
 
-def _saving(where: str, row: Mapping[Any, Any], do: str) -> BriefLayer:
-    """Return a finding of advice, by its row."""
-    gain = f"saves at most {micros(row['saved_us'])} of {micros(row['time_us'])}"
-    hazard = f"{row['hazard']} ({', '.join(row['rules'])})"
-    return BriefLayer(where, gain, (_cause(hazard, str(row["evidence"]), do),))
+def _saving(one: Finding) -> BriefLayer:
+    """Return a finding of advice."""
+    where = _name(one.where.name) or "the whole run"
+    gain = f"{micros(one.holds.us)}; what can be saved is not known"
+    if one.gain is not None:
+        likely, high, time = (micros(us) for us in (one.likely_us, one.saved_us, one.holds.us))
+        gain = f"likely saves {likely}, at most {high}, of {time}"
+    do = marked(one.mitigation, one.confidence, one.tells)
+    do = f"{do} {one.command}".strip()
+    hazard = f"{one.hazard} ({', '.join(one.rules[:3])})"
+    return BriefLayer(where, gain, (_cause(hazard, one.evidence, do),))
 
 
 def _layer(detail: LayerDiff, baseline: str) -> BriefLayer:

@@ -32,7 +32,6 @@ from perfml.report.sections.provenance import glossary_section, moment, of_runs,
 from perfml.report.sections.ranks import ranks_section
 from perfml.report.sections.source_lines import lines_section
 from perfml.report.sections.summary import answer
-from perfml.report.sections.time_spent import time_steps
 from perfml.report.sections.times import kernels_section, times_section
 
 if TYPE_CHECKING:
@@ -117,9 +116,6 @@ def build_report(
         levels=tuple(levels),
         lines=lines or {},
         gains=_gains(shown, layers if recorded is None else recorded, provenance or {}),
-        spent=()
-        if kernels is None or len(shown) > 1
-        else tuple(time_steps(kernels, account_in(provenance or {}))),
         phases=() if kernels is None or len(shown) > 1 else phase_times(kernels),
         ranks=ranks_in(provenance or {}) or ranks_of_runs(kernels, _runs(provenance)),
     )

@@ -15,6 +15,7 @@ from perfml.report.kernels import printable
 from perfml.report.results import Pair
 
 if TYPE_CHECKING:
+    from perfml.account.account import Account
     from perfml.explain import Advice
     from perfml.explain.model import Explainer
 
@@ -112,12 +113,14 @@ def advise_conditions(
     layers: pd.DataFrame | Sequence[Condition],
     kernels: pd.DataFrame | None = None,
     sources: Sequence[Mapping[str, Any]] = (),
+    account: Account | None = None,
 ) -> dict[str, Advice]:
     """Say what the layers of every condition lose, and what helps.
 
     Rules about single launches need `kernels`; `sources` are the provenance of its files, for the
-    rules of Nsight Compute that stand in them. Advice is by the label of the condition; those that
-    cannot be checked (a table without the columns of launches) are left out.
+    rules of Nsight Compute that stand in them, and `account` says what a step takes. Advice is by
+    the label of the condition; those that cannot be checked (a table without the columns of
+    launches) are left out.
     """
     from perfml.explain import advise
 
@@ -128,7 +131,9 @@ def advise_conditions(
         if launches is not None and launches.empty:
             launches = None
         try:
-            advice[condition.label] = advise(condition.rows, kernels=launches, sources=sources)
+            advice[condition.label] = advise(
+                condition.rows, kernels=launches, sources=sources, account=account
+            )
         except PerfmlError:
             continue
     return advice

@@ -16,7 +16,6 @@ from perfml.account.ranks import Ranks, account_in
 from perfml.errors import PerfmlError
 from perfml.modeling.layer_shapes import described_layers
 from perfml.report.conditions import Condition, settings
-from perfml.report.document import Sentence
 from perfml.report.figures.comparisons import Roofs, layer_roofs
 from perfml.report.figures.style import PALETTE
 from perfml.report.kernels import PackedKernels
@@ -67,8 +66,6 @@ class Results:
     # the lines with most samples, by the label of a kernel
     lines: Mapping[str, tuple[SampledLine, ...]] = field(default_factory=dict)
     gains: tuple[Gain, ...] = ()  # what other settings give: precision, batch
-    # what takes most of the time, as steps: for where nothing is known to save
-    spent: tuple[Sentence, ...] = ()
     # the mean step of prefill, decode and so on, of a program that generates tokens
     phases: tuple[PhaseTimes, ...] = ()
     ranks: Ranks | None = None  # of one job, where the table is of several of its ranks

@@ -11,13 +11,12 @@ import pandas as pd
 from perfml.datasets.loading import UNKNOWN
 from perfml.report.document import Block, Document, Points, Text, section
 from perfml.report.labels import listed, model, percent, protocol
-from perfml.report.sections.advice import findings_in_words, findings_table, network_tables
-from perfml.report.sections.first_screen import (
-    MOST_KERNELS,
-    limits_table,
-    listed_table,
+from perfml.report.sections.advice import (
+    answer_table,
+    findings_in_words,
     more_with_other_sets,
 )
+from perfml.report.sections.first_screen import MOST_KERNELS, limits_table
 from perfml.report.sections.models import MEANINGS, ranks_table
 from perfml.report.sections.summary import error_sentence
 from perfml.report.tables import frame_table, time_texts
@@ -43,9 +42,6 @@ _UNDER_ROOFS = (
     "time, µs",
 )
 """What a narrow terminal leaves out of a roofline first."""
-
-_NETWORK = 4
-"""Actions over a whole network."""
 
 _MOST_LACKING = 6
 """Lines of what was not checked, unless all are asked for; one stands for more than these."""
@@ -241,41 +237,29 @@ def advice_document(
     what it lacks. `levels` are of an ordinary report of Nsight Compute: its kernels and how near
     they are to limits.
     """
-    groups = advice.groups
-    summary = f"{findings_in_words(advice, groups)}, in {count(advice.layers, 'layer')}"
+    summary = f"{findings_in_words(advice)}, in {count(advice.layers, 'layer')}"
     if advice.below:
         summary += f"; {advice.left_out}"
-    caption = "The largest likely savings first (they do not add up)"
-    if advice.table.empty:
+    caption = "What is expected to save most first (gains do not add up)"
+    if all(each.gain is None for each in advice.findings):
         unchecked = len(set(advice.not_checked["rule"])) if len(advice.not_checked) else 0
         caption = "No cause was found"
         if unchecked:
             caption += f"; {count(unchecked, 'cause')} could not be checked"
     limits = (limits_table(levels, None if everything else MOST_KERNELS),) if levels else ()
-    if advice.listed:
-        shown: list[Block] = [*limits, *network_tables(advice, _NETWORK)]
-        shown.append(listed_table(advice.listed, None if everything else top))
-        shown += time_texts(advice.time_notes)
-        if everything and len(advice.not_checked):
-            shown.append(_not_checked(advice.not_checked))
-        more = more_with_other_sets(advice)
-        shown += [] if more is None or everything else [more]
-        return Document("", (section("", *shown),))
-    # an action over the whole network ranks below what a layer has of its own
-    everywhere = {each.rules for each in advice.network}
-    groups = groups.loc[groups["rules"].isin(everywhere).sort_values(kind="stable").index]
-    blocks: list[Block] = [findings_table(groups, caption, most=top)]
+    blocks: list[Block] = []
+    if advice.findings:
+        blocks.append(answer_table(advice.findings, caption, None if everything else top))
+    else:
+        blocks.append(Text(f"{caption}."))
     blocks += time_texts(advice.time_notes)
     if len(advice.not_checked):
         lacking = advice.not_checked.groupby(["missing", "why"]).ngroups
         short = lacking > _MOST_LACKING and not everything
         more = more_with_other_sets(advice) if short else None
         blocks.append(more or _not_checked(advice.not_checked))
-    times = section("", *limits)
-    if not advice.network:
-        return Document("", (times, section("Advice", *blocks, summary=summary)))
-    first = section("Advice", *network_tables(advice, _NETWORK), summary=summary)
-    return Document("", (times, first, section("Layer by layer, equal ones together", *blocks)))
+    advised = section("Advice", *blocks, summary=summary)
+    return Document("", (section("", *limits), advised))
 
 
 def _not_checked(table: pd.DataFrame) -> Points:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from perfml.account.ranks import account_in
 from perfml.datasets.selection import Source
 from perfml.errors import PerfmlError
 from perfml.metrics import StudyNote
@@ -99,7 +100,8 @@ def analysed(
             warnings.append(f"no {task} analysis: {error.what}")
     shown = conditions(layers)
     sources = [each for each in (provenance or {}).get("sources", ()) if isinstance(each, Mapping)]
-    advice = advise_conditions(shown, kernels, sources)
+    account = account_in(provenance or {})
+    advice = advise_conditions(shown, kernels, sources, account)
     pairs = explain_pairs(shown, kernels, seed=seed, advice=advice, progress=progress)
     known = dict(provenance or {})
     known["warnings"] = [*StudyNote.without(known.get("warnings", ())), *warnings]

@@ -190,7 +190,7 @@ def test_of_runs_the_rank_that_computes_longest_is_named_and_nothing_is_added_up
     assert all(math.isnan(each.waiting_us) for each in ranks.times)
     assert rank_sentences(ranks)[0].startswith("Rank 1 computes longest: 200 µs")
     (found,) = name_findings(pd.DataFrame(rows).assign(kernel="elementwise_kernel<relu>"))
-    assert found.time_us == 400.0  # two iterations of rank 1, not six of three devices
+    assert found.holds.us == 400.0  # two iterations of rank 1, not six of three devices
     # of two jobs, or of single runs, there are no ranks
     assert ranks_of_runs(pd.DataFrame(rows), [*runs[:2], {**runs[1], "run_id": "r2"}]) is None
     assert ranks_of_runs(pd.DataFrame(rows), [{"run_id": "r0"}]) is None

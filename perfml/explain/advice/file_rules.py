@@ -1,30 +1,30 @@
-"""What Nsight Compute's own rules said in a file, in one list with our findings."""
+"""What Nsight Compute's own rules said of the kernels in a file."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Any
 
 import pandas as pd
 
 from perfml.account.device_time import repeat_keys
-from perfml.explain.advice.equal_layers import group_name
-from perfml.explain.advice.persons import mitigation, person_of
-from perfml.explain.advice.remedies import Remedy, load_remedies
-from perfml.explain.confidence import Confidence
-from perfml.explain.launches import LABEL
+from perfml.explain.launches import known
 from perfml.explain.speed_of_light import fact_key, unit_keys
 from perfml.ingest.merge.by_kernel import kernel_units, launches_behind_rows
-from perfml.kernel_names import kernel_label
 
 _LINK = re.compile(r"@section:[^:@]*:([^@]*)@|@url:([^:@]*):[^@]*@")
 """ncu's links in messages: ``@section:WarpStateStats:Warp State Statistics@``."""
 
-_OF_THE_SET = re.compile(r"could not be found|not available on this", re.IGNORECASE)
-"""Messages about metrics that were not collected, which are no findings."""
+_NOTHING = re.compile(
+    r"could not be found|not available on this|memory compression|no compression", re.IGNORECASE
+)
+"""Messages that are no findings: on metrics that were not collected, on what nobody switched on."""
+
+_HIDES = re.compile(r"occupancy|issue slots|schedulers?\b|stalled waiting", re.IGNORECASE)
+"""Messages about warps that hide too little, whose cure takes no work from any unit."""
 
 
 @dataclass(frozen=True)
@@ -45,32 +45,8 @@ class FileRule:
         return self.saves * self.time_us
 
 
-@dataclass(frozen=True)
-class ListedFinding:
-    """A finding of perfml, of Nsight Compute, or of both."""
-
-    kernel: Annotated[str, "where it is"]
-    time_us: Annotated[float, "time there, in microseconds, in one repeat of the program"]
-    hazard: Annotated[str, "what it is"]
-    evidence: Annotated[str, "what shows it"]
-    action: Annotated[str, "what to do"]
-    perfml_us: Annotated[float, "at most saved by this estimate, in microseconds"]
-    ncu_us: Annotated[float, "at most saved by this estimate, in microseconds"]
-    says: Annotated[str, "who says it: ``perfml``, ``Nsight Compute`` or both"]
-    rules: Annotated[tuple[str, ...], "identifiers of the rules"]
-    local: Annotated[bool, "whether ncu's estimate is of one unit: rarely reached"] = False
-    confidence: Annotated[Confidence | None, "of perfml's finding; None of Nsight Compute's"] = None
-    tells: Annotated[str, "what would tell where confidence is low"] = ""
-
-    @property
-    def saved_us(self) -> float:
-        """The larger of the estimates; NaN without any."""
-        known = [each for each in (self.perfml_us, self.ncu_us) if not math.isnan(each)]
-        return max(known, default=math.nan)
-
-
 def file_rules(
-    kernels: pd.DataFrame | None, sources: Iterable[Mapping[str, Any]]
+    kernels: pd.DataFrame | None, sources: Sequence[Mapping[str, Any]]
 ) -> tuple[FileRule, ...]:
     """Return what the rules in the files behind a table say of its kernels.
 
@@ -79,6 +55,8 @@ def file_rules(
     said = [each for source in sources for each in source.get("rules", ())]
     if kernels is None or not said:
         return ()
+    totals = [one for each in sources for one in each.get("speed_of_light", ())]
+    fullest = {fact_key(one): _level(one) for one in totals}
     units, codes = kernel_units(kernels)
     launches = launches_behind_rows(kernels, codes)
     repeats = max(kernels.groupby(repeat_keys(kernels), dropna=False).ngroups, 1)
@@ -88,9 +66,11 @@ def file_rules(
     for each in said:
         place = places.get(fact_key(each))
         message = _LINK.sub(r"\1\2", str(each["message"])).strip()
-        if place is None or _OF_THE_SET.search(message):
+        if place is None or _NOTHING.search(message):
             continue
         saves = math.nan if each.get("saves") is None else float(each["saves"])
+        if _HIDES.search(message):  # what only hides waits leaves the fullest unit its time
+            saves = min(saves, 1 - fullest.get(fact_key(each), 0.0))
         unit, time = units[place], float(times.get(place, math.nan))
         rule, scope = str(each["rule"]), each.get("scope")
         one = FileRule(unit.label, unit.kernel, rule, message, time, saves, scope)
@@ -100,77 +80,6 @@ def file_rules(
     return tuple(found.values())
 
 
-def listed_findings(findings: pd.DataFrame, said: Sequence[FileRule]) -> tuple[ListedFinding, ...]:
-    """Return our findings (`Advice.groups`) and those of the files, the largest saving first."""
-    # The ``ncu`` of our remedies says which of them mean the same.
-    book = load_remedies()[0]
-    rows = findings.to_dict("records")
-    theirs: dict[int, list[FileRule]] = {}
-    alone: list[ListedFinding] = []
-    for one in said:
-        alike = [each for each in book if each.says(one.rule, one.message)]
-        places = [at for at, row in enumerate(rows) if _is_same(row, one, alike)]
-        for place in places:
-            theirs.setdefault(place, []).append(one)
-        alone += [] if places else [_alone(one, alike)]
-    ours = [_of_perfml(row, theirs.get(place, ())) for place, row in enumerate(rows)]
-    return tuple(sorted(_once([*ours, *alone]), key=_rank))
-
-
-def _rank(found: ListedFinding) -> tuple[int, float, float]:
-    """Sort estimates of time first, then those of one unit's use, then findings without any."""
-    # Of these a rule that perfml has too, and so a cure for, is first.
-    if math.isnan(found.saved_us):
-        return (2 if found.evidence else 3), 0.0, -found.time_us
-    return int(found.local and math.isnan(found.perfml_us)), -found.saved_us, -found.time_us
-
-
-def _once(found: Sequence[ListedFinding]) -> list[ListedFinding]:
-    """Return findings of which the same are one: rules that mean one thing in one kernel."""
-    kept: dict[tuple[str, str, str], ListedFinding] = {}
-    for one in sorted(found, key=_rank):
-        kept.setdefault((one.kernel, one.hazard, one.action), one)
-    return list(kept.values())
-
-
-def _is_same(row: Mapping[Any, Any], said: FileRule, alike: Sequence[Remedy]) -> bool:
-    # without ranges the layer is the kernel in its shape, which is more than the kernel's name
-    whole = str(row["layer"]).startswith(str(row["kernel"]))
-    place = said.kernel if whole else kernel_label(said.name, LABEL)
-    named = place == (row["layer"] if whole else row["kernel"])
-    return named and any(not set(each.causes).isdisjoint(row["rules"]) for each in alike)
-
-
-def _of_perfml(row: Mapping[Any, Any], theirs: Sequence[FileRule]) -> ListedFinding:
-    time = float(row["time_us"])
-    # of a kernel that several layers launch, each layer has its part
-    estimates = [min(one.saved_us, one.saves * time) for one in theirs if one.saves >= 0]
-    says = ("perfml", *(("Nsight Compute",) if theirs else ()))
-    layer, kernel = group_name(row.get("layers") or (str(row["layer"]),)), str(row["kernel"])
-    return ListedFinding(
-        layer if layer.startswith(kernel) else f"{layer}: {kernel}",
-        time,
-        str(row["hazard"]),
-        str(row["evidence"]),
-        mitigation(row),
-        float(row["saved_us"]),
-        max(estimates, default=math.nan),
-        " and ".join(says),
-        (*row["rules"], *dict.fromkeys(one.rule for one in theirs)),
-        bool(theirs) and all(one.scope == "local" for one in theirs),
-        row["confidence"],
-        str(row["tells"]),
-    )
-
-
-def _alone(said: FileRule, alike: Sequence[Remedy]) -> ListedFinding:
-    """Return what Nsight Compute alone says; our remedy that means the same names what helps."""
-    first, _, rest = said.message.partition(". ")
-    hazard, evidence, action = first, "", rest
-    if alike:
-        hazard, evidence = alike[0].hazard, f"{first}."
-        action = alike[0].advice_for(person_of(said.name), convolves=False)
-    saved, rules = (math.nan, said.saved_us), (said.rule,) if said.rule else ()
-    texts = (hazard, evidence, action)
-    local = said.scope == "local"
-    return ListedFinding(said.kernel, said.time_us, *texts, *saved, "Nsight Compute", rules, local)
+def _level(fact: Mapping[str, Any]) -> float:
+    """Return how busy the busiest unit of a kernel is, of its peak; 0 if not known."""
+    return max(known(float(fact.get(name, math.nan))) for name in ("compute", "memory"))

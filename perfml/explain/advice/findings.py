@@ -33,7 +33,7 @@ _MUCH, _LARGE = 0.3, 0.5
 """Likely gains of a layer's time from which a finding at a limit, or any known one, is sure."""
 
 
-class Finding(TypedDict):
+class FindingRow(TypedDict):
     """A hazard of a layer."""
 
     layer: str
@@ -59,19 +59,19 @@ class Finding(TypedDict):
     level: Annotated[float, "how near its ceiling its limit stands; 0 without one"]
 
 
-class SideFinding(Finding):
+class SideFinding(FindingRow):
     """A hazard of one of two sides."""
 
     side: str
 
 
-class EqualFinding(Finding):
+class EqualFinding(FindingRow):
     """A hazard of a layer and of those equal to it."""
 
     layers: tuple[str, ...]
 
 
-COLUMNS = tuple(Finding.__annotations__)
+COLUMNS = tuple(FindingRow.__annotations__)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import html
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Annotated, Any, ClassVar
 
 import pandas as pd
@@ -21,6 +22,7 @@ from perfml.datasets.loading import DEVICE_FACTS
 from perfml.datasets.opening import read_input
 from perfml.datasets.selection import Source
 from perfml.errors import PerfmlError, did_you_mean
+from perfml.explain.advice.answer import Finding, in_one_order
 from perfml.explain.advice.equal_layers import (
     Place,
     by_saving,
@@ -28,11 +30,11 @@ from perfml.explain.advice.equal_layers import (
     group_findings,
     times_equal,
 )
-from perfml.explain.advice.file_rules import ListedFinding, file_rules, listed_findings
+from perfml.explain.advice.file_rules import FileRule, file_rules
 from perfml.explain.advice.findings import (
     COLUMNS,
     EqualFinding,
-    Finding,
+    FindingRow,
     Layer,
     in_order,
     launch_findings,
@@ -40,12 +42,11 @@ from perfml.explain.advice.findings import (
 from perfml.explain.advice.layer_findings import layer_findings
 from perfml.explain.advice.network import (
     LEAST_LAYERS,
-    NetworkFinding,
     name_findings,
     network_findings,
     step_findings,
 )
-from perfml.explain.advice.persons import Person, faster_elsewhere, place_of, what_to_do
+from perfml.explain.advice.persons import Person, faster_elsewhere, place_of
 from perfml.explain.advice.table import (
     NotChecked,
     layers_of,
@@ -55,7 +56,8 @@ from perfml.explain.advice.table import (
     representative_launches,
     with_totals,
 )
-from perfml.explain.compared import make_side
+from perfml.explain.advice.unexplained import longest_kernels, longest_layer
+from perfml.explain.compared import Side, make_side
 from perfml.explain.roofs.peaks import Peaks, given_peaks
 from perfml.util.devices import is_amd, is_mtia
 from perfml.util.json_values import json_object
@@ -80,7 +82,7 @@ class Advice:
     Attributes
     ----------
     table
-        One `Finding` a row, the largest likely saving first.
+        One `FindingRow` a row, the largest likely saving first.
     not_checked
         One `NotChecked` a cause and condition.
     below
@@ -97,32 +99,37 @@ class Advice:
     equal
         Number of the set of equal layers that a layer is in, by its place
         (`perfml.explain.advice.equal_layers`).
-    listed
-        Where Nsight Compute's own rules stand in the file: these and the findings as one list,
-        the largest saving first (`perfml.explain.advice.file_rules`).
+    said
+        What Nsight Compute's own rules in the file say (`perfml.explain.advice.file_rules`).
+    unexplained
+        Where most time goes, for where nothing says why.
     """
 
-    table: Annotated[pd.DataFrame, Finding]
+    table: Annotated[pd.DataFrame, FindingRow]
     not_checked: Annotated[pd.DataFrame, NotChecked]
     below: int = 0
     layers: int = 0
     warnings: tuple[str, ...] = field(default=())
     time_notes: tuple[str, ...] = ()
-    network: tuple[NetworkFinding, ...] = ()
+    network: tuple[Finding, ...] = ()
     equal: Mapping[Place, int] = field(default_factory=dict)
-    listed: tuple[ListedFinding, ...] = ()
+    said: tuple[FileRule, ...] = ()
+    unexplained: tuple[Finding, ...] = ()
 
     @property
     def groups(self) -> Annotated[pd.DataFrame, EqualFinding]:
         """The findings, those of equal layers as one: what all surfaces show, with ``layers``."""
         return group_findings(self.table, self.equal)
 
+    @cached_property
+    def findings(self) -> tuple[Finding, ...]:
+        """All findings as one list, what is expected to save most first: every surface's."""
+        return in_one_order(self.groups, self.network, self.said, self.unexplained)
+
     @property
     def largest_saving_us(self) -> float:
         """The largest likely saving of all findings, in microseconds; 0 without any."""
-        of_layers = self.groups["gain"].astype(float) * self.groups["time_us"].astype(float)
-        of_network = (each.gain * each.time_us for each in self.network)
-        return float(max([0.0, *of_layers.dropna(), *of_network]))
+        return max((one.likely_us for one in self.findings if one.gain is not None), default=0.0)
 
     @property
     def left_out(self) -> str:
@@ -133,7 +140,7 @@ class Advice:
         return f"{self.below} more promise less than {little}"
 
     JSON: ClassVar = (
-        *("network", ("findings", "groups"), "listed", "not_checked", "below"),
+        *(("answer", "findings"), ("findings", "groups"), "not_checked", "below"),
         *("layers", "warnings", "time_notes"),
     )
     to_dict = json_object
@@ -143,7 +150,7 @@ class Advice:
         gains = {name: table[name].map(percentage) for name in ("gain", "gain_high")}
         heads = {"gain": "likely gain", "gain_high": "at most"}
         table = table.assign(**gains).rename(columns=heads)
-        first = [] if table.empty else [f"First: {what_to_do(self.table.iloc[0].to_dict())}"]
+        first = [f"First: {each.mitigation}" for each in self.findings[:1]]
         warnings = (*self.warnings, *self.time_notes)
         return screen(self._title(), warnings, table, after=first, rest=".table")
 
@@ -238,7 +245,7 @@ def advise(
     found = [finding for layer in every for finding in _findings(layer, merged)]
     smallest = (min_gain, min_whole if layers is None else 0.0)
     findings = _told(found, *smallest)
-    network: tuple[NetworkFinding, ...] = ()
+    network: tuple[Finding, ...] = ()
     if layers is None and len(every) >= LEAST_LAYERS:
         # what is little in each of a hundred layers may be much in all
         network = network_findings(_told(found, min_gain, 0.0), every, equal, merged=merged)
@@ -247,12 +254,13 @@ def advise(
     if layers is None:
         named = name_findings(side.kernels) if account is None else step_findings(account)
         rest = network if account is None or not account.host else ()
-        network = tuple(sorted((*named, *rest), key=lambda each: -each.gain * each.time_us))
+        network = (*named, *rest)
     table = _with_faster(findings, side.layers)
     said = file_rules(side.kernels, sources) if layers is None else ()
     return Advice(
         table=table,
-        listed=listed_findings(group_findings(table, equal), said) if said else (),
+        said=said,
+        unexplained=_unexplained(side) if layers is None else (),
         not_checked=unchecked.iloc[:0] if foreign else unchecked,
         below=sum(not _matters(each, *smallest) for each in found),
         layers=len(every),
@@ -266,6 +274,16 @@ def advise(
         network=network,
         equal=equal,
     )
+
+
+def _unexplained(side: Side) -> tuple[Finding, ...]:
+    """Return where most time goes: the longest kernels, or the longest layer."""
+    if side.kernels is not None:
+        return longest_kernels(side.kernels)
+    times = side.layers.groupby("layer", sort=False)["time_us"].median().dropna()
+    if times.empty:
+        return ()
+    return (longest_layer(str(times.idxmax()), float(times.max())),)
 
 
 def _foreign(layers: pd.DataFrame) -> bool:

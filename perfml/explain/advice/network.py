@@ -14,22 +14,23 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, Any
+from typing import Any
 
 import pandas as pd
 
-from perfml.account.account import Account, DeviceAccount, Part
-from perfml.account.causes import findings
+from perfml.account.account import UNRECORDED, Account, DeviceAccount, Part
+from perfml.account.causes import Change, findings
 from perfml.account.device_time import DeviceTime
-from perfml.account.words import evidence, remedy
+from perfml.account.words import evidence
+from perfml.explain.advice.answer import Finding, Gain, KnownBy, Where
 from perfml.explain.advice.equal_layers import Place, listed_layers
 from perfml.explain.advice.findings import Layer
 from perfml.explain.advice.layer_findings import SHORT_US, launch_finding
 from perfml.explain.advice.persons import Person, place_of
 from perfml.explain.advice.table import CONDITIONS
-from perfml.explain.confidence import Confidence
 from perfml.kernel_names import kernel_label, kernel_traits
 from perfml.tables import metric_columns
+from perfml.util.findings import Time
 from perfml.util.words import count, micros
 
 LEAST_LAYERS = 8  # layers from which on a table is taken for a network
@@ -43,37 +44,13 @@ _HAZARDS, _PLACES = 2, 3
 _CONDITION = ("backend", "precision", "batch")
 
 
-@dataclass(frozen=True, kw_only=True)
-class NetworkFinding:
-    """One action, over all layers of a network that it helps."""
-
-    backend: Annotated[str | None, "of the layers"] = None
-    precision: Annotated[str | None, "of the layers"] = None
-    batch: Annotated[int | None, "of the layers"] = None
-    rules: Annotated[tuple[str, ...], "the causes, the one with the largest sum first"]
-    hazard: Annotated[str, "what they are, in words"]
-    evidence: Annotated[str, "in how many layers, and in which most"]
-    mitigation: Annotated[str, "what to do"]
-    gain: Annotated[float, "likely, of the network's time"]
-    saved_us: Annotated[float, "at most"]
-    time_us: Annotated[float, "of the network"]
-    layers: Annotated[tuple[str, ...], "names of the layers, those that save most first"] = ()
-    confidence: Annotated[Confidence, "of most of what it saves"]
-    tells: Annotated[str, "what tells, where that is low"] = ""
-
-    @property
-    def clock(self) -> bool:
-        """Whether it is of what passes between kernels, not in them."""
-        return not self.layers
-
-
 def network_findings(
     table: pd.DataFrame,
     layers: Sequence[Layer],
     equal: Mapping[Place, int],
     *,
     merged: bool = False,
-) -> tuple[NetworkFinding, ...]:
+) -> tuple[Finding, ...]:
     """Return what to do in each network of a table, what is likely to save most first.
 
     A condition of fewer than `LEAST_LAYERS` layers has none, and what gains little is left out.
@@ -84,7 +61,7 @@ def network_findings(
         parts[tuple(str(layer.row.get(name)) for name in CONDITIONS)].append(layer)
     conditions = [_shown(part[0].row) for part in parts.values()]
     every = table.to_dict("records")
-    found: list[NetworkFinding] = []
+    found: list[Finding] = []
     for part, condition in zip(parts.values(), conditions, strict=True):
         # findings name backend, precision and batch; of two workloads nobody could tell whose
         if len(part) < LEAST_LAYERS or conditions.count(condition) > 1:
@@ -96,8 +73,8 @@ def network_findings(
             found.append(short)
             mine = [row for row in mine if row["rules"] != (_OVER_ALL,)]
         found += network.actions(mine)
-    large = [each for each in found if each.gain >= _MATTERS]
-    return tuple(sorted(large, key=lambda each: -each.gain * each.time_us))
+    large = [each for each in found if each.likely_us >= _MATTERS * each.holds.us]
+    return tuple(sorted(large, key=lambda each: -each.likely_us))
 
 
 @dataclass(frozen=True)
@@ -112,7 +89,7 @@ class _Network:
         """Each layer's time."""
         return {str(layer.row["layer"]): float(layer.row["layer_us"]) for layer in self.layers}
 
-    def actions(self, findings: Sequence[Mapping[Any, Any]]) -> list[NetworkFinding]:
+    def actions(self, findings: Sequence[Mapping[Any, Any]]) -> list[Finding]:
         """Return the actions that help several layers; an author's are those against one hazard."""
         together: dict[Any, list[Mapping[Any, Any]]] = defaultdict(list)
         for row in findings:
@@ -121,7 +98,7 @@ class _Network:
         several = (rows for rows in together.values() if len({row["layer"] for row in rows}) > 1)
         return [self._action(rows) for rows in several]
 
-    def _action(self, findings: Sequence[Mapping[Any, Any]]) -> NetworkFinding:
+    def _action(self, findings: Sequence[Mapping[Any, Any]]) -> Finding:
         saved, likely, rules, sure = (defaultdict[Any, float](float) for _ in range(4))
         for row in findings:
             layer, most = str(row["layer"]), float(row["saved_us"])
@@ -140,7 +117,7 @@ class _Network:
         one |= {"evidence": self._where(saved), "confidence": confidence, "tells": str(tells)}
         return self._over_all(one, saved, sum(likely.values()), sum(saved.values()))
 
-    def short_launches(self) -> NetworkFinding | None:
+    def short_launches(self) -> Finding | None:
         """Return the finding that many launches are short, over all of them."""
         launches = [one for layer in self.layers for one in layer.launches]
         whole = sum(self.times.values())
@@ -160,17 +137,15 @@ class _Network:
 
     def _over_all(
         self, row: Mapping[Any, Any], saved: Mapping[str, float], likely: float, most: float
-    ) -> NetworkFinding:
+    ) -> Finding:
         """Return a finding with what it likely and at most saves over all layers, microseconds."""
         whole = sum(self.times.values())
         same = ("rules", "hazard", "evidence", "mitigation", "confidence", "tells")
-        return NetworkFinding(
-            **_shown(row),
+        return Finding(
+            where=Where(tuple(_largest(saved)), **_shown(row)),
             **{name: row[name] for name in same},
-            gain=likely / whole,
-            saved_us=most,
-            time_us=whole,
-            layers=tuple(_largest(saved)),
+            gain=Gain(Time(likely), Time(most), "counters"),
+            holds=Time(whole),
         )
 
     def _where(self, saved: Mapping[str, float]) -> str:
@@ -202,32 +177,62 @@ _FACTS = frozenset({"registers_per_thread", "shared_memory_per_block", "threads"
 _BACKWARD = re.compile(r"backward|dgrad|wgrad|bn_bw|bwtr|bprop|_bwd", re.IGNORECASE)
 
 
-def step_findings(account: Account) -> tuple[NetworkFinding, ...]:
+def step_findings(account: Account, known_by: KnownBy = "clock") -> tuple[Finding, ...]:
     """Return what could be saved of a step, the largest first."""
-    return tuple(
-        NetworkFinding(
-            rules=(each.cause.id,),
-            hazard=each.cause.words,
-            evidence=evidence(each, account),
-            mitigation=remedy(each, account),
-            gain=each.saved_us / each.step_us,
-            saved_us=each.saved_us,
-            time_us=each.step_us,
+    found = []
+    for each in findings(account):
+        if each.saved_us < _MATTERS * each.step_us:
+            continue
+        cause, saved = each.cause, Time(each.saved_us, "step")
+        also = cause.also if account.pytorch else cause.otherwise.get("also", cause.also)
+        one = Finding(
+            rules=(cause.id,),
+            where=Where(),
+            holds=Time(each.step_us, "step"),
+            gain=Gain(saved, saved, known_by),
             confidence="medium",
+            hazard=cause.words,
+            evidence=evidence(each, account),
+            mitigation=also,
+            command=cause.line(account),
         )
-        for each in findings(account)
-        if each.saved_us >= _MATTERS * each.step_us
+        found.append(one)
+    idle = sum(each.us for each in account.busiest.idle if each.state == UNRECORDED)
+    if idle >= _MATTERS * account.step_us:
+        found.append(_not_recorded(account, idle))
+    return tuple(found)
+
+
+_AS_MUCH = 0.4
+"""What a remedy is likely to save of idle time of which the reason is not known: the least that one
+of a known reason saves (``perfml/account/causes.toml``, launch_bound)."""
+
+
+def _not_recorded(account: Account, idle_us: float) -> Finding:
+    """Return that the device is idle, where nothing was recorded of the host."""
+    row = Change(UNRECORDED, idle_us).row
+    likely, high = (Time(us, "step") for us in (_AS_MUCH * idle_us, idle_us))
+    return Finding(
+        rules=(row.id,),
+        where=Where(),
+        holds=Time(account.step_us, "step"),
+        gain=Gain(likely, high, "clock"),
+        confidence="medium",
+        hazard=row.words,
+        evidence=f"idle {micros(idle_us)} of {micros(account.step_us)} on the clock",
+        mitigation=row.also,
+        command=row.line(account),
     )
 
 
-def name_findings(kernels: pd.DataFrame | None) -> tuple[NetworkFinding, ...]:
+def name_findings(kernels: pd.DataFrame | None) -> tuple[Finding, ...]:
     """Return what the names of the kernels of a table say, where it has no counters."""
     if kernels is None or set(metric_columns(kernels)) - _FACTS:
         return ()
     timed = kernels.dropna(subset=["kernel", "time_us"])
     if timed.empty:
         return ()
-    return step_findings(_sums(_on_longest_rank(timed)))
+    return step_findings(_sums(_on_longest_rank(timed)), "names")
 
 
 def _on_longest_rank(kernels: pd.DataFrame) -> pd.DataFrame:

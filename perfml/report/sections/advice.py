@@ -1,17 +1,16 @@
-"""What could be done: the hazards that the counters show, with their evidence."""
+"""What could be done: the findings of an answer, as steps, as one table, and layer by layer."""
 
 from __future__ import annotations
 
-import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from perfml.datasets.loading import UNKNOWN
-from perfml.explain.advice.equal_layers import group_name, listed_layers
+from perfml.explain.advice.equal_layers import listed_layers
 from perfml.explain.advice.persons import what_to_do
-from perfml.explain.confidence import marked
+from perfml.explain.confidence import marked, with_check
 from perfml.report.document import (
     Block,
     Cell,
@@ -20,22 +19,23 @@ from perfml.report.document import (
     Panels,
     ReportTable,
     Section,
+    Sentence,
     Text,
     numbers,
     section,
     words,
 )
 from perfml.report.labels import capital, listed, percent
-from perfml.report.sections.first_screen import listed_table, more_with_other_sets
 from perfml.report.tables import amount, said_once, sentences_of, time_texts
 from perfml.util.words import count, micros
 
 if TYPE_CHECKING:
     from perfml.explain import Advice
-    from perfml.explain.advice.network import NetworkFinding
+    from perfml.explain.advice.answer import Finding
+    from perfml.explain.speed_of_light import KernelLevels
 
 _MOST = 8
-"""Findings of a condition that a page shows; the largest savings are kept."""
+"""Findings of a condition that a page shows; those that are expected to save most are kept."""
 
 _FOLDED = 40
 """Further ones behind a click."""
@@ -43,110 +43,143 @@ _FOLDED = 40
 _ON_A_PAGE = 2000
 """Findings from which on each condition keeps fewer: a browser takes seconds for ten thousand."""
 
-_NETWORK = 4
-"""Actions over a whole network that a page shows."""
-
-_NEARLY = 0.95
-"""A likely saving of this part of the largest is not told beside it."""
+_TITLE = 90
+"""Characters of a finding in a title."""
 
 LEAD = (
-    "A saving is an upper bound from the counters of one backend alone. Findings of a layer are "
-    "often two views of one loss: they do not add up."
+    "What is expected to save most is first. Findings of a layer are often two views of one loss: "
+    "they do not add up."
 )
 
 
 def advice_section(advice: Mapping[str, Advice]) -> Section | None:
-    """Return what could be done, a table a condition, the largest possible saving first.
+    """Return what could be done, a table a condition, in the order of the answer.
 
     Advice stands by the label of a condition; None where no rule finds a hazard.
     """
-    panels = []
     folded = min(_FOLDED, _ON_A_PAGE // max(len(advice), 1))
-    for label, each in advice.items():
-        groups = each.groups
-        if each.listed:
-            parts = (*network_tables(each), listed_table(each.listed), more_with_other_sets(each))
-            panels.append(section(label, *parts, *time_texts(each.time_notes)))
-        elif len(groups) or each.network:
-            rows = groups.sort_values("saved_us", ascending=False, kind="stable")
-            panels.append(
-                section(
-                    label,
-                    Notices(sentences_of(each.warnings), "this advice"),
-                    *(
-                        dataclasses.replace(table, rows=table.rows[:_NETWORK])
-                        for table in network_tables(each)
-                    ),
-                    *_findings(rows, folded, label),
-                    Text(_notes(each, groups), note=True),
-                    *time_texts(each.time_notes),
-                )
-            )
+    panels = [
+        section(
+            label,
+            Notices(sentences_of(each.warnings), "this advice"),
+            *_tables(each.findings, folded, label),
+            Text(_notes(each), note=True),
+            *time_texts(each.time_notes),
+        )
+        for label, each in advice.items()
+        if any(one.gain is not None or one.evidence for one in each.findings)
+    ]
     if not panels:
         return None
     blocks = Panels("condition of the advice", tuple(panels))
     return section("What could be done", blocks, anchor="advice", link="Advice", lead=LEAD)
 
 
-def _findings(rows: pd.DataFrame, folded: int, label: str) -> list[Block]:
-    """Return the largest findings, and the others behind a click."""
-    blocks: list[Block] = []
-    if len(rows):
-        blocks.append(findings_table(rows.head(_MOST), f"Findings, {label}", sources=False))
-    more = rows.iloc[_MOST : _MOST + folded]
-    if len(more):
-        table = findings_table(more, f"Further findings, {label}", sources=False)
-        blocks.append(Fold(f"{count(len(more), 'further finding')}", (table,)))
+def _tables(found: Sequence[Finding], folded: int, label: str) -> list[Block]:
+    """Return the first findings, and the others behind a click."""
+    blocks: list[Block] = [answer_table(found[:_MOST], f"Findings, {label}")]
+    more = found[_MOST : _MOST + folded]
+    if more:
+        table = answer_table(more, f"Further findings, {label}")
+        blocks.append(Fold(count(len(more), "further finding"), (table,)))
     return blocks
 
 
-def findings_in_words(advice: Advice, groups: pd.DataFrame) -> str:
-    """Say how many findings there are, and how many of them are of equal layers."""
-    said = count(len(advice.table), "finding")
-    return (
-        said if len(groups) == len(advice.table) else f"{said}, {len(groups):,} of them different"
+def answer_table(found: Sequence[Finding], caption: str, most: int | None = None) -> ReportTable:
+    """Return findings as they are ordered: where, what is saved, what it is, what to do."""
+    rows = said_once([_row(each) for each in found])
+    columns = (
+        *words("where"),
+        *numbers("likely saves, µs"),
+        *words("finding", "what to do"),
     )
+    return ReportTable(caption, columns, rows, cards=True, most=most)
 
 
-def network_tables(advice: Advice, most: int | None = None) -> tuple[ReportTable, ...]:
-    """Return what to do over all layers of a network, largest sum first; none where that is nil.
-
-    One action under several backends is one row; `most` rows in the short forms.
-    """
-    if not advice.network:
-        return ()
-    alike: dict[tuple[object, ...], list[NetworkFinding]] = {}
-    for each in advice.network:
-        alike.setdefault((each.rules, each.mitigation), []).append(each)
-    several = len({(each.backend, each.precision, each.batch) for each in advice.network}) > 1
-    rows = [_action(found, several) for found in alike.values()]
-    columns = (*words("hazard"), *numbers("saves up to, µs"), *words("where", "what to do"))
-    caption = "What helps many layers over the whole run"
-    title = "Over the whole run: what helps many layers, the largest likely sum first"
-    return (ReportTable(caption, columns, rows, title=title, cards=True, most=most),)
-
-
-def _action(found: Sequence[NetworkFinding], several: bool) -> list[Cell]:
-    """Return the cells of one action; where it was measured, if there are several networks."""
-    first = found[0]
-    gains = []
-    for each in found:
-        where = f"{_condition(dataclasses.asdict(each))}: " if several else ""
-        gain = f"{where}{percent(each.saved_us / each.time_us)} of {micros(each.time_us)}"
-        if each.gain * each.time_us < _NEARLY * each.saved_us:
-            gain += f", likely {percent(each.gain)}"
-        gains.append(gain)
+def _row(one: Finding) -> list[Cell]:
+    where = one.where
+    told = [str(part) for part in (where.backend, where.precision) if part not in (None, "unknown")]
+    told += [f"b{where.batch}"] if where.batch is not None else []
+    if len(where.layers) > 1:
+        told.append(f"equal: {listed_layers(where.layers[1:])}")
+    do = " ".join(filter(None, (marked(one.mitigation, one.confidence, one.tells), one.command)))
     return [
-        Cell(capital(first.hazard), note=listed(first.rules)),
-        amount(first.saved_us, note="; ".join(gains)),
-        Cell(first.evidence),
-        Cell(marked(first.mitigation, first.confidence, first.tells)),
+        Cell(where.name or "the whole run", note="; ".join(told)),
+        amount(one.likely_us, note=_part(one)),
+        Cell(capital(one.hazard), note="; ".join(filter(None, (one.evidence, _who(one))))),
+        Cell(do or "–"),
     ]
 
 
-def _notes(advice: Advice, groups: pd.DataFrame) -> str:
+def _part(one: Finding) -> str:
+    """Say what part of the time is saved, likely and at most."""
+    if one.gain is None:
+        return ""
+    likely, high = (percent(us / one.holds.us) for us in (one.likely_us, one.saved_us))
+    most = f", at most {high}" if high != likely else ""
+    return f"{likely} of {micros(one.holds.us)}{most}"
+
+
+def _who(one: Finding) -> str:
+    return f"said by {listed(one.says)}: {listed(one.rules)}"
+
+
+def finding_steps(
+    found: Sequence[Finding], levels: Sequence[KernelLevels], label: str = ""
+) -> list[Sentence]:
+    """Return findings as things to do; `levels` say of a kernel how long it takes, and its limit.
+
+    `label` is the condition that they hold for, where there are several.
+    """
+    told: set[str] = set()
+    steps = []
+    for one in found:
+        steps.append(_step(one, [each for each in levels if each.kernel not in told], label))
+        told |= {*one.where.layers, one.where.kernel}
+    return steps
+
+
+def _step(one: Finding, levels: Sequence[KernelLevels], label: str) -> Sentence:
+    names = {*one.where.layers, one.where.kernel}
+    own = next((each for each in levels if each.kernel in names), None)
+    long = len(one.hazard) > _TITLE
+    hazard = f"{one.hazard[:_TITLE].rpartition(' ')[0]} …" if long else one.hazard
+    title = capital(hazard)
+    if one.where.name and one.gain is not None:
+        title = f"{title} in {one.where.name}"
+    why = [one.hazard if long else "", one.evidence]
+    if own is not None:
+        why.append(f"it takes {micros(own.total_us)}, {percent(own.share)} of the time")
+        why.append(own.sentence())
+    why = [each for each in why if each]
+    text = with_check(one.mitigation, one.confidence, one.tells)
+    text = f"{text.rstrip('. ')}." if text else ""
+    if why:
+        at = f"at {label}, " if label else ""
+        text = f"{text} Why: {at}{'. '.join(capital(each) for each in why).rstrip('.')}.".lstrip()
+    return Sentence("do", one.confidence, text, title, saving(one), one.command)
+
+
+def saving(one: Finding) -> str:
+    """Say what a finding saves, or where its time is."""
+    if one.gain is None:
+        return f"{micros(one.holds.us)} in all, what can be saved is not known"
+    likely, high, time = (micros(us) for us in (one.likely_us, one.saved_us, one.holds.us))
+    step = " a step" if one.holds.of == "step" else ""
+    text = f"likely saves {likely} of {time}{step} ({percent(one.likely_us / one.holds.us)})"
+    return text if high == likely else f"{text}, at most {high}"
+
+
+def findings_in_words(advice: Advice) -> str:
+    """Say how many findings there are, and how many of them are of equal layers."""
+    rows, groups = len(advice.table), len(advice.groups)
+    said = count(rows, "finding")
+    return said if groups == rows else f"{said}, {groups:,} of them different"
+
+
+def _notes(advice: Advice) -> str:
     rules = len({str(name) for name in advice.not_checked["rule"]})
-    notes = [findings_in_words(advice, groups)]
+    notes = [findings_in_words(advice)]
     if advice.below:
         notes.append(advice.left_out)
     if rules:
@@ -154,63 +187,33 @@ def _notes(advice: Advice, groups: pd.DataFrame) -> str:
     return f"{'. '.join(notes)}. All of them: perfml advise."
 
 
-def findings_table(
-    table: pd.DataFrame,
-    caption: str,
-    *,
-    first: str = "layer",
-    most: int | None = None,
-    sources: bool = True,
-) -> ReportTable:
-    """Return findings as a table; the kernel, the rule and the source stand in small print.
-
-    `table` is of an Advice (`Advice.groups`), or a layer's advice; `first` is what a finding is of,
-    its ``layer`` or the ``side`` of a comparison; `most` are rows in the short forms. With
-    `sources` it is told where a rule is from, and what authors of kernels could do.
-    """
-    rows = said_once([_finding(row, first, sources) for row in table.to_dict("records")])
-    columns = (
-        *words(first),
-        *numbers("saves up to, µs"),
-        *words("hazard", "evidence", "what to do"),
+def more_with_other_sets(advice: Advice) -> Text | None:
+    """Say in a line which set of counters would let more be said; None where nothing lacks."""
+    rules = advice.not_checked["rule"].nunique() if len(advice.not_checked) else 0
+    if not rules:
+        return None
+    return Text(
+        "For more, profile with ncu --metrics $(perfml metrics default --request), or --set full. "
+        f"{count(rules, 'cause lacks', 'causes lack')} counters."
     )
+
+
+def side_table(table: pd.DataFrame, caption: str, most: int | None = None) -> ReportTable:
+    """Return what advice says of two sides of a layer (`LayerDiff.advice`)."""
+    rows = said_once([_side(row) for row in table.to_dict("records")])
+    columns = (*words("side"), *numbers("saves up to, µs"), *words("finding", "what to do"))
     return ReportTable(caption, columns, rows, cards=True, most=most)
 
 
-def _finding(row: Mapping[Any, Any], first: str, sources: bool) -> list[Cell]:
-    high = float(row["gain_high"])
-    gain = percent(high)
-    likely = percent(float(row["gain"]))
-    if likely == percent(0):
-        likely = "next to nothing"
-    certainty = f", likely {likely}" if likely != percent(high) else ""
-    source = str(row["source"])
-    if isinstance(row["for_author"], str):
-        source = f"If you write the kernel: {row['for_author']} {capital(source)}"
-    kernel = row["kernel"] if isinstance(row["kernel"], str) else ""
-    layers = row.get("layers") or (str(row[first]),)
-    whole = "layer" if len(layers) == 1 else f"{len(layers)} layers together"
+def _side(row: Mapping[Any, Any]) -> list[Cell]:
+    likely, high = (percent(float(row[name])) for name in ("gain", "gain_high"))
+    certainty = f", likely {likely}" if likely != high else ""
+    own = row["for_author"] if isinstance(row["for_author"], str) else ""
+    author = f"If you write the kernel: {own} " if own else ""
+    saved = float(row["saved_us"])
     return [
-        Cell(group_name(layers), note="" if first == "side" else _equal(layers, row)),
-        amount(float(row["saved_us"]), note=f"{gain} of the {whole}{certainty}"),
-        Cell(str(row["hazard"]), note=listed(row["rules"])),
-        Cell(str(row["evidence"]), note=kernel),
-        Cell(what_to_do(row), note=source if sources else ""),
+        Cell(str(row["side"]), note=str(row["kernel"])),
+        amount(saved if math.isfinite(saved) else math.nan, note=f"{high} of the layer{certainty}"),
+        Cell(str(row["hazard"]), note=f"{row['evidence']}; {listed(row['rules'])}"),
+        Cell(what_to_do(row), note=f"{author}{capital(str(row['source']))}"),
     ]
-
-
-def _equal(layers: Sequence[str], row: Mapping[Any, Any]) -> str:
-    """Return which layers are equal to the first, and where they were measured."""
-    told = "" if len(layers) == 1 else f"equal: {listed_layers(layers[1:])}"
-    return "; ".join(filter(None, (_condition(row), told)))
-
-
-def _condition(row: Mapping[Any, Any]) -> str:
-    """Return what tells this layer's measurement from others: backend, precision, batch."""
-    known = {name: row.get(name) for name in ("backend", "precision", "batch")}
-    parts = [
-        f"b{value}" if name == "batch" else str(value)
-        for name, value in known.items()
-        if value is not None and not pd.isna(value) and value != UNKNOWN
-    ]
-    return " ".join(parts)

@@ -12,24 +12,17 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from perfml.explain.advice.equal_layers import group_name
-from perfml.explain.advice.persons import mitigation
 from perfml.explain.advice.settings import BACKENDS, BENCHMARK, PRECISIONS
-from perfml.explain.confidence import Confidence, with_check
-from perfml.report.conditions import EVERY_RUN, Condition, labelled
+from perfml.report.conditions import EVERY_RUN, Condition
 from perfml.report.document import Sentence, Sure
 from perfml.report.labels import capital, listed, percent
 from perfml.report.results import Pair, Results
+from perfml.report.sections.advice import finding_steps
 from perfml.report.sections.explanation import all_else, why_sentence
-from perfml.report.sections.first_screen import bars_step, listed_steps
-from perfml.report.sections.phases import phase_steps
 from perfml.report.sections.ranks import rank_steps
-from perfml.report.sections.time_spent import WORTH, layer_step, step_sentences
 from perfml.util.words import count, factor_text, micros, multiple
 
 if TYPE_CHECKING:
-    from perfml.explain import Advice
-    from perfml.explain.advice.network import NetworkFinding
     from perfml.explain.advice.settings import Gain
     from perfml.explain.results import Explanation, LayerDiff
 
@@ -41,33 +34,26 @@ _STEPS = 4
 
 
 def first_steps(results: Results) -> list[Sentence]:
-    """Return up to three things to do, the surest decision first; none without anything to do."""
-    if results.phases:
-        return phase_steps(results.phases)[:_STEPS]
-    account, causes = results.account, list[Sentence]()
-    if account is not None:
-        causes = [each for each in step_sentences(account) if each.about == "do"]
-        if account.host:
-            return [*rank_steps(results.ranks), *causes, *results.spent][:_STEPS]
+    """Return what to do, in the order of the answer; none without anything to do."""
     several = [
         each for each in results.conditions if each.totals["total"].count() > 1 and each.common
     ]
-    listed = [row for each in results.advice.values() for row in each.listed]
-    if listed:
-        return listed_steps(results.levels, listed)
-    loss = _loss(results.pairs) or _saving(results.advice, results.conditions)
-    bars = [each for each in results.levels[:1] if each.limit != "not measured"]
-    typed = next((each.command for each in results.spent), "")
-    loss = loss or (bars_step(bars[0], typed) if bars else None)
-    loss_or_time = [loss] if loss else results.spent or _slowest(results.conditions)
+    found = [
+        step
+        for label, each in results.advice.items()
+        for step in finding_steps(
+            each.findings[:_STEPS], results.levels, label if len(results.advice) > 1 else ""
+        )
+    ]
+    lost = _loss(results.pairs)
     runs = [each for each in results.provenance.get("runs", ()) if isinstance(each, Mapping)]
-    if loss and any((each.get("settings") or {}).get("cudnn_benchmark") is False for each in runs):
-        loss_or_time = [replace(loss, command=BENCHMARK)]
+    if lost and any((each.get("settings") or {}).get("cudnn_benchmark") is False for each in runs):
+        lost = replace(lost, command=BENCHMARK)
     narrower, use = _settings(results.gains), _use(several)
     if narrower and use and len(several) == 1:
         title = f"If you stay with {several[0].key['precision']}, use {use.title.split()[-1]}"
         use = replace(use, title=title)
-    steps = [*rank_steps(results.ranks), *causes, narrower, use, _mix(several), *loss_or_time]
+    steps = [*rank_steps(results.ranks), narrower, use, _mix(several), lost, *found]
     return [step for step in steps if step is not None][:_STEPS]
 
 
@@ -274,49 +260,3 @@ def cause_and_cure(detail: LayerDiff, names: Explanation, instead: str = "") -> 
         return cause, f"{capital(side + detail.fix.action).rstrip('.')}."
     cure = first.term.action if detail.time.verdict == "slower" else ""
     return cause, " ".join(filter(None, (cure, instead)))
-
-
-def _saving(advice: Mapping[str, Advice], shown: Sequence[Condition]) -> Sentence | None:
-    """Say what saves most, in a network or a layer, where no two backends were compared."""
-    networks = [
-        (each.gain * each.time_us, each, label)
-        for label, one in advice.items()
-        for each in one.network[:1]
-    ]
-    if networks:
-        _, action, label = max(networks, key=lambda entry: entry[0])
-        return _over_all(action, label) if action.gain >= WORTH else None
-    tables = [each.groups.assign(label=label) for label, each in advice.items() if len(each.table)]
-    if not tables:
-        return None
-    row = pd.concat(tables).sort_values("saved_us", ascending=False, kind="stable").iloc[0]
-    found = next((each for each in shown if each.label == row["label"]), None)
-    if found is not None and float(row["saved_us"]) < _WORTH * float(found.times["median"].sum()):
-        return None
-    name = group_name(row["layers"])
-    sure: Confidence = row["confidence"]
-    text = with_check(mitigation(row), sure, row["tells"])
-    text += f" Why: {labelled(str(row['evidence']), str(row['label']))}."
-    gain = (
-        f"saves at most {micros(float(row['saved_us']))} ({percent(float(row['gain_high']))} of it)"
-    )
-    return Sentence("do", sure, text, f"{name}: {row['hazard']}", gain)
-
-
-def _slowest(shown: Sequence[Condition]) -> list[Sentence]:
-    """Name the layer that takes most, where one condition of one backend is known."""
-    slowest = shown[0].slowest if len(shown) == 1 and len(shown[0].backends) == 1 else None
-    if slowest is None:
-        return []
-    whole = float(shown[0].times["median"].sum())
-    return [layer_step(str(slowest["layer"]), float(slowest["median"]), whole)]
-
-
-def _over_all(action: NetworkFinding, label: str) -> Sentence:
-    """Say what helps most in a whole network."""
-    text = with_check(action.mitigation, action.confidence, action.tells)
-    text += f" Why: {labelled(action.evidence, label)}."
-    title = capital(action.hazard)
-    share = percent(action.saved_us / action.time_us)
-    gain = f"saves at most {micros(action.saved_us)} of {micros(action.time_us)} ({share})"
-    return Sentence("do", action.confidence, text, title, gain)

@@ -28,7 +28,7 @@ from perfml.report.document import (
 from perfml.report.figures.comparisons import SMALLEST
 from perfml.report.figures.metrics import stall_shares
 from perfml.report.labels import capital, listed, model, percent
-from perfml.report.sections.advice import findings_table
+from perfml.report.sections.advice import side_table
 from perfml.report.tables import amount, sentences_of, value_text
 from perfml.util.words import count, number, ratio_text
 
@@ -362,4 +362,4 @@ def _advice(detail: LayerDiff) -> Block:
     title = "Advice (at most so much of the layer's time; gains do not add up)"
     place = detail.advice.groupby("side", sort=False).cumcount()
     first, later = detail.advice[place < _FINDINGS], detail.advice[place >= _FINDINGS]
-    return findings_table(pd.concat([first, later]), title, first="side", most=len(first))
+    return side_table(pd.concat([first, later]), title, most=len(first))

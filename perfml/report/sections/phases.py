@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,43 +12,9 @@ import pandas as pd
 from perfml.account.intervals import union
 from perfml.account.phases import DECODE, MIXED, PREFILL, STEP, is_class_layer
 from perfml.report.document import Cell, ReportTable, Section, Sentence, numbers, section, words
-from perfml.report.labels import capital, listed, percent
-from perfml.report.sections.time_spent import WORTH
+from perfml.report.labels import capital
 from perfml.report.tables import amount, share
-from perfml.util.words import count, micros
-
-_REMEDIES = {
-    "gemm": (
-        "Read fewer bytes of weights in a {kind}",
-        "With few tokens a product reads all weights for little work. FP8 is half of FP16.",
-        "torchao.quantization.quantize_(model, Float8WeightOnlyConfig())  # or vLLM with FP8",
-    ),
-    "attention": (
-        "Read less of the cache in a {kind}",
-        "Attention reads all keys and values so far. An FP8 cache or grouped queries are less.",
-        "LlamaConfig(num_key_value_heads=8, ...)  # vllm serve MODEL --kv-cache-dtype fp8",
-    ),
-    "communication": (
-        "Let the GPUs of a {kind} exchange less",
-        "Small messages take a link's latency. Use fewer GPUs, or a custom all-reduce.",
-        "vllm serve MODEL --tensor-parallel-size 2",
-    ),
-    "sampling": (
-        "Sample in fewer kernels",
-        "Sorting a vocabulary takes long. One kernel can sample without a sort.",
-        "flashinfer.sampling.top_k_top_p_sampling_from_probs(probs, k, p)",
-    ),
-}
-"""Class to what helps where it takes most of a step: a title, why, and a line to type."""
-_FUSED = (
-    "Fuse the small kernels of a {kind}",
-    "Each of them writes what the next one reads. Compiled, several are one.",
-    'model = torch.compile(model, mode="reduce-overhead")',
-)
-_BETWEEN = "Sample in the same graph, and launch the next step before the host reads this token."
-_AHEAD = "token.copy_(sampled)  # no .item() between steps; vllm serve MODEL --async-scheduling"
-_GRAPH = "with torch.cuda.graph(graph): logits = model(token)  # and graph.replay() in the loop"
-_COMPILED = "model = torch.compile(model)"
+from perfml.util.words import micros
 
 
 @dataclass(frozen=True)
@@ -177,47 +143,3 @@ def phase_sentence(phases: Sequence[PhaseTimes]) -> Sentence:
             text += f", of which the device waits {micros(each.before_us)} for it to begin"
         texts.append(f"{text} (median of {each.steps})")
     return Sentence("time", "high", f"{capital('; '.join(texts))}.")
-
-
-def phase_steps(phases: Sequence[PhaseTimes]) -> list[Sentence]:
-    """Return what to do first: the largest part of the program's time first."""
-    whole = math.fsum(each.steps * each.whole_us for each in phases)
-    parts = [part for each in phases for part in (*_waits(each), *_work(each))]
-    parts.sort(key=lambda part: -part[0])
-    return [step for us, step in parts if us >= WORTH * whole]
-
-
-def _waits(phase: PhaseTimes) -> Iterator[tuple[float, Sentence]]:
-    """Return what the device waits for the host in all steps of a phase, and what helps."""
-    if phase.before_us > 0 and phase.steps > 1:
-        title = f"Start the next {phase.name} sooner"
-        yield _part(phase, "idle", phase.before_us, (title, _BETWEEN, _AHEAD))
-    title, line = f"Launch a {phase.name} in fewer calls", _COMPILED
-    if phase.kind != PREFILL:
-        way = "Put all of a" if phase.replayed >= 0.5 else "Record a"
-        title, line = f"{way} {phase.name} into one CUDA graph", _GRAPH
-    text = f"It launches {count(round(phase.launches), 'kernel')}, with waits between them."
-    if phase.idle_us > 0:
-        yield _part(phase, "idle", phase.idle_us, (title, text, line))
-
-
-def _work(phase: PhaseTimes) -> Iterator[tuple[float, Sentence]]:
-    """Return the classes of kernels that take the time of a phase, and what helps."""
-    if phase.kind == PREFILL:  # its products compute, and do not wait for the weights
-        return
-    small = {name: us for name, us in phase.classes if name not in _REMEDIES and name != "other"}
-    for name, us in phase.classes:
-        if name in _REMEDIES:
-            yield _part(phase, f"{name}:", us, _REMEDIES[name])
-    yield _part(phase, f"{listed([*small][:3])}:", math.fsum(small.values()), _FUSED)
-
-
-def _part(
-    phase: PhaseTimes, what: str, us: float, remedy: tuple[str, str, str]
-) -> tuple[float, Sentence]:
-    """Return what a part takes in all steps of a phase, and the sentence with its remedy."""
-    title, text, line = remedy
-    part = percent(us / phase.whole_us)
-    gain = f"{what} {micros(us)} of {micros(phase.whole_us)} a {phase.name} ({part})"
-    step = Sentence("do", "medium", text, title.format(kind=phase.name), gain, line)
-    return phase.steps * us, step

@@ -62,7 +62,7 @@ def answer(results: Results) -> Answer:
     said = [_fastest(condition) for condition in shown[:_MOST_CONDITIONS]]
     if results.account is not None:  # people wait for the clock, not for the sum of kernels
         name = "" if results.ranks is None else f"Rank {results.ranks.last.rank}"
-        said = [each for each in step_sentences(results.account, name) if each.about == "time"]
+        said = step_sentences(results.account, name)
     if results.phases:
         said = [phase_sentence(results.phases)]
     # of one condition the first step says it already

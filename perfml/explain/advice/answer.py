@@ -1,0 +1,219 @@
+"""The one list of findings that every surface shows, and its one order.
+
+Whatever can be said of a recording is a `Finding`: causes of a layer's launches, one action over
+many layers, what the clock shows, what Nsight Compute's own rules said, and where to measure next
+where nothing is known. The order is that of probability times likely gain, in microseconds of what
+a person waits for; what has no number stands behind what has one.
+
+Here to change: how probable a word of confidence is, in `PROBABILITY`; what is one finding with
+another, in `in_one_order`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, ClassVar, Literal
+
+import pandas as pd
+
+from perfml.explain.advice.equal_layers import group_name
+from perfml.explain.advice.file_rules import FileRule
+from perfml.explain.advice.persons import mitigation, person_of
+from perfml.explain.advice.remedies import Remedy, load_remedies
+from perfml.explain.confidence import Confidence
+from perfml.explain.launches import LABEL
+from perfml.kernel_names import kernel_label
+from perfml.util.findings import Time
+from perfml.util.json_values import json_object
+
+PROBABILITY: Mapping[Confidence, float] = {
+    "proven": 1.0,
+    "high": 0.87,
+    "medium": 0.6,
+    "low": 0.35,
+    "refuted": 0.0,
+}
+"""How often an answer of a word is right. ``high``: 61 of 70 sealed pairs of 2026-11-28. The others
+lie between it and what three answers of four wrong would give, of too few pairs to fit."""
+
+_WORTH = 0.005  # an estimate of Nsight Compute below it rounds to 0 %: no finding
+
+KnownBy = Literal["measured", "clock", "counters", "names", "Nsight Compute"]
+
+
+@dataclass(frozen=True)
+class Where:
+    """Where a finding is; empty or None where it is everywhere."""
+
+    layers: Annotated[tuple[str, ...], "names of layers, the one that saves most first"] = ()
+    kernel: Annotated[str, "its label"] = ""
+    backend: str | None = None
+    precision: str | None = None
+    batch: int | None = None
+
+    @property
+    def name(self) -> str:
+        """The layers and the kernel as people read them; empty where it is everywhere."""
+        layer = group_name(self.layers) if self.layers else ""
+        if not self.kernel or layer.startswith(self.kernel):
+            return layer
+        return f"{layer}: {self.kernel}" if layer else self.kernel
+
+
+@dataclass(frozen=True)
+class Gain:
+    """What a fix saves: likely and at most, and who knows it."""
+
+    likely: Time
+    high: Time
+    known_by: KnownBy
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """What makes a recording slow, what to do, what that saves, and how sure it is."""
+
+    rules: Annotated[tuple[str, ...], "ids of causes or of rules, the largest first"]
+    where: Where
+    holds: Annotated[Time, "the time of where it is, in one repeat"]
+    gain: Annotated[Gain | None, "None where nothing tells it"]
+    confidence: Confidence
+    hazard: Annotated[str, "what it is"]
+    evidence: Annotated[str, "the numbers that show it"]
+    mitigation: Annotated[str, "what to do"]
+    command: Annotated[str, "a line to type"] = ""
+    tells: Annotated[str, "what would tell, where the confidence is low"] = ""
+    says: Annotated[tuple[str, ...], "who says it"] = ("perfml",)
+
+    @property
+    def probability(self) -> Annotated[float, "of being right"]:
+        """How probable it is, by its word of confidence."""
+        return PROBABILITY[self.confidence]
+
+    @property
+    def saved_us(self) -> float:
+        """What it saves at most, microseconds; NaN where nothing tells."""
+        return math.nan if self.gain is None else self.gain.high.us
+
+    @property
+    def likely_us(self) -> float:
+        """What it is likely to save, microseconds; NaN where nothing tells."""
+        return math.nan if self.gain is None else self.gain.likely.us
+
+    @property
+    def expected_us(self) -> float:
+        """Probability times likely gain."""
+        return self.probability * self.likely_us
+
+    @property
+    def clock(self) -> bool:
+        """Whether it is of what passes between kernels, or of all of a step."""
+        return not self.where.layers and not self.where.kernel
+
+    JSON: ClassVar = (
+        *("rules", "where", "holds", "gain", "confidence", "probability", "hazard", "evidence"),
+        *("mitigation", "command", "tells", "says"),
+    )
+    to_dict = json_object
+
+
+def of_row(row: Mapping[str, Any]) -> Finding:
+    """Return a row of `Advice.groups` as a finding."""
+    time, layers = float(row["time_us"]), tuple(row.get("layers") or (str(row["layer"]),))
+    own = {name: row.get(name) for name in ("backend", "precision", "batch")}
+    shown = {name: value for name, value in own.items() if value is not None and value == value}
+    kernel = row["kernel"] if isinstance(row["kernel"], str) else ""
+    gain, high = (Time(float(row[name]) * time) for name in ("gain", "gain_high"))
+    return Finding(
+        rules=tuple(row["rules"]),
+        where=Where(layers, "" if kernel == "whole layer" else kernel, **shown),
+        holds=Time(time),
+        gain=Gain(gain, high, "measured" if row["confidence"] == "proven" else "counters"),
+        confidence=row["confidence"],
+        hazard=str(row["hazard"]),
+        evidence=str(row["evidence"]),
+        mitigation=mitigation(row),
+        tells=str(row["tells"]),
+    )
+
+
+def in_one_order(
+    groups: pd.DataFrame,
+    everywhere: Sequence[Finding],
+    said: Sequence[FileRule],
+    unexplained: Sequence[Finding] = (),
+) -> tuple[Finding, ...]:
+    """Return everything that is found as one list: what is expected to save most first.
+
+    `groups` are of layers (`Advice.groups`), `everywhere` of many layers or the clock, `said` by
+    Nsight Compute's rules, and `unexplained` is where time goes of which nothing says why.
+    """
+    rows: list[dict[str, Any]] = [
+        {str(k): v for k, v in row.items()} for row in groups.to_dict("records")
+    ]
+    own = [of_row(row) for row in rows]
+    # an action over many layers says what each of them would say again
+    own = [one for one in own if not any(_is_part(one, all_) for all_ in everywhere)]
+    together, alone = _with_rules(own, said)
+    found = sorted((*everywhere, *together, *alone), key=_rank)
+    return tuple(found) if found and found[0].gain is not None else (*unexplained, *found)
+
+
+def _rank(one: Finding) -> tuple[bool, float, float]:
+    expected = one.expected_us
+    return (True, 0.0, -one.holds.us) if math.isnan(expected) else (False, -expected, 0.0)
+
+
+def _is_part(one: Finding, other: Finding) -> bool:
+    return set(one.where.layers) <= set(other.where.layers) and one.rules[0] in other.rules
+
+
+def _with_rules(
+    own: Iterable[Finding], said: Sequence[FileRule]
+) -> tuple[list[Finding], list[Finding]]:
+    """Return our findings with who else says them, and those of Nsight Compute alone."""
+    book, together = load_remedies()[0], list(own)
+    alone: dict[tuple[str, str], Finding] = {}
+    for rule in said:
+        alike = [each for each in book if each.says(rule.rule, rule.message)]
+        places = [at for at, one in enumerate(together) if _is_same(one, rule, alike)]
+        for at in places:
+            one = together[at]
+            rules = tuple(dict.fromkeys((*one.rules, rule.rule)))
+            together[at] = replace(one, rules=rules, says=("perfml", "Nsight Compute"))
+        if not places and not rule.saves <= _WORTH:
+            found = _of_rule(rule, alike)
+            alone.setdefault((rule.kernel, found.hazard), found)
+    return together, list(alone.values())
+
+
+def _is_same(one: Finding, said: FileRule, alike: Sequence[Remedy]) -> bool:
+    # without ranges the layer is the kernel in its shape, which is more than the kernel's name
+    names = {*one.where.layers, one.where.kernel}
+    here = said.kernel in names or kernel_label(said.name, LABEL) in names
+    return here and any(not set(each.causes).isdisjoint(one.rules) for each in alike)
+
+
+def _of_rule(said: FileRule, alike: Sequence[Remedy]) -> Finding:
+    """Return what Nsight Compute alone says; our remedy that means the same names what helps."""
+    first, _, rest = said.message.partition(". ")
+    hazard, evidence, action = first, "", rest
+    if alike:
+        hazard, evidence = alike[0].hazard, f"{first}."
+        action = alike[0].advice_for(person_of(said.name), convolves=False)
+    # an estimate of one unit's use is rarely reached: it is no time
+    known = said.saves >= 0 and said.scope != "local"
+    saved = Time(said.saved_us)
+    return Finding(
+        rules=(said.rule,) if said.rule else (),
+        where=Where((said.kernel,)),
+        holds=Time(said.time_us),
+        gain=Gain(saved, saved, "Nsight Compute") if known else None,
+        confidence="low",
+        hazard=hazard,
+        evidence=evidence,
+        mitigation=action,
+        says=("Nsight Compute",),
+    )

@@ -1,0 +1,124 @@
+"""Where the time goes of which nothing says why: what to measure there, and the line to type."""
+
+from __future__ import annotations
+
+import math
+import re
+import shlex
+
+import numpy as np
+import pandas as pd
+
+from perfml import chips
+from perfml.explain.advice.answer import Finding, Where
+from perfml.ingest.merge.by_kernel import kernel_units, launches_behind_rows
+from perfml.kernel_names import function_name, kernel_traits
+from perfml.util.devices import is_amd, is_mtia
+from perfml.util.findings import Time
+from perfml.util.words import count, micros
+
+NOT_KNOWN = "not_known"
+"""The cause of what no counter and no clock explains."""
+
+WORTH = 0.05
+"""What takes less of the time is not what to measure first."""
+
+_MOST = 3
+_NCU_FROM = 7.0
+"""Compute capability from which on Nsight Compute profiles; nvprof does below (NVIDIA, Nsight
+Compute release notes, supported GPUs)."""
+
+_GRAPH = re.compile(r"CUDA_graph_\d+")
+
+
+def longest_kernels(kernels: pd.DataFrame | None) -> tuple[Finding, ...]:
+    """Return the kernels that take most of the time of all, with a line that profiles each."""
+    if kernels is None or kernels.empty:
+        return ()
+    found: list[Finding] = []
+    units, codes = kernel_units(kernels)
+    launches = launches_behind_rows(kernels, codes)
+    times = np.nan_to_num(kernels["time_us"].to_numpy(dtype=float) * launches)
+    spent = np.bincount(codes, times, len(units))
+    often = np.bincount(codes, launches, len(units))
+    for at in np.argsort(-spent, kind="stable")[: 4 * _MOST]:
+        row = kernels.iloc[int(np.flatnonzero(codes == at)[0])]
+        command = profile_command(units[at].kernel, row)
+        # communication waits for other devices: replayed alone it would never end
+        communicates = kernel_traits(units[at].kernel).does == "communication"
+        if not units[at].kernel or communicates or command in {one.command for one in found}:
+            continue
+        if spent[at] < WORTH * spent.sum() or len(found) == _MOST:
+            continue
+        sum_, of_one = micros(float(spent[at])), micros(float(spent[at] / often[at]))
+        text = f"{sum_} in {count(round(often[at]), 'launch', 'launches')}, {of_one} each."
+        label, few = units[at].label, _few_blocks(row)
+        if _GRAPH.fullmatch(units[at].kernel):
+            title = f"Trace the kernels inside {label}"
+            text += " It was traced as a whole, so its kernels are not known."
+        elif few:
+            title, text = f"Start more blocks in {label}", f"{text} {few}"
+        else:
+            title, text = f"Profile {label}", f"{text} Its counters will tell what limits it."
+        found.append(_to_measure(label, float(spent[at]), title, text, command))
+    return tuple(found)
+
+
+def longest_layer(layer: str, time_us: float) -> Finding:
+    """Return the layer that takes most, where no kernels are known."""
+    text = "Its counters will show what limits it."
+    # a range that is pushed and popped has a slash behind its name
+    command = f"ncu --set full --nvtx --nvtx-include {shlex.quote(layer + '/')} ./program"
+    return _to_measure(layer, time_us, f"Profile {layer}", text, command)
+
+
+def _to_measure(where: str, time_us: float, title: str, text: str, command: str) -> Finding:
+    return Finding(
+        rules=(NOT_KNOWN,),
+        where=Where((where,)),
+        holds=Time(time_us),
+        gain=None,
+        confidence="medium",
+        hazard=title,
+        evidence="",
+        mitigation=text,
+        command=command,
+    )
+
+
+def _few_blocks(row: pd.Series) -> str:
+    """Say that most multiprocessors get no block of a kernel; empty where that is not so."""
+    sizes = [int(size) for size in re.findall(r"\d+", str(row.get("grid", "")))]
+    room = chips.of_launch({str(name): value for name, value in row.items()}).multiprocessors
+    if not sizes or 0 in sizes or math.isnan(room) or 2 * math.prod(sizes) >= room:
+        return ""
+    blocks = count(math.prod(sizes), "block")
+    return f"It starts {blocks} on {room:.0f} multiprocessors: give each of them several blocks."
+
+
+def profile_command(kernel: str, row: pd.Series) -> str:
+    """Return the line that profiles exactly one kernel.
+
+    ``device``, ``compute_capability`` and ``time_source`` of one of its launches choose the tool.
+    """
+    program = "python script.py" if _known(row, "time_source") == "torch" else "./program"
+    name = function_name(kernel) or kernel
+    if not re.fullmatch(r"[\w$]+", name):
+        name = f"regex:{re.sub(r'[^0-9A-Za-z_]+', '.+', name)}"
+    name = shlex.quote(name)
+    if _GRAPH.fullmatch(kernel):
+        return f"nsys profile --trace cuda,nvtx --cuda-graph-trace node {program}"
+    if is_mtia(_known(row, "device")):
+        return "# no public profiler counts within a kernel of an MTIA"
+    if is_amd(_known(row, "device")):
+        return f"rocprof-compute profile --name run --kernel {name} -- {program}"
+    capability = _known(row, "compute_capability")
+    old = float(capability) < _NCU_FROM if capability else _known(row, "time_source") == "nvprof"
+    if old:
+        return f"nvprof --kernels {name} --metrics all --export-profile kernel.nvprof {program}"
+    return f"ncu --set full --kernel-name {name} --launch-count 3 --export kernel {program}"
+
+
+def _known(row: pd.Series, name: str) -> str:
+    value = row.get(name)
+    return value if isinstance(value, str) else ""
