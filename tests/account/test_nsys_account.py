@@ -75,7 +75,7 @@ def test_a_copy_is_pageable_only_where_the_file_says_so(tmp_path):
     for name, pageable in (("a", True), ("b", False)):
         path = loop(tmp_path / f"{name}.sqlite", pageable=pageable).close()
         run = CliRunner().invoke(app, ["advise", str(path), "--json", "-q"])
-        found = {rule: each for each in json.loads(run.stdout)["network"] for rule in each["rules"]}
+        found = {rule: each for each in json.loads(run.stdout)["answer"] for rule in each["rules"]}
         assert ("pageable_copies" in found) is pageable
         # the program is none of PyTorch's
         assert all("torch" not in each["mitigation"] for each in found.values())

@@ -49,6 +49,10 @@ def test_advice_fits_whatever_stands_in_the_names_of_kernels():
         "saved_us": 1.0,
         "time_us": 2.0,
         "gain": 0.4,
+        "gain_high": 0.5,
+        "kernel": "k",
+        "confidence": "low",
+        "tells": "",
     }
     none = pd.DataFrame(columns=["backend", "precision", "batch", "rule", "missing", "why"])
     brief = brief_advice(Advice(pd.DataFrame([row] * 30), none, layers=30), ("a.ncu-rep",))

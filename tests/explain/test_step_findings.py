@@ -21,7 +21,7 @@ def test_a_name_answers_what_counters_were_asked_for(kernel, cause):
     )
     (found,) = advise(table).network
     assert found.rules == (cause,)
-    assert found.time_us == pytest.approx(100.0)
+    assert found.holds.us == pytest.approx(100.0)
     assert 0 < found.saved_us <= 90.0
 
 

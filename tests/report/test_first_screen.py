@@ -11,7 +11,8 @@ from typer.testing import CliRunner
 
 from perfml.cli import app
 from perfml.explain import advise
-from perfml.explain.advice.file_rules import FileRule, listed_findings
+from perfml.explain.advice.answer import in_one_order
+from perfml.explain.advice.file_rules import FileRule
 from perfml.explain.speed_of_light import KernelLevels
 from tests.support.others_files import STRANGERS
 from tests.support.paths import PUBLIC
@@ -40,11 +41,11 @@ def hazards(recorded):
 def test_a_default_report_names_kernel_share_limit_and_a_rule_that_stands_in_it(tmp_path):
     page = tmp_path / "report.html"
     first = run("report", DEFAULT_SET, "--out", page).stdout.splitlines()[0]
-    assert " in Baseline: saves at most" in first
+    assert " in Baseline: likely saves" in first
     assert "100 % of the time. Limit: latency" in page.read_text(encoding="utf-8").replace(
         "\xa0", " "
     )
-    saved = float(re.search(r"saves at most ([\d,.]+) µs", first)[1].replace(",", ""))
+    saved = float(re.search(r"likely saves ([\d,.]+) µs", first)[1].replace(",", ""))
     # of the ten launches' 3,538 µs; the file's AchievedOccupancy estimates 15.1 % (of one unit)
     assert 0.02 * 3538 < saved < 0.152 * 3538
     text = page.read_text(encoding="utf-8")
@@ -113,38 +114,37 @@ def test_reports_of_other_sets_and_versions_give_bars_and_what_their_rules_say(p
     assert shares == sorted(shares, reverse=True)
     assert sum(shares) == pytest.approx(1)
     assert all(0 <= each["compute"] <= 1 and 0 <= each["memory"] <= 1 for each in answer["kernels"])
-    assert any("Nsight Compute" in each["says"] for each in answer["listed"])
+    assert any("Nsight Compute" in each["says"] for each in answer["answer"])
     assert answer["kernels"][0]["kernel"] in run("advise", path).stdout
 
 
-def test_equal_findings_are_one_row_with_both_estimates(hazards):
-    listed = json.loads(run("advise", hazards, "--json").stdout)["listed"]
+def test_equal_findings_of_perfml_and_nsight_compute_are_one(hazards):
+    found = json.loads(run("advise", hazards, "--json").stdout)["answer"]
     (conflicts,) = (
         each
-        for each in listed
+        for each in found
         if {"wavefronts_per_shared_load", "SharedMemoryConflicts"} <= set(each["rules"])
     )
-    assert conflicts["says"] == "perfml and Nsight Compute"
-    assert 0 < conflicts["perfml_us"] <= conflicts["time_us"]
-    assert 0 < conflicts["ncu_us"] <= conflicts["time_us"]
-    places = [(each["kernel"], each["hazard"], each["action"]) for each in listed]
+    assert conflicts["says"] == ["perfml", "Nsight Compute"]
+    places = [(str(each["where"]), each["hazard"], each["mitigation"]) for each in found]
     assert len(places) == len(set(places))
 
 
-def test_findings_are_ranked_by_microseconds_and_local_estimates_come_behind(hazards):
-    listed = advise(str(hazards)).listed
-    bound = [each for each in listed if not (each.local and math.isnan(each.perfml_us))]
-    times = [each.saved_us for each in bound if not math.isnan(each.saved_us)]
-    assert times == sorted(times, reverse=True)
-    assert list(listed[: len(times)]) == bound[: len(times)]
+def test_findings_are_in_the_order_of_probability_times_likely_gain(hazards):
+    found = advise(str(hazards)).findings
+    expected = [one.expected_us for one in found]
+    known = [us for us in expected if not math.isnan(us)]
+    assert known == sorted(known, reverse=True)
+    assert expected[: len(known)] == known
 
 
 def test_a_rule_that_perfml_does_not_find_keeps_its_own_words_and_time():
     said = FileRule("gemm", "gemm", "Unheard", "It waits. Wait less.", 200.0, 0.25, "global")
-    findings = advise_nothing()
-    (row,) = listed_findings(findings, [said])
-    assert (row.hazard, row.action, row.says) == ("It waits", "Wait less.", "Nsight Compute")
-    assert row.saved_us == 50.0
+    (one,) = in_one_order(advise_nothing(), (), [said])
+    assert (one.hazard, one.mitigation, one.says) == ("It waits", "Wait less.", ("Nsight Compute",))
+    assert (one.likely_us, one.holds.us) == (50.0, 200.0)
+    nothing = FileRule("gemm", "gemm", "Unheard", "It waits.", 200.0, 0.0, "global")
+    assert in_one_order(advise_nothing(), (), [nothing]) == ()
 
 
 def advise_nothing():

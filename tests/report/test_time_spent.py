@@ -9,8 +9,11 @@ import pytest
 from perfml.account.account import Account, DeviceAccount, Idle
 from perfml.account.build import account_without_host, kernels_of
 from perfml.account.device_time import DeviceTime, Spans
+from perfml.explain.advice.answer import in_one_order
+from perfml.explain.advice.network import step_findings
+from perfml.explain.advice.unexplained import longest_kernels, profile_command
 from perfml.explain.steps import StepComparison
-from perfml.report.sections.time_spent import profile_command, step_differences, time_steps
+from perfml.report.sections.time_spent import step_differences
 from perfml.report.write import report
 from tests.support.command_line import run
 from tests.support.paths import PUBLIC
@@ -41,27 +44,31 @@ def launches(kernel="k(float *)", *, gap=0.0, **columns):
     return pd.DataFrame(table)
 
 
-def test_what_takes_most_of_the_time_comes_first():
-    def account(gap):
+def test_what_takes_most_of_the_clock_comes_first():
+    def found(gap):
         begins = [int(1e3 * place * (100 + gap)) for place in range(10)]
         spans = Spans.of([(0, begin, begin + 100_000) for begin in begins])
-        return account_without_host(kernels_of(["k"] * 10, spans, [0] * 10))
+        account = account_without_host(kernels_of(["k"] * 10, spans, [0] * 10))
+        return in_one_order(pd.DataFrame(), step_findings(account), (), longest_kernels(launches()))
 
-    kernel, idle = time_steps(launches(), account(10.0))
-    assert (kernel.title, idle.command.split()[0]) == ("Profile k", "nsys")
     # by hand: nine gaps of 300 us beside ten kernels of 100 us
-    idle, kernel = time_steps(launches(), account(300.0))
-    assert idle.gain == "idle 2,700 µs of 3,700 µs on the clock (73 %)"
-    assert kernel.title == "Profile k"
+    idle = found(300.0)[0]
+    assert (idle.rules, idle.saved_us, idle.holds.us) == (("unrecorded",), 2700.0, 3700.0)
+    assert idle.command.split()[0] == "nsys"
+    assert idle.saved_us <= idle.holds.us
+    assert found(0.0)[0].hazard == "Profile k"
 
 
 def test_a_kernel_that_leaves_most_multiprocessors_idle_is_to_start_more_blocks():
     small = launches(grid="(8, 1, 1)", device="NVIDIA H200")
-    (step,) = time_steps(small)
-    assert step.title == "Start more blocks in k"
-    assert "8 blocks on 132 multiprocessors" in step.text
-    (step,) = time_steps(launches(grid="(100, 1, 1)", device="NVIDIA H200"))
-    assert step.title == "Profile k"
+    (step,) = longest_kernels(small)
+    assert step.hazard == "Start more blocks in k"
+    assert "8 blocks on 132 multiprocessors" in step.mitigation
+    (step,) = longest_kernels(launches(grid="(100, 1, 1)", device="NVIDIA H200"))
+    assert step.hazard == "Profile k"
+    # a grid of zeros was not recorded: it says nothing of blocks
+    (step,) = longest_kernels(launches(grid="(0, 0, 0)", device="NVIDIA H200"))
+    assert step.hazard == "Profile k"
 
 
 def test_the_tool_that_profiles_a_kernel_fits_its_device():
@@ -82,14 +89,18 @@ def test_the_tool_that_profiles_a_kernel_fits_its_device():
 
 def test_a_collective_is_not_profiled_alone():
     kernel = "ncclDevKernel_AllReduce_Sum_f16_RING_LL(ncclDevComm*)"
-    assert time_steps(launches(kernel)) == []
+    assert longest_kernels(launches(kernel)) == ()
 
 
 @others
 @pytest.mark.parametrize(
     ("name", "title", "command"),
     [
-        ("csc746_nsys_report1.sqlite.xz", "Start more blocks in add", "ncu --set full"),
+        (
+            "csc746_nsys_report1.sqlite.xz",
+            "The device waits while the host computes something of its own",
+            "nsys profile",
+        ),
         ("traffic_metrics_sqlite.nvprof.gz", "Profile step_print_histogram", "nvprof --kernels"),
         (
             "titanxp_cfd_gpu_summary_unified_memory.csv",
@@ -102,13 +113,6 @@ def test_public_files_without_counters_say_what_to_type(name, title, command):
     step = first(name)[0]
     assert step.title == title
     assert step.command.startswith(command)
-
-
-@others
-def test_of_a_kernel_that_no_rule_blames_its_limit_and_a_line_to_type_are_said():
-    step = first("ada_cc89_torch_metrics_with_stdout.csv")[0]
-    assert step.gain.endswith("latency")
-    assert "--kernel-name fused_ln_gelu_swish_kernel" in step.command
 
 
 def clocks(one, other):

@@ -45,6 +45,7 @@ from perfml.explain.advice.network import (
     name_findings,
     network_findings,
     step_findings,
+    with_types_of,
 )
 from perfml.explain.advice.persons import Person, faster_elsewhere, place_of
 from perfml.explain.advice.table import (
@@ -254,13 +255,13 @@ def advise(
     if layers is None:
         named = name_findings(side.kernels) if account is None else step_findings(account)
         rest = network if account is None or not account.host else ()
-        network = (*named, *rest)
+        network = with_types_of(rows, (*named, *rest))
     table = _with_faster(findings, side.layers)
     said = file_rules(side.kernels, sources) if layers is None else ()
     return Advice(
         table=table,
         said=said,
-        unexplained=_unexplained(side) if layers is None else (),
+        unexplained=_unexplained(side, sources) if layers is None else (),
         not_checked=unchecked.iloc[:0] if foreign else unchecked,
         below=sum(not _matters(each, *smallest) for each in found),
         layers=len(every),
@@ -276,10 +277,10 @@ def advise(
     )
 
 
-def _unexplained(side: Side) -> tuple[Finding, ...]:
+def _unexplained(side: Side, sources: Sequence[Mapping[str, Any]]) -> tuple[Finding, ...]:
     """Return where most time goes: the longest kernels, or the longest layer."""
     if side.kernels is not None:
-        return longest_kernels(side.kernels)
+        return longest_kernels(side.kernels, sources)
     times = side.layers.groupby("layer", sort=False)["time_us"].median().dropna()
     if times.empty:
         return ()

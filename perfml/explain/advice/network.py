@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -26,7 +26,7 @@ from perfml.explain.advice.answer import Finding, Gain, KnownBy, Where
 from perfml.explain.advice.equal_layers import Place, listed_layers
 from perfml.explain.advice.findings import Layer
 from perfml.explain.advice.layer_findings import SHORT_US, launch_finding
-from perfml.explain.advice.persons import Person, place_of
+from perfml.explain.advice.persons import Person, person_of, place_of
 from perfml.explain.advice.table import CONDITIONS
 from perfml.kernel_names import kernel_label, kernel_traits
 from perfml.tables import metric_columns
@@ -257,8 +257,9 @@ def _sums(kernels: pd.DataFrame) -> Account:
     whole = sum(part.us for part in parts)
     step = DeviceTime(float(rows["n"].sum()), whole, whole, 0.0, 0.0)
     device = DeviceAccount(0, step, (step,), (), parts, (), step.launches)
+    pytorch = any(person_of(str(name)) is Person.PYTORCH for name in rows["kernel"].unique())
     trains = any(_BACKWARD.search(str(name)) for name in rows["kernel"].unique())
-    return Account("", (whole,), False, (device,), (), trains)
+    return Account("", (whole,), False, (device,), (), trains, pytorch)
 
 
 def _part(row: Mapping[Any, Any]) -> Part:
@@ -275,3 +276,26 @@ def _part(row: Mapping[Any, Any]) -> Part:
         float(row["us"]),
         float(row["n"]),
     )
+
+
+def with_types_of(rows: pd.DataFrame, found: Sequence[Finding]) -> tuple[Finding, ...]:
+    """Return findings with remedies that the device has the types for; without those it cannot do.
+
+    TF32 and bfloat16 need compute capability 8.0, tensor cores 7.0 (CUDA C++ Programming Guide,
+    Compute Capabilities).
+    """
+    texts = rows.get("compute_capability", pd.Series(dtype=object)).dropna().astype(str)
+    known = [float(each) for each in texts.unique() if re.fullmatch(r"\d+\.\d+", each)]
+    if not known or max(known) >= _NARROW_TYPES:
+        return tuple(found)
+    of_types = [one for one in found if one.rules == (_NO_TENSOR_CORES,)]
+    instead = {id(one): replace(one, mitigation=_HALF, command=_AUTOCAST) for one in of_types}
+    if max(known) < _TENSOR_CORES:
+        return tuple(one for one in found if id(one) not in instead)
+    return tuple(instead.get(id(one), one) for one in found)
+
+
+_NO_TENSOR_CORES = "no_tensor_cores"
+_TENSOR_CORES, _NARROW_TYPES = 7.0, 8.0
+_HALF = "Tensor cores of this device take half precision alone; training needs a GradScaler."
+_AUTOCAST = 'with torch.autocast("cuda", torch.float16): ...'

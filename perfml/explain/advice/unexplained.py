@@ -5,12 +5,16 @@ from __future__ import annotations
 import math
 import re
 import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from perfml import chips
 from perfml.explain.advice.answer import Finding, Where
+from perfml.explain.speed_of_light import is_ordinary, kernel_levels
+from perfml.explain.tree.ideal import START_US
 from perfml.ingest.merge.by_kernel import kernel_units, launches_behind_rows
 from perfml.kernel_names import function_name, kernel_traits
 from perfml.util.devices import is_amd, is_mtia
@@ -28,13 +32,29 @@ _NCU_FROM = 7.0
 """Compute capability from which on Nsight Compute profiles; nvprof does below (NVIDIA, Nsight
 Compute release notes, supported GPUs)."""
 
+_SHORTEST = 1.5  # times the start of a launch, below which a launch is hardly more than that
+
 _GRAPH = re.compile(r"CUDA_graph_\d+")
 
 
-def longest_kernels(kernels: pd.DataFrame | None) -> tuple[Finding, ...]:
-    """Return the kernels that take most of the time of all, with a line that profiles each."""
+_BY_LIMIT = {
+    "compute": "Compute less, in a narrower type, or on tensor cores.",
+    "memory": "Move fewer bytes: fuse kernels, use a narrower type, keep tiles on the chip.",
+    "latency": "Give it more warps, or more independent work a thread; stall reasons tell which.",
+}
+
+
+def longest_kernels(
+    kernels: pd.DataFrame | None, sources: Sequence[Mapping[str, Any]] = ()
+) -> tuple[Finding, ...]:
+    """Return the kernels that take most of the time of all, with a line that profiles each.
+
+    Of a report of Nsight Compute (`sources`) the limit of each is known, which is said instead.
+    """
     if kernels is None or kernels.empty:
         return ()
+    levels = kernel_levels(kernels, sources) if is_ordinary(sources) else ()
+    limits = {each.kernel: each for each in levels if each.limit in _BY_LIMIT}
     found: list[Finding] = []
     units, codes = kernel_units(kernels)
     launches = launches_behind_rows(kernels, codes)
@@ -53,7 +73,12 @@ def longest_kernels(kernels: pd.DataFrame | None) -> tuple[Finding, ...]:
         sum_, of_one = micros(float(spent[at])), micros(float(spent[at] / often[at]))
         text = f"{sum_} in {count(round(often[at]), 'launch', 'launches')}, {of_one} each."
         label, few = units[at].label, _few_blocks(row)
-        if _GRAPH.fullmatch(units[at].kernel):
+        if (own := limits.get(label)) is not None and own.time_us < _SHORTEST * START_US:
+            title = f"Launch less often, or fuse {label}"
+            text += " A launch takes no less: its start is the limit."
+        elif own is not None:
+            title, text = f"{own.limit.capitalize()} limits {label}", _BY_LIMIT[own.limit]
+        elif _GRAPH.fullmatch(units[at].kernel):
             title = f"Trace the kernels inside {label}"
             text += " It was traced as a whole, so its kernels are not known."
         elif few:

@@ -250,9 +250,8 @@ def layers_table(
 def why_sentence(pair: Pair, of: str | None = None) -> Sentence | None:
     """Say what the largest difference of a pair is made of.
 
-    `of` begins the sentence; the condition without. It is likely where the counters split at least
-    half of the difference and nothing contradicts them, else open; None where no difference was
-    explained.
+    `of` begins the sentence; the condition without. It is as sure as its causes are; None where no
+    difference was explained.
     """
     explanation = pair.explanation
     details = [each for each in explanation.details if each.time.verdict in ("slower", "faster")]
@@ -269,13 +268,8 @@ def why_sentence(pair: Pair, of: str | None = None) -> Sentence | None:
     causes = main_causes(first)
     if not causes:
         return Sentence("why", "low", f"{text} No counter splits the difference.")
-    sizes = [(abs(total.log_ratio), total.term.residual) for total in first.causes.totals]
-    split = sum(size for size, residual in sizes if not residual)
-    untold = first.causes.untold
-    likely = split >= sum(size for size, _ in sizes) / 2 and not first.disagreements
-    likely = likely and untold is None
     text = f"{text} By the counters: {listed(causes)}."
-    return Sentence("why", "medium" if likely else "low", text)
+    return Sentence("why", first.causes.confidence, text)
 
 
 def main_causes(detail: LayerDiff) -> list[str]:

@@ -223,10 +223,9 @@ def _loss(pairs: Sequence[Pair]) -> Sentence | None:
         f"{names.baseline} {micros(detail.time.baseline_us)}"
         + (f" (and {listed(also)})" if also else "")
         + f". {cause}"
-        + (" Confidence is low: the evidence disagrees, see Why." if detail.disagreements else "")
     ).lstrip()
     gain = f"up to {micros(lost)} of {micros(names.total.target_us)}: as fast as {names.baseline}"
-    sure = "low" if why is None else why.sure
+    sure: Sure = "low" if why is None else why.sure
     # the first step says to take the baseline, so this one is for who cannot
     title = f"If you stay with {names.target}, change {detail.layer}"
     return Sentence("do", sure, text, title, gain)

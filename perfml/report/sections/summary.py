@@ -42,7 +42,7 @@ SURE_RULES = {
     "Model: at most half the error of every baseline.",
     "medium": "Time: a smaller lead. Metric: in the top 3 of at least 60 %, and beyond chance. "
     "Model: better than every baseline. "
-    "Cause: counters split at least half of the difference, and nothing contradicts them.",
+    "Cause: another one may come first.",
     "low": "Time: the spread is as large as the difference, or unknown. "
     "Metric: rarely in the top 3, or a p-value above 5 %. Model: no better than a baseline. "
     "A metric has at most the confidence of its models.",
