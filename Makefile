@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV ?= .venv
 EXTRAS ?= ncu,test
 DEMO ?= demo
-TESTS ?= not slow
+TESTS ?= not (slow or extras or browser)
 ROOM ?=
 
 BIN := $(VENV)/bin
@@ -17,7 +17,7 @@ PERFML := $(BIN)/perfml
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo quick test portable times check bench docs clean
+.PHONY: help demo quick test portable times check bench docs release clean
 
 help: ## Show this list
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -46,10 +46,10 @@ demo: $(VENV)/.base ## Recorded H200 profiles -> ingest -> merge -> report, in a
 PYTEST := $(BIN)/python -m pytest
 
 quick: $(VENV)/.$(EXTRAS) ## The inner loop, under a minute: no test that is dear or starts a program
-	$(PYTEST) -n 2 --dist worksteal -q -m 'not (slow or long or process or page or browser)' tests/$(ROOM) $(PYTEST_ARGS)
+	$(PYTEST) -n 2 --dist worksteal -q -m 'not (slow or extras or long or process or page or browser)' tests/$(ROOM) $(PYTEST_ARGS)
 
 # Three processes for two cores: many tests wait for programs and disks.
-test: $(VENV)/.$(EXTRAS) ## The tests that need no GPU, less the slow ones; all with TESTS=, a room with ROOM=readers
+test: $(VENV)/.$(EXTRAS) ## The tests that need no GPU nor torch, less the slow ones; a room with ROOM=readers
 	$(PYTEST) -n 3 --dist worksteal -m '$(TESTS)' tests/$(ROOM) $(PYTEST_ARGS)
 
 # No test may depend on the last digits of one processor's arithmetic: the rooms that compute, as if
@@ -81,6 +81,9 @@ bench: $(VENV)/.bench ## Speed beside the alternatives; leave the machine idle m
 
 docs: $(VENV)/.docs ## The documentation, into site/
 	$(BIN)/python docs/_site/build.py site
+
+release: $(VENV)/.check ## What is too dear for .ci/run: every extra and every target, an hour
+	tools/release.sh $(VENV)
 
 clean: ## Remove the environment and what the demo made
 	rm -rf $(VENV) $(DEMO) site .pytest_cache .mypy_cache .ruff_cache .hypothesis

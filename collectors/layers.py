@@ -195,9 +195,8 @@ def recorded_by(ranges: Ranges) -> Iterator[None]:
 
 
 def _nvtx() -> Ranges:
-    """Return NVTX's ranges, or none where torch has no CUDA: the script then runs as it is."""
+    """Return NVTX's ranges, or none without torch or CUDA: the script then runs as it is."""
     if _recorder is not None:
         return _recorder
-    import torch
-
-    return NvtxRanges() if torch.cuda.is_available() else Ranges()
+    torch = sys.modules.get("torch")  # a script without it launches nothing through it
+    return NvtxRanges() if torch and torch.cuda.is_available() else Ranges()

@@ -10,6 +10,8 @@ import os
 import signal
 import sys
 import tempfile
+from collections import Counter
+from importlib.util import find_spec
 from pathlib import Path
 
 # The tests run beside each other, one process a core: threads of torch and of BLAS would wait for
@@ -52,6 +54,8 @@ atexit.register(gc.freeze)
 typer.main.get_command = functools.cache(typer.main.get_command)
 typer.testing._get_command = typer.main.get_command
 
+# its classes are torch's
+collect_ignore = [] if find_spec("torch") else ["collectors/workloads/test_backward_ranges.py"]
 pytest_plugins = ["tests.support.notebooks", "tests.support.processor_time"]
 load_profile()
 
@@ -59,6 +63,14 @@ load_profile()
 def pytest_configure():
     """Make the folder that processes of pytest-xdist share, before they start."""
     shared_folder()
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Say last how many tests were skipped, and why: one line a reason."""
+    skipped = terminalreporter.stats.get("skipped", ())
+    reasons = Counter(report.longrepr[2].removeprefix("Skipped: ") for report in skipped)
+    for reason, count in reasons.most_common():
+        terminalreporter.write_line(f"{count} skipped: {reason}")
 
 
 WAITING = {"test_sweep_speedup.py", "test_sweep.py", "test_faults.py", "test_parallel.py"}

@@ -14,6 +14,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -48,12 +50,7 @@ def stage(folder: Path, *, execute: bool) -> None:
         text = filled(page.read_text(encoding="utf-8"))
         page.write_text(links_of_site(text, page.relative_to(docs).parent), encoding="utf-8")
     (docs / "notebooks").mkdir()
-    pictures: list[Picture] = []
-    for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
-        print(f"notebook {path.stem}", flush=True)  # noqa: T201 - it takes a while
-        page = notebook_page(path, docs / "notebooks", execute=execute)
-        (docs / "notebooks" / f"{path.stem}.md").write_text(page.text, encoding="utf-8")
-        pictures += page.pictures
+    pictures = notebooks(docs / "notebooks", execute=execute)
     index = docs / "gallery.md"
     shown = index.read_text(encoding="utf-8").replace(MARK, gallery(pictures, docs))
     index.write_text(shown, encoding="utf-8")
@@ -63,6 +60,19 @@ def stage(folder: Path, *, execute: bool) -> None:
     settings = settings.replace("paths: [.]", f"paths: ['{ROOT}']")
     settings = settings.replace("docs/_site/", f"{ROOT}/docs/_site/")
     (folder / "mkdocs.yml").write_text(settings, encoding="utf-8")
+
+
+def notebooks(folder: Path, *, execute: bool) -> list[Picture]:
+    """Write the pages of the notebooks, executed beside each other; return their pictures."""
+    paths = sorted((ROOT / "notebooks").glob("*.ipynb"))
+    if execute:
+        print(f"{len(paths)} notebooks, a minute", flush=True)  # noqa: T201
+    make = partial(notebook_page, out=folder, execute=execute)
+    with ThreadPoolExecutor(os.cpu_count() if execute else 1) as pool:
+        pages = list(pool.map(make, paths))
+    for path, page in zip(paths, pages, strict=True):
+        (folder / f"{path.stem}.md").write_text(page.text, encoding="utf-8")
+    return [picture for page in pages for picture in page.pictures]
 
 
 def build(staged: Path, site: Path) -> None:

@@ -70,6 +70,8 @@ def _execute(notebook: Any, folder: Path) -> None:
     from nbclient import NotebookClient
 
     os.environ["PYTHONPATH"] = str(folder.parent)
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # a kernel a core
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     client = NotebookClient(
         notebook,
         timeout=SECONDS,

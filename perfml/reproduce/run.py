@@ -94,7 +94,7 @@ def standing_in(plan: Plan) -> tuple[Plan, str]:
     smaller = replace(plan, splits=splits, study_splits=study)
     note = (
         f"The recording has more rows than the published file. So the models are fitted on "
-        f"{splits} random splits, linear-tree on {study}."
+        f"{splits} random splits, linear-tree on {study} and on no held-out layer."
     )
     return smaller, note
 

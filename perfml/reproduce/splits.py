@@ -156,7 +156,8 @@ class Plan:
     model_seeds: int = 10
     # splits of perfml's own linear model tree, which no published number is compared with
     own_splits: int = 100
-    # splits of linear-tree, which is slow on more rows than the study had; None means all
+    # splits of linear-tree, which is slow on more rows than the study had; None means all. It
+    # holds no layer out where there are more layers than this
     study_splits: int | None = None
     n_jobs: int = -1  # Processes; -1 is one a core
 
@@ -198,9 +199,8 @@ def _works(problem: Problem, plan: Plan) -> list[Work]:
     """Return one piece of work a random split, and then one a layer that is held out."""
     regression = problem.task == "regression"
     models = REGRESSION if regression else CLASSIFICATION
-    known = KEY_METRIC in problem.design.names
     random = ["condition-mean", "training-mean"] if regression else ["most-frequent"]
-    random += ["lookup", *([f"lookup:{KEY_METRIC}"] if known else [])]
+    random += ["lookup"] + [f"lookup:{KEY_METRIC}"] * (KEY_METRIC in problem.design.names)
     most = {OWN: plan.own_splits}
     if plan.study_splits is not None:
         most["lmt"] = plan.study_splits
@@ -214,8 +214,10 @@ def _works(problem: Problem, plan: Plan) -> list[Work]:
     # many layers average over the seeds by themselves
     seeds = tuple(range(max(2, plan.model_seeds * 2 // problem.n_layers)))
     unseen = tuple(name for name in random if name != "condition-mean")
+    layers = problem.n_layers
+    some = tuple(name for name in models if name != "lmt" or layers <= most.get(name, layers))
     for split in leave_one_out(problem.layer, "layer"):
-        works.append(work(models, unseen, split, seeds, ("builtin",)))
+        works.append(work(some, unseen, split, seeds, ("builtin",)))
     return works
 
 

@@ -210,6 +210,7 @@ def test_only_collectives_that_ranks_leave_together_count(name, kind):
     assert collective_kind(name) == kind
 
 
+@pytest.mark.slow
 def test_report_advise_and_inspect_name_the_slowest_rank(tmp_path):
     for path in FILES:
         shutil.copy(path, tmp_path)
@@ -232,6 +233,7 @@ def test_report_advise_and_inspect_name_the_slowest_rank(tmp_path):
     assert "Rank 3 is the slowest" in result.stdout
 
 
+@pytest.mark.slow
 def test_three_files_that_are_no_ranks_of_one_job_are_refused(tmp_path):
     first = str(FILES[0])
     words = ["report", first, first, str(FILES[1]), "--out", str(tmp_path / "a.html"), "-q"]

@@ -84,6 +84,7 @@ def versions(tmp_path_factory):
     return {"slow": str(paths["after"]), "fast": str(paths["before"])}
 
 
+@pytest.mark.slow
 def test_an_agent_profiles_changes_profiles_again_and_decides(versions):
     async def conversation(client):
         first = answered(await client.call_tool("advise", {"profile": versions["slow"]}))

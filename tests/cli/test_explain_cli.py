@@ -58,6 +58,7 @@ def test_of_a_single_kernel_the_answer_begins_with_it_and_says_nothing_twice():
     assert "Faster: 0.111 times the baseline's time, 9.01 times as fast (" in back
 
 
+@pytest.mark.slow
 def test_two_tables_are_two_sides_and_agree_with_two_sides_of_one(tables):
     pair = run(tables["cublas"], tables["cudnn"], "--layer", "conv_20", "--json", "-q")
     one = run(tables["kernels"], *SIDES, "--where", "batch=1", "--layer", "conv_20", "--json", "-q")

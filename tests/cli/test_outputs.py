@@ -18,6 +18,7 @@ PROFILE = DATA / "ncu" / "vectors.csv"
 RECORDED = DATA / "ncu" / "yolov4tiny_cudnn_b1_fp32.csv.xz"
 
 
+@pytest.mark.slow
 @pytest.mark.process
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
 def test_a_terminal_of_another_encoding_gets_what_it_has_characters_for(encoding):

@@ -95,6 +95,7 @@ def test_on_a_full_disk_the_older_result_stays_and_nothing_is_left(verb, tables,
     assert names(tmp_path) == [out.name]
 
 
+@pytest.mark.slow
 def test_on_a_full_disk_a_run_fails_whole_and_the_next_try_does_it(tmp_path, tools):
     script = f"""
         {LITTLE_ROOM}

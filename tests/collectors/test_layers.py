@@ -14,6 +14,8 @@ from perfml.readers import read
 from tests.support.ranges import ListedRanges
 from tests.support.torch_trace import Trace
 
+pytestmark = pytest.mark.extras
+
 
 @pytest.fixture
 def ranges(monkeypatch):
@@ -25,13 +27,16 @@ def ranges(monkeypatch):
 
 @pytest.fixture
 def model():
-    torch = pytest.importorskip("torch")
+    import torch
+
     return torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU())
 
 
 @pytest.fixture
 def batch():
-    return pytest.importorskip("torch").ones(1, 2)
+    import torch
+
+    return torch.ones(1, 2)
 
 
 def names(ranges):
@@ -83,7 +88,8 @@ def test_a_module_that_raises_closes_its_ranges(ranges, model, batch):
 
 def compiled(block, how):
     """Return a block as a user would have compiled it, or as compiling in place leaves it."""
-    torch = pytest.importorskip("torch")
+    import torch
+
     if how == "function":
         return torch.compile(block, backend="eager")
     if how == "script":
@@ -107,7 +113,8 @@ def compiled(block, how):
 )
 @pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")
 def test_a_compiled_module_is_one_layer_and_a_warning_names_it(ranges, model, batch, how):
-    torch = pytest.importorskip("torch")
+    import torch
+
     block = compiled(torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU()), how)
     whole = torch.nn.Sequential(model, block)
     warned = pytest.warns(UserWarning, match="compiled, so one layer each: 1")
@@ -122,7 +129,8 @@ def test_a_compiled_module_is_one_layer_and_a_warning_names_it(ranges, model, ba
 
 
 def test_without_a_gpu_a_script_runs_as_it_is(model, batch, monkeypatch):
-    torch = pytest.importorskip("torch")
+    import torch
+
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with perfml.layers(model), perfml.iteration(0):
         assert model(batch).shape == (1, 2)

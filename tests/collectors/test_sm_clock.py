@@ -70,6 +70,7 @@ def test_without_a_driver_there_is_no_clock_and_no_error(tmp_path):
     assert sm_clock.measured({"LD_LIBRARY_PATH": str(tmp_path)}) is None
 
 
+@pytest.mark.extras
 @pytest.mark.process
 def test_the_kernel_is_what_the_assembler_takes(tmp_path):
     assembler = shutil.which("ptxas")

@@ -113,8 +113,6 @@ def test_the_sections_of_the_report_are_those_of_its_page():
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
     """Return the folder of the built site, and what the build printed."""
-    for needed in ("zensical", "mkdocstrings"):
-        pytest.importorskip(needed, reason="needs the extra docs")
     folder = tmp_path_factory.mktemp("site")
     done = ran(sys.executable, "docs/_site/build.py", folder, "--no-execute")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -122,6 +120,7 @@ def site(tmp_path_factory):
 
 
 @pytest.mark.slow
+@pytest.mark.extras
 def test_the_site_builds_without_a_warning(site):
     folder, log = site
     assert "No issues found" in log
@@ -202,6 +201,7 @@ def test_what_is_released_has_one_version():
 
 
 @pytest.mark.slow
+@pytest.mark.extras
 def test_the_site_fetches_nothing_from_elsewhere(site):
     folder, _ = site
     loads = re.compile(r"<(?:script|link|img|iframe)[^>]*?\s(?:src|href)=[\"']?(?:https?:)?//[^>]+")
@@ -214,6 +214,7 @@ def test_the_site_fetches_nothing_from_elsewhere(site):
 
 
 @pytest.mark.slow
+@pytest.mark.extras
 def test_the_reference_is_made_from_the_program(site):
     folder, _ = site
     reference = folder / "reference"
@@ -230,6 +231,7 @@ def test_the_reference_is_made_from_the_program(site):
 
 
 @pytest.mark.slow
+@pytest.mark.extras
 def test_pictures_of_the_site_are_there_and_have_alternatives(site):
     folder, _ = site
     for path in folder.rglob("*.html"):
@@ -242,6 +244,7 @@ def test_pictures_of_the_site_are_there_and_have_alternatives(site):
 
 
 @pytest.mark.slow
+@pytest.mark.extras
 def test_every_notebook_is_listed_and_links_lead_to_its_page(site):
     folder, _ = site
     page = (folder / "gallery.html").read_text("utf-8")
@@ -253,7 +256,7 @@ def test_every_notebook_is_listed_and_links_lead_to_its_page(site):
 
 
 def test_a_notebook_becomes_a_page_with_its_outputs(tmp_path):
-    nbformat = pytest.importorskip("nbformat", reason="needs the extra docs")
+    import nbformat
     from gallery import gallery
     from notebook_pages import notebook_page
 
@@ -295,6 +298,7 @@ def test_a_notebook_becomes_a_page_with_its_outputs(tmp_path):
 @pytest.mark.browser
 @pytest.mark.skipif(EXECUTABLE is None, reason=REASON)
 @pytest.mark.slow
+@pytest.mark.extras
 def test_the_metrics_are_searched_by_name_and_by_counter(site):
     folder, _ = site
     with chromium() as browser:

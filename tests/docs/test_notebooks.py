@@ -8,6 +8,7 @@ import struct
 import sys
 import warnings
 
+import nbformat
 import pandas as pd
 import pytest
 
@@ -20,8 +21,6 @@ from tests.support.notebooks import FOLDER
 from tests.support.paths import ROOT
 
 pytestmark = pytest.mark.page
-
-nbformat = pytest.importorskip("nbformat", reason="needs the extra notebooks")
 
 PROFILES = ROOT / "tests" / "data" / "ncu"
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))

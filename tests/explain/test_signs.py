@@ -24,6 +24,7 @@ def replaced(details):
     return [each for each in details.values() if SEVERAL & set(each.kernels["change"])]
 
 
+@pytest.mark.slow
 def test_kernels_that_vanished_save_and_those_that_appeared_cost(both_ways):
     for details in both_ways:
         for detail in replaced(details):

@@ -268,6 +268,7 @@ def recorded_layers(sweep):
     return average_repeats(layers[layers["batch"] == 1].reset_index(drop=True))
 
 
+@pytest.mark.slow
 def test_layers_nobody_measured_are_predicted_from_what_is_known_before_a_run(recorded_layers):
     assert len(recorded_layers) == 63
     found = evaluate(

@@ -31,6 +31,7 @@ def test_the_two_metrics_that_make_the_time_are_planned_in_few_passes(linear):
     assert row["nested"] < 0.02 < linear.baseline
 
 
+@pytest.mark.slow
 def test_no_set_breaks_its_budget():
     found = plan(linear_layers(layers=12), target="time", most=3, repeats=1, n_jobs=1)
     counts = load_passes()
@@ -42,6 +43,7 @@ def test_no_set_breaks_its_budget():
     assert found.curve["budget"].tolist() == [*map(str, range(1, 9)), "all"]
 
 
+@pytest.mark.slow
 def test_a_budget_keeps_out_what_does_not_fit():
     layers = linear_layers(layers=12)
     # most of the time is made by a metric of instrumented code: three passes

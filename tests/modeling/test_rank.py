@@ -155,6 +155,7 @@ def test_columns_of_a_group_move_together():
     assert found[1] > 0.0
 
 
+@pytest.mark.extras
 @pytest.mark.parametrize(
     "model",
     [
@@ -164,7 +165,8 @@ def test_columns_of_a_group_move_together():
     ],
 )
 def test_shapley_values_of_trees_are_those_of_the_package_shap(model):
-    shap = pytest.importorskip("shap")
+    import shap
+
     rng = np.random.default_rng(0)
     X, rows = rng.uniform(size=(60, 5)), rng.uniform(size=(30, 5))
     y = 4 * X[:, 0] * X[:, 1] + X[:, 2]

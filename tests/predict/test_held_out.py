@@ -71,6 +71,7 @@ def test_intervals_hold_on_long_layers_of_networks_left_out_and_are_narrow(rows,
     assert np.exp(np.median(width[long])) <= 3
 
 
+@pytest.mark.slow
 def test_what_is_launched_tells_more_than_the_shape_on_a_small_recording(rows):
     few = rows[rows["workload"].str.contains("|".join(FEW))].reset_index(drop=True)
     asked = few["workload"].str.contains("resnext50|googlenet").to_numpy()
@@ -102,6 +103,7 @@ def test_a_recording_of_other_people_s_shapes_and_layers_is_predicted(rows, kept
     assert np.mean(inside) >= 0.85
 
 
+@pytest.mark.slow
 def test_a_layer_of_twice_its_time_is_seen(rows, kept):
     network = rows[rows["workload"].str.contains("densenet121")].reset_index(drop=True)
     usual = predict(network, rows, kept=kept, top=0)

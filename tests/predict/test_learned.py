@@ -46,6 +46,7 @@ def test_an_unknown_network_gets_the_same_verdicts_from_what_is_kept(network, re
         assert one.why == other.why
 
 
+@pytest.mark.slow
 def test_a_network_of_the_reference_is_judged_by_a_model_that_did_not_learn_from_it(
     network, reference, kept
 ):
@@ -61,6 +62,7 @@ def test_a_network_of_the_reference_is_judged_by_a_model_that_did_not_learn_from
     assert expected[0] != expected[1]
 
 
+@pytest.mark.slow
 def test_what_is_kept_is_read_as_it_was_written(kept, tmp_path):
     kept.write(tmp_path / FILE)
     again = Kept.read(tmp_path / FILE)
@@ -72,6 +74,7 @@ def test_what_is_kept_is_read_as_it_was_written(kept, tmp_path):
     assert np.array_equal(again.models[0].trees.threshold, kept.models[0].trees.threshold)
 
 
+@pytest.mark.slow
 def test_models_of_other_tables_are_not_used_and_damaged_ones_are_told(kept, tmp_path):
     assert kept_in(tmp_path) is None
     kept.write(tmp_path / FILE)

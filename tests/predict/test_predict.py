@@ -187,6 +187,7 @@ def test_another_gpu_is_compared_with_itself_and_one_without_peaks_not_at_all(ne
     assert "perfml doctor --measure-peaks" in str(error.value.cure)
 
 
+@pytest.mark.slow
 def test_the_fewer_layers_another_gpu_has_the_wider_are_their_intervals(network, reference):
     there = network.assign(device="NVIDIA H100 PCIe", time_us=network["time_us"] * 2)
     layers = there["layer"].unique()

@@ -124,9 +124,8 @@ def test_every_layer_of_the_network_is_in_a_step_of_every_engine():
 
 
 @pytest.mark.slow
+@pytest.mark.extras
 def test_the_engines_steps_are_those_that_are_built_here():
-    if not list(find_distribution("tensorrt-rtx-cu13-bindings", "onnx")):
-        pytest.skip("needs TensorRT for RTX and onnx")
     from studies.seeds.engine import STEPS, document
 
     assert STEPS.read_text(encoding="utf-8") == document()

@@ -95,9 +95,9 @@ def test_every_recorded_step_of_a_ladder_is_a_row_and_its_times_are_the_data_set
         assert {cause for *_, causes in told for cause in causes} <= known
 
 
+@pytest.mark.extras
 @pytest.mark.slow
 def test_int8_costs_what_is_told():
-    pytest.importorskip("onnxruntime")
     found = int8.compare()["heads"]
     told = [
         [round(100 * each[name], 1) for each in found.values()]

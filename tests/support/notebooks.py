@@ -66,8 +66,6 @@ class Kernel:
 @pytest.fixture(scope="session")
 def kernel(tmp_path_factory):
     """Return a kernel for notebooks, which ends with the tests."""
-    for needed in ("nbformat", "nbclient", "ipykernel"):
-        pytest.importorskip(needed, reason="needs the extra notebooks")
     from jupyter_client.manager import AsyncKernelManager
     from jupyter_core.utils import run_sync
 

@@ -21,10 +21,10 @@ SMALL = DATA / "darknet" / "every-layer.cfg"
 
 
 def session(backend, **options):
-    pytest.importorskip("torch")
     return workload("yolov4-tiny").session(Options(backend, device="cpu", **options))
 
 
+@pytest.mark.extras
 @pytest.mark.parametrize("backend", ["cublas", "cudnn"])
 @pytest.mark.parametrize("batch", [1, 2])
 def test_a_torch_backend_computes_the_reference_network(backend, batch):
@@ -33,6 +33,7 @@ def test_a_torch_backend_computes_the_reference_network(backend, batch):
     assert all(row.passed and row.error > 0 for row in rows), rows
 
 
+@pytest.mark.extras
 @pytest.mark.parametrize("precision", ["fp32", "fp16"])
 def test_a_users_own_cfg_runs_and_matches_the_reference(precision):
     rows = session("cublas", cfg=SMALL, precision=precision, batch=3).check()
@@ -40,12 +41,14 @@ def test_a_users_own_cfg_runs_and_matches_the_reference(precision):
     assert rows[0].passed, rows
 
 
+@pytest.mark.extras
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("precision", "layout"), [("fp32", "contiguous_format"), ("tf32", "channels_last")]
 )
 def test_the_compiled_blocks_compute_the_reference_network(precision, layout):
-    config = pytest.importorskip("torch._inductor.config")
+    import torch._inductor.config as config
+
     # half of the time is the compiler's: trying the processor's vectors, compiling all headers
     quickly = {"cpp.vec_isa_ok": False, "cpp_cache_precompile_headers": False}
     with config.patch(quickly):
@@ -55,8 +58,10 @@ def test_the_compiled_blocks_compute_the_reference_network(precision, layout):
     assert made.describe()["settings"]["memory_format"] == layout
 
 
+@pytest.mark.extras
 def test_activations_stay_channels_last_through_every_layer_of_the_built_in_network():
-    torch = pytest.importorskip("torch")
+    import torch
+
     made = TorchSession(build_problem(Options("cudnn", device="cpu", batch=2)), cudnn=True)
     turned = TorchSession(
         build_problem(Options("cudnn", device="cpu", batch=2)), cudnn=True, channels_last=True
@@ -81,6 +86,7 @@ def test_activations_stay_channels_last_through_every_layer_of_the_built_in_netw
         torch.testing.assert_close(outputs[name], tensor, rtol=1e-4, atol=1e-4 * scale)
 
 
+@pytest.mark.extras
 def test_every_layer_runs_in_its_own_range_inside_the_iteration():
     made = session("cudnn", cfg=SMALL)
     ranges = ListedRanges()
@@ -89,8 +95,10 @@ def test_every_layer_runs_in_its_own_range_inside_the_iteration():
     assert ranges.paths == ["iter_4", *(f"iter_4/{name}" for name in made.layer_names())]
 
 
+@pytest.mark.extras
 def test_the_libraries_settings_last_for_the_block_only():
-    torch = pytest.importorskip("torch")
+    import torch
+
     before = torch.backends.cudnn.enabled, torch.backends.cuda.matmul.allow_tf32
     with session("cublas", precision="tf32", cfg=SMALL).active():
         assert not torch.backends.cudnn.enabled
@@ -103,8 +111,10 @@ def test_the_libraries_settings_last_for_the_block_only():
         assert not torch.backends.cudnn.allow_tf32
 
 
+@pytest.mark.extras
 def test_without_a_gpu_the_error_says_what_torch_was_built_for(tmp_path, capsys):
-    torch = pytest.importorskip("torch")
+    import torch
+
     if torch.cuda.is_available():
         assert session("cublas").layer_names()
         return
@@ -114,8 +124,8 @@ def test_without_a_gpu_the_error_says_what_torch_was_built_for(tmp_path, capsys)
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.extras
 def test_the_check_mode_prints_every_error_and_writes_the_run(tmp_path, capsys):
-    pytest.importorskip("torch")
     command = ["yolov4-tiny", "--backend", "cublas", "--device", "cpu", "--mode", "check"]
     command += ["--cfg", str(SMALL), "--batch", "2", "--warmup", "1", "--out", str(tmp_path)]
     assert run.main(command) == 0

@@ -1,11 +1,12 @@
 """What a backward pass launches is in ranges named after the modules of the forward pass."""
 
 import pytest
+import torch
 
 from collectors.workloads.module_ranges import ModuleRanges
 from tests.support.ranges import ListedRanges
 
-torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.extras
 
 
 class Residual(torch.nn.Module):

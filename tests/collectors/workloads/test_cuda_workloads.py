@@ -164,8 +164,10 @@ def doubling(torch, *, wrong=0.0, whole=True):
     return made
 
 
+@pytest.mark.extras
 def test_a_session_opens_its_ranges_and_checks_on_fresh_inputs():
-    torch = pytest.importorskip("torch")
+    import torch
+
     made = doubling(torch)
     ranges = ListedRanges()
     made.run(ranges)
@@ -177,8 +179,10 @@ def test_a_session_opens_its_ranges_and_checks_on_fresh_inputs():
     assert made.describe()["layers"] == [{"layer": "n8"}]
 
 
+@pytest.mark.extras
 def test_changed_inputs_are_checked_too_and_the_sessions_own_come_back():
-    torch = pytest.importorskip("torch")
+    import torch
+
     given, out, seeds = torch.ones(8), torch.zeros(8), []
 
     def renew(seed):
@@ -204,8 +208,10 @@ def test_changed_inputs_are_checked_too_and_the_sessions_own_come_back():
         Layer(*words, changes=changes)
 
 
+@pytest.mark.extras
 def test_a_check_sees_a_wrong_factor_and_an_output_that_was_not_written():
-    torch = pytest.importorskip("torch")
+    import torch
+
     (wrong,) = doubling(torch, wrong=1e-3).check()
     assert wrong.error == pytest.approx(5e-4, rel=1e-3)
     assert not wrong.passed
@@ -214,8 +220,10 @@ def test_a_check_sees_a_wrong_factor_and_an_output_that_was_not_written():
     assert not half.passed
 
 
+@pytest.mark.extras
 def test_integers_are_poisoned_too_and_errors_are_relative_to_the_norm():
-    torch = pytest.importorskip("torch")
+    import torch
+
     whole = torch.zeros(3, dtype=torch.int32)
     poison(whole)
     assert whole.tolist() == [-(2**31)] * 3

@@ -27,25 +27,25 @@ def problem(**options):
 @cache
 def exported(precision, cfg):
     """Return a problem of two images and its ONNX model, which int8 runs the network to make."""
-    pytest.importorskip("onnx")
     one = problem(cfg=cfg, precision=precision, batch=2)
     return one, backend.onnx_bytes(one)
 
 
 @pytest.fixture(scope="module")
 def trt():
-    pytest.importorskip("tensorrt_rtx_bindings", exc_type=ImportError)
     return backend.import_tensorrt()
 
 
 def run_on_cpu(one, model):
-    runtime = pytest.importorskip("onnxruntime")
+    import onnxruntime as runtime
+
     session = runtime.InferenceSession(model, providers=["CPUExecutionProvider"])
     dtype = np.float16 if one.options.precision == "fp16" else np.float32
     names = [output.name for output in session.get_outputs()]
     return dict(zip(names, session.run(None, {INPUT: one.images.astype(dtype)}), strict=True))
 
 
+@pytest.mark.extras
 @pytest.mark.parametrize("precision", ["fp32", "fp16", "int8"])
 @pytest.mark.parametrize(
     "cfg",
@@ -60,6 +60,7 @@ def test_the_onnx_model_computes_the_reference_network(cfg, precision):
     assert all(row.passed and row.error > 0 for row in rows), rows
 
 
+@pytest.mark.extras
 @pytest.mark.slow
 def test_int8_really_quantizes():
     """Eight bits cost accuracy: an int8 model as exact as fp32 would not be quantized at all."""
@@ -70,9 +71,11 @@ def test_int8_really_quantizes():
     assert errors[1] > 1000 * errors[0]
 
 
+@pytest.mark.extras
 @pytest.mark.long
 def test_every_onnx_node_is_named_after_its_layer():
-    onnx = pytest.importorskip("onnx")
+    import onnx
+
     one, exchanged = exported("int8", None)
     model = onnx.load_from_string(exchanged)
     onnx.checker.check_model(model, full_check=True)
@@ -103,6 +106,7 @@ def test_a_quantized_kernel_is_within_half_a_step_and_survives_a_zero_filter():
     assert (np.abs(small).max(axis=(1, 2, 3)) == [127, 127, 0, 127, 127]).all()
 
 
+@pytest.mark.extras
 @pytest.mark.long
 @pytest.mark.parametrize("precision", ["fp32", "tf32", "fp16", "int8"])
 def test_a_real_engine_keeps_the_names_of_all_fused_layers(trt, precision):
@@ -117,6 +121,7 @@ def test_a_real_engine_keeps_the_names_of_all_fused_layers(trt, precision):
     assert set(one.layer_names()) - named <= {f"route_{i:02d}" for i in range(1, 12)}
 
 
+@pytest.mark.extras
 def test_fused_layers_are_listed_in_network_order(trt):
     one, model = exported("fp32", None)
     plan = backend.build_plan(trt, model, tf32=False, target="8.9")
@@ -124,6 +129,7 @@ def test_fused_layers_are_listed_in_network_order(trt):
     assert "conv_19+upsample_01+route_11" in fused
 
 
+@pytest.mark.extras
 def test_the_tf32_choice_reaches_the_engine(trt):
     _, model = exported("fp32", SMALL)
     with_tf32, without = (
@@ -133,6 +139,7 @@ def test_the_tf32_choice_reaches_the_engine(trt):
     assert b"tf32=0" in without
 
 
+@pytest.mark.extras
 def test_a_target_the_library_does_not_build_for_is_refused_with_those_it_does(trt):
     _, model = exported("fp32", SMALL)
     with pytest.raises(PerfmlError, match=r"8\.9") as caught:
@@ -140,6 +147,7 @@ def test_a_target_the_library_does_not_build_for_is_refused_with_those_it_does(t
     assert caught.value.found == "9.0"
 
 
+@pytest.mark.extras
 def test_a_model_that_is_no_onnx_is_refused_in_the_vendors_words(trt):
     with pytest.raises(PerfmlError, match="cannot read the network") as caught:
         backend.build_plan(trt, b"not a model", tf32=False, target="8.9")
@@ -260,8 +268,8 @@ class FakeContext:
 @pytest.fixture
 def gpu(monkeypatch):
     """Let torch claim an H200 while its tensors stay on the CPU."""
-    torch = pytest.importorskip("torch")
-    pytest.importorskip("onnx")
+    import torch
+
     properties = types.SimpleNamespace(name="NVIDIA H200", major=9, minor=0)
     monkeypatch.setattr(backend, "torch_device", lambda *_: torch.device("cpu"))
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda *_: properties)
@@ -270,6 +278,7 @@ def gpu(monkeypatch):
     monkeypatch.setattr(torch.cuda, "current_stream", lambda: stream)
 
 
+@pytest.mark.extras
 def test_an_unsupported_gpu_is_refused_with_the_vendors_reason_and_the_ways_out(gpu):
     with pytest.raises(PerfmlError, match="refuses to run on this GPU") as caught:
         backend.TensorRTSession(problem(cfg=SMALL), FakeLibrary(loads=False))
@@ -280,6 +289,7 @@ def test_an_unsupported_gpu_is_refused_with_the_vendors_reason_and_the_ways_out(
     assert "--backend inductor" in error.cure
 
 
+@pytest.mark.extras
 def test_times_of_a_loaded_engine_go_to_the_fused_layers(gpu, monkeypatch):
     one = problem(cfg=SMALL)
     monkeypatch.setattr(type(one), "layer_names", lambda self: NAMES)
@@ -308,7 +318,7 @@ def test_a_missing_library_names_the_extra(monkeypatch):
         backend.import_tensorrt.__wrapped__()
 
 
+@pytest.mark.extras
 def test_the_backend_on_the_cpu_says_that_tensorrt_needs_a_gpu(trt):
-    pytest.importorskip("torch")
     with pytest.raises(PerfmlError, match="GPUs only"):
         workload("yolov4-tiny").session(Options("tensorrt", device="cpu", cfg=SMALL))

@@ -40,7 +40,6 @@ def fading(*, weights="DEFAULT"):
 
 
 def session(function="net", *, backend="cudnn", **options):
-    pytest.importorskip("torch")
     given = Options(backend, device="cpu", **options)
     return workload(f"torch:{FILE}:{function}").session(given)
 
@@ -105,6 +104,7 @@ def test_the_command_line_plans_a_model_under_each_backend(tmp_path):
         assert "compile=layers" in run["commands"][0]
 
 
+@pytest.mark.extras
 def test_layers_are_modules_by_path_and_what_is_between_them():
     layers = session(batch=2).describe()["layers"]
     assert [(row["layer"], row["kind"]) for row in layers] == [
@@ -120,6 +120,7 @@ def test_layers_are_modules_by_path_and_what_is_between_them():
     ]
 
 
+@pytest.mark.extras
 def test_work_and_least_bytes_are_those_of_a_count_by_hand():
     rows = {row["layer"]: row for row in session(batch=2).describe()["layers"]}
     image = 2 * 3 * 8 * 8 * 4
@@ -139,6 +140,7 @@ def test_work_and_least_bytes_are_those_of_a_count_by_hand():
     assert rows["fc"]["output_bytes"] == 16 * 5 * 4
 
 
+@pytest.mark.extras
 def test_half_precision_halves_the_bytes_and_keeps_the_flops():
     full, half = (
         {row["layer"]: row for row in session(precision=name).describe()["layers"]}["fc"]
@@ -149,12 +151,14 @@ def test_half_precision_halves_the_bytes_and_keeps_the_flops():
     assert half["flops"] == full["flops"]
 
 
+@pytest.mark.extras
 def test_an_embedding_reads_the_rows_it_returns():
     (row,) = session("embedding").describe()["layers"]
     assert row["weight_bytes"] == row["output_bytes"] == 3 * 4 * 4
     assert row["parameters"] == 400
 
 
+@pytest.mark.extras
 def test_no_range_lies_in_another_and_every_layer_is_entered_once():
     model = session()
     ranges = ListedRanges()
@@ -165,6 +169,7 @@ def test_no_range_lies_in_another_and_every_layer_is_entered_once():
     assert len(set(ranges.paths)) == len(ranges.paths)
 
 
+@pytest.mark.extras
 def test_a_model_agrees_with_itself_in_fp32_on_the_cpu_and_less_in_bf16():
     (exact,), (half,) = (session(precision=name).check() for name in ("fp32", "bf16"))
     assert exact.passed
@@ -172,6 +177,7 @@ def test_a_model_agrees_with_itself_in_fp32_on_the_cpu_and_less_in_bf16():
     assert half.error > exact.error
 
 
+@pytest.mark.extras
 def test_an_output_that_is_not_finite_fails(capsys):
     (row,) = session("infinite", settings=(("input", "2x2"),)).check()
     assert math.isnan(row.error)
@@ -179,6 +185,7 @@ def test_an_output_that_is_not_finite_fails(capsys):
     assert "not finite" in capsys.readouterr().out
 
 
+@pytest.mark.extras
 @pytest.mark.parametrize(
     ("function", "settings", "told"),
     [
@@ -194,17 +201,17 @@ def test_what_cannot_be_built_is_said(function, settings, told):
         session(function, settings=tuple(settings.items()))
 
 
+@pytest.mark.extras
 def test_a_model_that_does_not_run_says_what_it_raised(tmp_path):
-    pytest.importorskip("torch")
     file = tmp_path / "wide.py"
     file.write_text("import torch\ndef net(): return torch.nn.Linear(7, 2)\n")
     with pytest.raises(PerfmlError, match=r"does not run on these inputs.*RuntimeError"):
         workload(f"torch:{file}:net").session(Options("cudnn", device="cpu"))
 
 
+@pytest.mark.extras
 @pytest.mark.usefixtures("torchvision")
 def test_a_librarys_model_is_built_without_weights():
-    pytest.importorskip("torch")
     options = Options("cublas", device="cpu", batch=2, settings=(("input", "3x16x16"),))
     model = workload("torch:torchvision/tiny").session(options)
     assert [row["output"] for row in model.describe()["layers"]] == ["2x4x14x14"] * 2
@@ -212,8 +219,8 @@ def test_a_librarys_model_is_built_without_weights():
         workload("torch:torchvision/resnet999").session(options)
 
 
+@pytest.mark.extras
 def test_a_library_that_is_missing_says_how_to_install_it(monkeypatch):
-    pytest.importorskip("torch")
     monkeypatch.setitem(sys.modules, "timm", None)
     with pytest.raises(MissingExtraError, match="pip install timm"):
         workload("torch:timm/resmlp_12_224").session(Options("cudnn", device="cpu"))
@@ -221,11 +228,13 @@ def test_a_library_that_is_missing_says_how_to_install_it(monkeypatch):
 
 def compile_without_a_compiler(monkeypatch):
     """Trace and cut graphs as torch.compile does, and run them as they are."""
-    torch = pytest.importorskip("torch")
+    import torch
+
     real = torch.compile
     monkeypatch.setattr(torch, "compile", functools.partial(real, backend="eager"))
 
 
+@pytest.mark.extras
 @pytest.mark.slow
 def test_a_model_compiled_whole_says_that_kernels_span_modules(monkeypatch):
     compile_without_a_compiler(monkeypatch)
@@ -242,6 +251,7 @@ def test_a_model_compiled_whole_says_that_kernels_span_modules(monkeypatch):
     assert all(row.passed for row in model.check())
 
 
+@pytest.mark.extras
 @pytest.mark.slow
 def test_modules_compiled_one_by_one_keep_their_names(monkeypatch):
     compile_without_a_compiler(monkeypatch)
@@ -250,8 +260,8 @@ def test_modules_compiled_one_by_one_keep_their_names(monkeypatch):
     assert all(row.passed for row in model.check())
 
 
+@pytest.mark.extras
 def test_the_runner_checks_a_model_and_its_record_can_be_shared(tmp_path):
-    pytest.importorskip("torch")
     words = [NET, "--backend", "cudnn", "--device", "cpu", "--mode", "check"]
     assert runner.main([*words, "--warmup", "0", "--out", str(tmp_path)]) == 0
     record = json.loads((tmp_path / "run.json").read_text())
@@ -262,15 +272,15 @@ def test_the_runner_checks_a_model_and_its_record_can_be_shared(tmp_path):
     assert str(FILE.parent) not in json.dumps(shared)
 
 
+@pytest.mark.extras
 @pytest.mark.usefixtures("torchvision")
 def test_a_video_is_of_the_size_that_its_network_was_trained_with():
-    pytest.importorskip("torch")
     model = workload("torch:torchvision/clip").session(Options("cudnn", batch=1, device="cpu"))
     assert model.describe()["input"] == ["1x3x18x8x6"]
 
 
+@pytest.mark.extras
 def test_what_nobody_trained_stays_within_fp16(torchvision):
-    pytest.importorskip("torch")
 
     def check(precision):
         settings = (("input", "3x16x16"),)
@@ -283,8 +293,10 @@ def test_what_nobody_trained_stays_within_fp16(torchvision):
     assert check("fp32").limit == LIMITS["fp32"]
 
 
+@pytest.mark.extras
 def test_what_a_user_s_model_has_learnt_stays():
-    torch = pytest.importorskip("torch")
+    import torch
+
     made = session("fading", precision="fp16", batch=2)
     norms = [part for part in made._model.modules() if isinstance(part, torch.nn.BatchNorm2d)]
     assert norms
@@ -294,8 +306,10 @@ def test_what_a_user_s_model_has_learnt_stays():
     assert made.check()[0].limit == LIMITS["fp16"]
 
 
+@pytest.mark.extras
 def test_statistics_that_inputs_do_not_have_stay_as_they_were():
-    torch = pytest.importorskip("torch")
+    import torch
+
     from collectors.workloads.torch_models.sources import Built, settle_statistics
 
     first, second = torch.nn.BatchNorm1d(4), torch.nn.BatchNorm1d(4)
@@ -307,14 +321,17 @@ def test_statistics_that_inputs_do_not_have_stay_as_they_were():
     assert not any(norm.training for norm in (first, second))
 
 
+@pytest.mark.extras
 def test_grouped_queries_are_counted():
     made = session("grouped", batch=3)
     # scores and their sum over the values: 2 x 2 x batch x heads x 10 x 10 x 8
     assert made.describe()["flops"] == 2 * 2 * 3 * 4 * 10 * 10 * 8
 
 
+@pytest.mark.extras
 def test_a_matrix_of_zeros_is_drawn_in_a_library_s_model(torchvision, monkeypatch):
-    torch = pytest.importorskip("torch")
+    import torch
+
     from collectors.workloads.torch_models import sources
 
     monkeypatch.setattr(torch.nn.Conv2d, "reset_parameters", _to_zero)

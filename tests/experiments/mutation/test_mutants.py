@@ -188,6 +188,7 @@ def test_every_mutation_has_words_and_every_cause_with_one_can_be_judged():
     assert set(causes) <= set(LIMITS_OF) | {"stall_constant_memory_dependency"}
 
 
+@pytest.mark.extras
 @pytest.mark.process
 def test_the_assembler_takes_every_mutant(tmp_path):
     assembler = shutil.which("ptxas")

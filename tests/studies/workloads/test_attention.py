@@ -136,9 +136,9 @@ def test_a_default_variant_exists_for_each_head_dimension(backend, dim):
     assert 0 < VARIANTS[backend][chosen].shared_bytes(dim) <= SHARED_LIMIT
 
 
+@pytest.mark.extras
 @pytest.mark.parametrize(("dim", "causal"), [(32, False), (64, True), (128, True)])
 def test_the_kernel_of_triton_computes_attention(dim, causal):
-    pytest.importorskip("triton")
     program = f"""
 import os
 os.environ["TRITON_INTERPRET"] = "1"
@@ -307,9 +307,11 @@ def test_a_barrier_left_out_or_a_tile_released_too_early_shows_on_the_cpu(
     assert not off(run_on_cpu(program, tensors), in_double(*tensors)) < launch.LIMITS["fp16"]
 
 
+@pytest.mark.extras
 @pytest.mark.parametrize("causal", [False, True])
 def test_the_reference_in_parts_is_the_one_at_once(monkeypatch, causal):
-    torch = pytest.importorskip("torch")
+    import torch
+
     tensors = inputs(3, 50, 32, np.float32)
     given = [torch.from_numpy(each) for each in tensors]
     for scores in (1 << 27, 7 * 50, 130 * 50):
@@ -321,11 +323,13 @@ def test_the_reference_in_parts_is_the_one_at_once(monkeypatch, causal):
 # ---- the benchmark's verdict ---------------------------------------------------------------------
 
 
+@pytest.mark.extras
 @pytest.mark.parametrize("fault", ["none", "late", "lost"])
 def test_the_benchmark_sees_a_fault_that_shows_only_where_scores_grow_along_a_row(
     monkeypatch, fault
 ):
-    torch = pytest.importorskip("torch")
+    import torch
+
     from studies.attention import parts
 
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
@@ -348,9 +352,9 @@ def test_the_benchmark_sees_a_fault_that_shows_only_where_scores_grow_along_a_ro
     assert (parts.checked(made, 1) < launch.LIMITS["fp16"]) == (fault == "none")
 
 
+@pytest.mark.extras
 @pytest.mark.parametrize(("dim", "causal"), [(32, False), (64, False), (128, True)])
 def test_the_kernel_of_triton_compiles_for_a_hopper_gpu_without_one(tmp_path, dim, causal):
-    pytest.importorskip("triton")
     program = f"""
 import triton
 from triton.backends.compiler import GPUTarget

@@ -25,7 +25,6 @@ SIZES = (("sizes", "padded_b2,bare_b5"),)
 @pytest.fixture
 def small(monkeypatch, tmp_path):
     """Let the problems be small ones, and return a function that runs kernels on the CPU."""
-    pytest.importorskip("torch")
     if COMPILER is None:
         pytest.skip("needs a C++ compiler")
     monkeypatch.setattr(problems, "_SHAPES", SMALL)
@@ -87,8 +86,10 @@ def test_the_grid_covers_every_pixel_map_and_image():
     assert conv.grid_of(problem, "wmma_fp16") == (19, 1, 100)
 
 
+@pytest.mark.extras
 def test_the_reference_is_the_convolution():
-    torch = pytest.importorskip("torch")
+    import torch
+
     for shape in SMALL.values():
         problem = replace(shape, images=3)
         weights = torch.randn(problem.maps, problem.channels, problem.size, problem.size)
@@ -99,6 +100,7 @@ def test_the_reference_is_the_convolution():
         assert torch.allclose(problems.reference(problem, weights, images), expected, atol=1e-12)
 
 
+@pytest.mark.extras
 @pytest.mark.parametrize("version", conv.VERSIONS)
 def test_every_version_is_right_on_fresh_inputs(version, small):
     precision = conv.VERSIONS[version].precision
@@ -115,6 +117,7 @@ def test_every_version_is_right_on_fresh_inputs(version, small):
     assert len(launched) == expected
 
 
+@pytest.mark.extras
 @pytest.mark.parametrize("version", ["unroll", "fused_streams"])
 def test_copies_bring_the_images_and_take_the_outputs_of_every_part(version, small, monkeypatch):
     settings = (*SIZES, ("copies", "1"))
@@ -128,6 +131,7 @@ def test_copies_bring_the_images_and_take_the_outputs_of_every_part(version, sma
         assert not any(row.passed for row in session.check())
 
 
+@pytest.mark.extras
 def test_a_wrong_kernel_does_not_pass(small, monkeypatch):
     right = conv.shape_argument
 
@@ -142,6 +146,7 @@ def test_a_wrong_kernel_does_not_pass(small, monkeypatch):
         assert [row.passed for row in session.check()] == [False, True]
 
 
+@pytest.mark.extras
 def test_layers_are_the_problems_and_runs_are_described(small):
     with small():
         session = workload("conv").session(Options("streams", settings=SIZES))
@@ -154,8 +159,10 @@ def test_layers_are_the_problems_and_runs_are_described(small):
     assert described["layers"][0]["flops"] == 2 * 2 * 19 * 63 * 27
 
 
+@pytest.mark.extras
 def test_the_yardstick_passes_its_own_limits(monkeypatch):
-    torch = pytest.importorskip("torch")
+    import torch
+
     monkeypatch.setattr(problems, "_SHAPES", SMALL)
     monkeypatch.setattr(conv, "DEVICE", "cpu")
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)

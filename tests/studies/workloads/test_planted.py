@@ -205,9 +205,9 @@ def bench(level, wrong=1.0, sizes="1", families=CHEAP, beside=0):
     return session
 
 
+@pytest.mark.extras
 @pytest.mark.parametrize("level", [0, 3])
 def test_a_session_launches_what_was_planned_and_the_check_accepts_the_right_result(level):
-    pytest.importorskip("torch")
     session = bench(level)
     rows = session.check()
     drawn = [row.output for row in rows if ", " not in row.output]
@@ -220,17 +220,17 @@ def test_a_session_launches_what_was_planned_and_the_check_accepts_the_right_res
     assert launches["launch_count"] == planted.BY_NAME["launch_count"].values[level]
 
 
+@pytest.mark.extras
 def test_the_check_refuses_results_that_are_half_a_per_cent_off():
-    pytest.importorskip("torch")
     assert not any(row.passed for row in bench(1, wrong=1.005).check())
 
 
 ARITHMETIC = "divergence,dependency,barriers,special,doubles,code_footprint,launch_count,tail_wave"
 
 
+@pytest.mark.extras
 @pytest.mark.parametrize("level", [0, 3])
 def test_the_check_refuses_kernels_that_read_their_neighbours_inputs(level):
-    pytest.importorskip("torch")
     session = bench(level, sizes="4", families=ARITHMETIC, beside=1)
     worst = dict.fromkeys(session.layer_names(), 0.0)
     for row in session.check():
@@ -240,8 +240,10 @@ def test_the_check_refuses_kernels_that_read_their_neighbours_inputs(level):
     assert {layer: error for layer, error in worst.items() if not error > 100 * LIMIT} == {}
 
 
+@pytest.mark.extras
 def test_the_inputs_of_the_check_are_not_those_of_the_run_which_come_back():
-    torch = pytest.importorskip("torch")
+    import torch
+
     session = bench(0, families="working_set")
     (only,) = session._layers
     only.launch()

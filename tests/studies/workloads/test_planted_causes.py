@@ -98,7 +98,6 @@ LEVELS = [0, pytest.param(3, marks=pytest.mark.slow)]
 @pytest.fixture(scope="module", params=LEVELS, ids=lambda level: f"level {level}")
 def level(request, tmp_path_factory):
     """Return a level's macros, and its sources compiled for the CPU."""
-    pytest.importorskip("torch")
     built = {
         name: build(name, request.param, tmp_path_factory.mktemp(f"{name}{request.param}"))
         for name in KERNELS
@@ -129,6 +128,7 @@ def off(out, wanted):
     return float((out[: len(wanted)] - wanted).norm() / wanted.norm())
 
 
+@pytest.mark.extras
 @pytest.mark.parametrize("call", SMALL, ids=lambda call: f"{call.kernel} {call.arguments[2:]}")
 def test_a_kernel_computes_what_its_reference_says_and_writes_nothing_else(call, level):
     macros, built = level
@@ -137,6 +137,7 @@ def test_a_kernel_computes_what_its_reference_says_and_writes_nothing_else(call,
     assert bool(out[len(wanted) :].isnan().all())
 
 
+@pytest.mark.extras
 def test_several_launches_continue_where_the_one_before_ended(level):
     macros, built = level
     calls = [Call("advance", 1, 256, (source, "out", 8)) for source in ("in", "out")]
@@ -165,9 +166,9 @@ FAULTS = {
 }  # fmt: skip
 
 
+@pytest.mark.extras
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_wrong_kernel_does_not_pass(fault, tmp_path):
-    pytest.importorskip("torch")
     name, before, after, call = FAULTS[fault]
     module = build(name, 1, tmp_path, before, after)
     out, wanted = run(module, plans.macros(1), call)

@@ -69,10 +69,10 @@ def test_blocks_are_one_a_multiprocessor_unless_asked_for():
     assert qkv_columns.parse_layer("large_w4_n") is None
 
 
+@pytest.mark.extras
 @pytest.mark.skipif(COMPILER is None, reason="needs a C++ compiler")
 @pytest.mark.parametrize("version", [*qkv.VERSIONS, qkv.YARDSTICK])
 def test_every_version_is_right_on_fresh_inputs(version, monkeypatch, tmp_path):
-    pytest.importorskip("torch")
     # fewer words, and no multiple of the four that a warp of the strips has
     few = {
         name: Shape(name, each.model, each.qkv, 38 if name == "small" else 3)
