@@ -23,6 +23,7 @@ def test_the_busiest_unit_is_counted_over_all_time():
     assert by_counters(row | {"l2_atomic_utilization_max": 0.7}) == ("l2", 0.7)
 
 
+@pytest.mark.slow
 def test_nine_of_ten_limits_are_right_without_a_counter(cases):
     found = measure.limits(cases)
     assert found == {key: RESULTS["planted"][key] for key in found}

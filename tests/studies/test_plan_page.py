@@ -39,6 +39,7 @@ def test_the_collection_took_the_passes_that_were_planned():
     assert 1.4 < seconds["full"] / seconds["plan3"] < 1.6
 
 
+@pytest.mark.slow
 def test_few_metrics_of_a_new_collection_predict_its_times_from_other_layers():
     plan3, _, high = transfer(PLAN3, collected("plan3"), "gbr", seeds=3)
     assert plan3 < high < 0.3

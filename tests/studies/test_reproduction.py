@@ -47,6 +47,7 @@ def written(found, tmp_path_factory):
     return folder, write(found.analysis, folder, all_parts(found))
 
 
+@pytest.mark.slow
 def test_every_table_and_figure_is_written_as_csv_and_png(written):
     folder, files = written
     names = {path.name for path in files}
@@ -60,6 +61,7 @@ def test_every_table_and_figure_is_written_as_csv_and_png(written):
     assert json.loads((folder / "results.json").read_text())["data"]["rows"] == 84
 
 
+@pytest.mark.slow
 def test_layers_and_kernels_are_judged_on_the_recording(found):
     assert verdict(found, "Structures of layers 3 and 20").verdict == REPRODUCED
     assert verdict(found, "Which layers have which filter size").verdict == REPRODUCED
@@ -88,6 +90,7 @@ def test_what_was_read_in_a_public_profile_is_said_to_be_computed_nowhere(found)
     assert [claim for claim in found.claims if claim.verdict == ELSEWHERE] == constants
 
 
+@pytest.mark.slow
 def test_kernels_of_cublas_and_filters_are_judged_with_their_numbers(found):
     copies = verdict(found, "im2col is bound by memory bandwidth alone")
     product = verdict(found, "SGEMM uses memory and compute units in balance")
