@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -70,7 +71,7 @@ def kernels_frame(
         "layer": layer_column(layer, layers, again).array,
         "kernel_index": count_within(iteration),
     }
-    return validate_kernels(pd.DataFrame(_typed(cells, len(layer)), copy=False))
+    return validate_kernels(pd.DataFrame(_known(_typed(cells, len(layer))), copy=False))
 
 
 def require_depth(nested: int, where: str) -> None:
@@ -79,6 +80,34 @@ def require_depth(nested: int, where: str) -> None:
         msg = f"the NVTX ranges are nested {nested} deep"
         cure = "Let the program end each range that it begins, and profile it again."
         raise InputError(msg, where=where, cure=cure)
+
+
+_ZERO_SIZE = re.compile(r"\b0\b")
+_ABOVE_ZERO = ("threads", "registers_per_thread")
+
+
+def _known(cells: dict[str, Any]) -> dict[str, Any]:
+    """Return columns in which sizes of launches that were not recorded are missing.
+
+    Profilers write 0 for the sizes of kernels that a CUDA graph launched. No launch has a grid or
+    block without threads, nor a thread without registers. Shared memory of 0 bytes is known only
+    where the sizes are.
+    """
+    unknown = np.zeros(len(cells["kernel"]), dtype=bool)
+    for name in ("grid", "block"):
+        codes, texts = pd.factorize(cells[name])
+        zero = np.array([bool(_ZERO_SIZE.search(str(text))) for text in texts], dtype=bool)
+        if zero.any():
+            rows = np.append(zero, False)[codes]
+            cells[name] = pd.Series(cells[name]).mask(rows).array
+            unknown |= rows
+    for name in (*_ABOVE_ZERO, "shared_memory_per_block"):
+        if name in cells:
+            values = np.asarray(cells[name], dtype=float)
+            rows = (values == 0) & (unknown | (name in _ABOVE_ZERO))
+            if rows.any():
+                cells[name] = np.where(rows, np.nan, values)
+    return cells
 
 
 _TEXTS = {*KERNEL_COLUMNS, "time_source"} - {"batch", "iteration", "kernel_index", "time_us"}

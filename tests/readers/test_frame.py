@@ -104,3 +104,22 @@ def test_occurrences_are_those_of_ranges_that_open_and_close(launches):
         order = list(dict.fromkeys(mine))
         numbered = [n for n, each in zip(found, keys, strict=True) if each == key]
         assert numbered == [order.index(instance) for instance in mine]
+
+
+def test_sizes_of_zero_were_not_recorded():
+    # as CUPTI writes kernels that a CUDA graph launched, beside one that it saw launched
+    launches = pd.DataFrame({"kernel": ["graph", "own"], "time_us": 1.0})
+    launches["grid"] = ["(0, 0, 0)", "(10, 1, 1)"]
+    launches["block"] = ["(0, 0, 0)", "(128, 1, 1)"]
+    launches["threads"] = [0.0, 1280.0]
+    launches["registers_per_thread"] = [0.0, 32.0]
+    launches["shared_memory_per_block"] = [0.0, 0.0]
+    frame = kernels_frame(launches, [[], []])
+    columns = ["grid", "block", "threads", "registers_per_thread", "shared_memory_per_block"]
+    assert frame.loc[0, columns].isna().all()
+    assert frame.loc[1, columns].tolist() == ["(10, 1, 1)", "(128, 1, 1)", 1280, 32, 0]
+
+
+def test_a_size_with_zeros_in_its_digits_is_kept():
+    launches = pd.DataFrame({"kernel": ["k"], "time_us": 1.0, "grid": "(100, 20, 1)"})
+    assert kernels_frame(launches, [[]])["grid"].tolist() == ["(100, 20, 1)"]
