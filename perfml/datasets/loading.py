@@ -18,7 +18,7 @@ from perfml.account.account import Account
 from perfml.account.ranks import Ranks, account_in, ranks_in, ranks_of_runs
 from perfml.errors import InputError, PerfmlError
 from perfml.tables import Table
-from perfml.util.shared import SharedDict, SharedList
+from perfml.util.typing import SharedDict, SharedList
 from perfml.util.words import count
 
 DERIVED = "derived"

@@ -27,6 +27,7 @@ from perfml.account.origins import Origin, Origins, numbered, replay_of
 from perfml.account.recording import Activity, DeviceKind, HostKind, Recording
 from perfml.account.steps import Steps, find_steps
 from perfml.account.window import first_steps, of_the_first
+from perfml.chips.lookup import is_amd
 from perfml.errors import InputError
 from perfml.readers.chrome_trace import ChromeTrace
 from perfml.readers.frame import kernels_frame
@@ -37,7 +38,6 @@ from perfml.readers.source import Source
 from perfml.readers.timeline import timed_columns
 from perfml.readers.torch_events import Events, Kernel
 from perfml.tables import Kernels
-from perfml.util.devices import is_amd
 from perfml.util.files import parse_json, read_document
 from perfml.util.ranges import ITERATION
 from perfml.util.words import count

@@ -18,6 +18,7 @@ import pandas as pd
 from perfml.account.account import Account
 from perfml.account.time_sources import time_notes
 from perfml.account.words import step_sentence
+from perfml.chips.lookup import is_amd, is_mtia
 from perfml.datasets.loading import DEVICE_FACTS
 from perfml.datasets.opening import read_input
 from perfml.datasets.selection import Source
@@ -60,7 +61,6 @@ from perfml.explain.advice.table import (
 from perfml.explain.advice.unexplained import longest_kernels, longest_layer
 from perfml.explain.compared import Side, make_side
 from perfml.explain.roofs.peaks import Peaks, given_peaks
-from perfml.util.devices import is_amd, is_mtia
 from perfml.util.json_values import json_object
 from perfml.util.shown import screen, section
 from perfml.util.words import percentage

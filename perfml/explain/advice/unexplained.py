@@ -12,12 +12,12 @@ import numpy as np
 import pandas as pd
 
 from perfml import chips
+from perfml.chips.lookup import is_amd, is_mtia
 from perfml.explain.advice.answer import Finding, Where
 from perfml.explain.speed_of_light import is_ordinary, kernel_levels
 from perfml.explain.tree.ideal import START_US
 from perfml.ingest.merge.by_kernel import kernel_units, launches_behind_rows
 from perfml.kernel_names import function_name, kernel_traits
-from perfml.util.devices import is_amd, is_mtia
 from perfml.util.findings import Time
 from perfml.util.words import count, micros
 

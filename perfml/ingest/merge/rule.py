@@ -39,8 +39,7 @@ from perfml.tables import (
     validate_layers,
 )
 from perfml.util.json_values import json_object
-from perfml.util.shared import SharedList
-from perfml.util.typing import Floats
+from perfml.util.typing import Floats, SharedList
 
 Weights = Literal["own", "layer-mean"]
 
