@@ -79,7 +79,16 @@ CLOCK = "sm_clock_mhz"
 KERNEL_OPTIONAL = (
     *("ncu_time_us", "time_source", "process", "metrics_iteration", "launches"),
     CLOCK,
-    *("device_id", "stream", "start_us", "gap_us", "replay", *MOVED_COLUMNS, *PRODUCT_COLUMNS),
+    *(
+        "device_id",
+        "stream",
+        "start_us",
+        "gap_us",
+        "replay",
+        "phase",
+        *MOVED_COLUMNS,
+        *PRODUCT_COLUMNS,
+    ),
 )
 """Columns a Kernels table may have.
 
@@ -94,8 +103,9 @@ run, it is the rank, from 0.
 ``metrics_iteration`` is the profiled iteration whose counters the row carries. ``launches`` is how
 many launches the row stands for (averages, deduplicated launches). A trace also has ``device_id``
 (which of the devices in the file), ``stream``, ``start_us`` (since the first kernel) and ``gap_us``
-(how long the device had been idle when the kernel began; missing for the first one). ``replay``
-numbers the replay of a CUDA graph that the kernel is part of; missing outside one. A program
+(how long the device was idle since its kernel before; missing for its first operation). ``replay``
+numbers the replay of a CUDA graph that the kernel is part of; missing outside one. ``phase`` says
+what a step of a program that decodes token by token is for (`perfml.account.phases`). A program
 that `perfml collect` timed has ``start_us``, ``gap_us``, and what it copies and fills
 (`MOVED_COLUMNS`) where it does. A PyTorch model that `perfml collect` ran has the sizes of its
 layers' products (`PRODUCT_COLUMNS`).

@@ -16,6 +16,7 @@ from typing import Any
 
 from perfml.account.device_time import DeviceTime
 from perfml.account.host import Waiting
+from perfml.account.window import WINDOW
 from perfml.util.json_values import json_object
 
 ACCOUNT = "step"
@@ -152,6 +153,8 @@ class Account:
         Whether it was recorded what the host did; else nothing is known of why a device was idle.
     bare_us
         A step without a profiler (`perfml.time_step`); None where nobody timed it.
+    repeated
+        Where nothing marks steps, the account of what repeats in it.
     """
 
     marked_by: str
@@ -164,6 +167,14 @@ class Account:
     cut: tuple[int, ...] = ()
     host: bool = True
     bare_us: float | None = None
+    repeated: Account | None = None
+
+    @property
+    def unit(self) -> str:
+        """What it is of: a step, a repeat of what nothing marks, a window, or the recording."""
+        if self.marked_by:
+            return WINDOW if self.marked_by == WINDOW else "step"
+        return "repeat" if len(self.walls_us) > 1 else "recording"
 
     @property
     def kept_us(self) -> tuple[float, ...]:
@@ -215,6 +226,7 @@ class Account:
             tuple(map(int, document.get("cut", ()))),
             bool(document.get("host", True)),
             document.get("bare_us"),
+            cls.from_dict(again) if (again := document.get("repeated")) else None,
         )
 
 

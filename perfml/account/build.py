@@ -23,7 +23,13 @@ from perfml.account.host import Host, is_pageable
 from perfml.account.intervals import Floats, Intervals, union, within
 from perfml.account.origins import Origin, Origins
 from perfml.account.recording import Activity, DeviceKind, HostKind, Recording
-from perfml.account.steps import Steps, cut_steps, whole_recording
+from perfml.account.steps import (
+    Steps,
+    cut_steps,
+    repeated_steps,
+    waits_before,
+    whole_recording,
+)
 from perfml.kernel_names import kernel_label, kernel_traits
 from perfml.util.ranges import ITERATION
 
@@ -83,6 +89,8 @@ def account_of(
     bounds = [(since / 1e3, until / 1e3) for since, until in zip(begins, ends, strict=True)]
     walls = tuple(until - since for since, until in bounds)
     cut = set[int]() if steps.apart else cut_steps(placed)
+    if not steps.apart and waits_before(steps.starts, ends):
+        cut.add(0)
     entire = [number for number in range(len(walls)) if number not in cut]
     in_a_row = not steps.apart and entire[0] == 0
     warm_up = in_a_row and is_warm_up([walls[number] for number in entire])
@@ -94,6 +102,11 @@ def account_of(
         _device(number, _Work(held), between, host, steps, kept, recorded)
         for number, held in sorted(pairs.items())
     )
+    again = None
+    if not steps.name and len(steps.starts) == 1:
+        again = repeated_steps(
+            [activity for activity, _ in ordered], [origin.time for _, origin in ordered]
+        )
     return Account(
         steps.name,
         walls,
@@ -104,6 +117,9 @@ def account_of(
         pytorch,
         tuple(cut),
         known,
+        repeated=None
+        if again is None
+        else account_of(recording, again, finder, origins, pytorch=pytorch, recorded=recorded),
     )
 
 

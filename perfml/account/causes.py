@@ -7,6 +7,7 @@ Every microsecond of kernels, copies and idle time goes to one cause at most, th
 from __future__ import annotations
 
 import functools
+import math
 import tomllib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -425,7 +426,7 @@ _MOST = 0.3
 def _without_cause(before: Sequence[Part], after: Sequence[Part]) -> str:
     names = [{part.kernel for part in side} for side in (before, after)]
     counts = [sum(part.launches for part in side) for side in (before, after)]
-    if counts[1] != counts[0] and names[0] == names[1]:
+    if not math.isclose(*counts, rel_tol=1e-6) and names[0] == names[1]:
         return "more_launches"
     return "same_kernels" if names[0] == names[1] else "other_kernels"
 

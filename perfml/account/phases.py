@@ -9,7 +9,6 @@ sampling of one token and the first layer of the next the longest idle time is t
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -46,8 +45,6 @@ _LOOKED_AT = 100_000
 """Launches among which the cut is chosen."""
 _CANDIDATES, _ALIKE = 128, 8
 """Kernels that are tried, and of those that run equally often."""
-
-_PHASE_LAYER = re.compile(rf"({PREFILL}|{DECODE}|{MIXED}|{STEP})/[^/]+")
 
 
 @dataclass(frozen=True)
@@ -100,11 +97,6 @@ def find_phases(launches: Launches) -> tuple[Phase, ...]:
     spans = list(zip(bounds.tolist(), [*bounds[1:].tolist(), len(classes)], strict=True))
     kinds = _kinds(launches, classes, spans)
     return tuple(Phase(kind, *span) for kind, span in zip(kinds, spans, strict=True))
-
-
-def is_class_layer(layer: str) -> bool:
-    """Return whether a layer is all kernels of one class in a step, such as ``decode/gemm``."""
-    return _PHASE_LAYER.fullmatch(layer) is not None
 
 
 def class_layers(launches: Launches, phases: Sequence[Phase]) -> list[str]:

@@ -15,6 +15,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from perfml.account.recording import Activity, HostKind, HostSpan, Nesting, Recording
 from perfml.util.ranges import ITERATION
 
@@ -23,6 +25,12 @@ _BEFORE = 0.1
 """From this part of a step's launches on before the first mark, marks end steps."""
 _LEAST_TO_CUT = 3
 """Steps from which on one that has fewer launches is known to be cut."""
+_WAIT = 0.05
+"""A smaller part of a step between two of them is none that the first one lacks."""
+_LEAST_REPEATS, _MOST_REPEATS = 3, 200
+"""Repeats from which on something repeats, and the repeats that an account is made of."""
+_LOOKED_AT = 200_000
+"""Operations among which repeats are looked for."""
 _MOST_DESCENTS = 8
 """Ranges around all steps, one in another, that are looked into."""
 
@@ -102,12 +110,81 @@ def numbered_steps(
     return Steps(name, starts, ends)
 
 
+def repeated_steps(activities: Sequence[Activity], launched: Sequence[int]) -> Steps | None:
+    """Return steps of which nothing marks where they begin: what the devices do again and again.
+
+    Parameters
+    ----------
+    activities
+        In the order of their launch.
+    launched
+        When the host launched each, nanoseconds.
+
+    Returns
+    -------
+    Steps or None
+        The shortest piece of which at least half of the recording are repeats, one after another.
+        One begins after the longest usual wait. None where nothing repeats often enough.
+    """
+    numbers: dict[str, int] = {}
+    codes = [numbers.setdefault(each.name, len(numbers)) for each in activities]
+    codes = codes[:_LOOKED_AT]
+    period, length = _period(codes)
+    if period == 0:
+        return None
+    first = len(codes) - length
+    begins = np.array([each.start for each in activities[first : len(codes)]])
+    waits = np.diff(begins, prepend=begins[0])
+    shift = max(range(period), key=lambda at: float(np.median(waits[at or period :: period])))
+    places = range(first + shift, len(codes) + 1, period)
+    spans = [
+        (launched[at], max(each.end for each in activities[at:until]))
+        for at, until in itertools.pairwise(places[: _MOST_REPEATS + 1])
+    ]
+    if len(spans) < _LEAST_REPEATS:
+        return None
+    starts, ends = zip(*spans, strict=True)
+    return Steps("", starts, ends)
+
+
+def waits_before(begins: Sequence[int], ends: Sequence[int]) -> bool:
+    """Return whether time passes between steps, so that the first one lacks what came before it."""
+    waits = np.array(begins[1:]) - np.array(ends[:-1])
+    lengths = np.diff(ends)
+    return len(waits) > 1 and float(np.median(waits)) > _WAIT * float(np.median(lengths))
+
+
+def _period(codes: Sequence[int]) -> tuple[int, int]:
+    """Return the shortest period of the longest end of a sequence that has one, and its length.
+
+    The end makes at least half of the sequence; 0 and 0 without one.
+    """
+    borders = [0] * len(codes)
+    found = (0, 0)
+    backwards = codes[::-1]
+    for at in range(1, len(codes)):
+        border = borders[at - 1]
+        while border and backwards[at] != backwards[border]:
+            border = borders[border - 1]
+        borders[at] = border = border + (backwards[at] == backwards[border])
+        period = at + 1 - border
+        if 2 * (at + 1) >= len(codes) and _LEAST_REPEATS * period <= at + 1:
+            found = period, at + 1
+    return found
+
+
 def cut_steps(launched: Sequence[Sequence[str]]) -> set[int]:
     """Return which of the first and the last step the recording cut, by the kernels of each.
 
     One is cut if it has the last, or the first, kernels of a step that the others have entire, and
-    is itself like none of them.
+    is itself like none of them. Of steps before the first kernel and after the last one no device
+    was recorded.
     """
+    held = [number for number, each in enumerate(launched) if each]
+    if held and (held[0] > 0 or held[-1] < len(launched) - 1):
+        outside = {*range(held[0]), *range(held[-1] + 1, len(launched))}
+        inside = cut_steps(launched[held[0] : held[-1] + 1])
+        return outside | {held[0] + number for number in inside}
     others = [tuple(each) for each in launched[1:-1]]
     usual = {each for each in others if others.count(each) > 1 or len(others) == 1}
     if len(launched) < _LEAST_TO_CUT or not usual:

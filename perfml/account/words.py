@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from perfml.account.account import Account, DeviceAccount
 from perfml.account.causes import Finding
 from perfml.account.ranks import Ranks, RankTime
-from perfml.account.window import WINDOW
 from perfml.util.words import Readable, count, micros
 
 _SHOWN = 0.01
@@ -27,7 +26,7 @@ def step_sentence(account: Account, name: str = "") -> str:
     `name` is what its side is called; empty where there is one.
     """
     whose = f"{name}: " if name else ""
-    what = f"a {_unit(account)} takes" if account.marked_by else "the recording takes"
+    what = "the recording takes" if account.unit == "recording" else f"a {account.unit} takes"
     parts = " ".join(_of_device(each, len(account.devices) > 1) for each in account.devices)
     text = f"{whose}{what} {micros(account.step_us)} on the clock{steps_text(account)}. {parts}"
     if account.bare_us is not None:
@@ -54,8 +53,14 @@ def steps_text(account: Account) -> str:
     if len(account.walls_us) == 1:
         return ""
     low, high = micros(min(kept)), micros(max(kept))
-    steps = count(len(kept), _unit(account))
-    said = f"{steps}, {low} to {high}" if low != high else steps
+    said = count(len(kept), account.unit) + (f", {low} to {high}" if low != high else "")
+    if len(account.cut) == 1:
+        (number,) = account.cut
+        end = "first" if number == 0 else "last"
+        wall = micros(account.walls_us[number])
+        said += f"; the {end} one was recorded in part ({wall}), and is not counted"
+    elif account.cut:
+        said += f"; {len(account.cut)} at both ends were recorded in part, and are not counted"
     if account.warm_up:
         said += f"; the first recorded one took {micros(account.walls_us[0])}: warm-up, not counted"
     elif not account.agree:
@@ -175,18 +180,13 @@ def evidence(finding: Finding, account: Account) -> str:
 def saving(finding: Finding, account: Account) -> str:
     """Say what the remedy is likely to save."""
     share = Readable(finding.saved_us / finding.step_us)
-    step = f"{micros(finding.step_us)}{f' a {_unit(account)}' if account.marked_by else ''}"
+    step = f"{micros(finding.step_us)}{'' if account.unit == 'recording' else f' a {account.unit}'}"
     return f"saves about {micros(finding.saved_us)} of {step} ({share:.0%})"
 
 
 def _whole(account: Account) -> str:
     """Say how long a step takes, or the recording where nothing marks steps."""
-    return f"{micros(account.step_us)}{f' a {_unit(account)}' if account.marked_by else ''}"
-
-
-def _unit(account: Account) -> str:
-    """Return what the recording is divided into."""
-    return WINDOW if account.marked_by == WINDOW else "step"
+    return f"{micros(account.step_us)}{'' if account.unit == 'recording' else f' a {account.unit}'}"
 
 
 def remedy(finding: Finding, account: Account) -> str:

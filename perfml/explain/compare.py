@@ -240,9 +240,14 @@ def explain(
 
 def step_comparison(left: Side, right: Side) -> StepComparison | None:
     """Return two sides on the clock; None unless both were recorded with times."""
-    if left.account is None or right.account is None:
+    before, after = left.account, right.account
+    if before is None or after is None:
         return None
-    return StepComparison((left.name, right.name), left.account, right.account)
+    marked = before.marked_by or after.marked_by
+    if not marked and before.repeated is not None and after.repeated is not None:
+        # what repeats in both, as one may be recorded for longer
+        before, after = before.repeated, after.repeated
+    return StepComparison((left.name, right.name), before, after)
 
 
 def _learned(rows: pd.DataFrame, model: str, seed: int, warnings: list[str]) -> Explainer | None:

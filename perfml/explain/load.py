@@ -23,6 +23,7 @@ from perfml.explain.compared import (
     Alignment,
     Launched,
     Side,
+    align_layers,
     launched_as_repeats,
     make_side,
     require_value,
@@ -107,6 +108,7 @@ def pair_kernels(
     counted = not all(launched_as_repeats(each) for each in ran)
     # a profiler of counters measures the launches that it was asked for
     counted &= not not_comparable((baseline[0], ran[0]), (target[0], ran[1]))
+    counted &= not (_as_often(ours, theirs) and not any(alone))
     sentences = (*notes, _sentence(pairs, ours, theirs), _unequal(ours, theirs, counted=counted))
     alignment = Alignment(
         pd.DataFrame(rows, columns=["layer", "target_layer", "aligned_by"]),
@@ -214,6 +216,15 @@ def _sentence(pairs: Sequence[_Pair], ours: _Grouped, theirs: _Grouped) -> str:
     return f"{said}."
 
 
+def _as_often(ours: _Grouped, theirs: _Grouped) -> bool:
+    """Return whether one side runs the same program longer: all launches differ by one factor."""
+    factors = {
+        round(after.launches / before.launches, 9)
+        for before, after in zip(ours.launched, theirs.launched, strict=True)
+    }
+    return len(factors) == 1 and factors != {1.0}
+
+
 def _unequal(ours: _Grouped, theirs: _Grouped, *, counted: bool) -> str:
     """Say which kernels the sides launch unequally often; nothing where there are none."""
     unlike = [
@@ -275,7 +286,7 @@ def load_sides(inputs: Inputs) -> Sides:
     if not unranged or any(each.kernels is None for _, each in named):
         layered = ((name, each.in_layers) for name, each in named)
         before, after = (make_side(name, each.layers, each.kernels) for name, each in layered)
-        sides = Sides(before, after)
+        sides = answering(before, after)
     else:
         one = len(unranged) == 1
         note = f"{unranged[0]} has no ranges, so kernels are compared." if one else ""
@@ -289,6 +300,27 @@ def load_sides(inputs: Inputs) -> Sides:
         target=replace(sides.target, account=right.account),
         reports=(reports_behind(left), reports_behind(right)),
     )
+
+
+def answering(left: Side, right: Side) -> Sides:
+    """Return two sides whose layers answer to each other: those of one name, else single kernels.
+
+    Kernels are compared of two recordings that share no range: one has none of the other's, or
+    serial numbers in its names.
+    """
+    kernels = left.kernels, right.kernels
+    try:
+        align_layers(left.layers, right.layers)
+    except PerfmlError:
+        if kernels[0] is None or kernels[1] is None:
+            raise
+    else:
+        return Sides(left, right)
+    note = "No range of one side answers to a range of the other, so kernels are compared."
+    pairs = pair_kernels((left.name, kernels[0]), (right.name, kernels[1]), notes=(note,))
+    left = replace(left, layers=pairs.baseline.layers, kernels=pairs.baseline.kernels)
+    right = replace(right, layers=pairs.target.layers, kernels=pairs.target.kernels)
+    return Sides(left, right, pairs.alignment)
 
 
 def _of_one(inputs: Inputs) -> Sides:

@@ -119,7 +119,8 @@ class StepComparison:
         It does of steps that both sides mark, and where more than a third of what differs passes
         between kernels.
         """
-        if self.baseline.host and self.target.host and self.baseline.marked_by:
+        sides = (self.baseline, self.target)
+        if all(each.host and each.marked_by for each in sides):
             return True
         large = abs(self.between_us) >= _SHOWN * min(self.baseline.step_us, self.target.step_us)
         return large and abs(self.between_us) > abs(self.parts["computing_us"]) / 2
@@ -150,7 +151,9 @@ class StepComparison:
 
     @property
     def first(self) -> Change | None:
-        """The largest part of the difference that has a cause and goes the same way."""
+        """The largest part that goes the same way; None where the sides do not differ."""
+        if self.verdict == "no difference":
+            return None
         sign = math.copysign(1.0, self.difference_us)
         along = [each for each in self.changes if sign * each.us > 0]
         if self.idle and self._as_much_longer:  # what the GPU computes tells more than that
@@ -179,6 +182,11 @@ class StepComparison:
         return "high" if sure else "medium"
 
     @property
+    def unit(self) -> str:
+        """What is compared (`perfml.account.account.Account.unit`)."""
+        return self.baseline.unit
+
+    @property
     def slower(self) -> str:
         """The name of the side that takes longer."""
         return self.names[1] if self.difference_us >= 0 else self.names[0]
@@ -186,18 +194,19 @@ class StepComparison:
     def sentence(self) -> str:
         """Say how long a step takes on either side, and the verdict."""
         one, other = micros(self.target.step_us), micros(self.baseline.step_us)
-        times = f"a step takes {one} on the clock against {other}"
+        what = "the recording" if self.unit == "recording" else f"a {self.unit}"
+        times = f"{what} takes {one} on the clock against {other}"
         return f"{self.verdict}: {times} ({multiple(math.exp(self.log_ratio))}){self._doubt()}"
 
     def _doubt(self) -> str:
         if self.verdict != "undecided":
             return ""
         if max(self.repeats) == 1:
-            return ": one step of each side cannot tell"
+            return f": one {self.unit} of each side cannot tell"
         if self._of_the_clock != "undecided":
             same = "the devices are mostly idle, the same kernels are launched"
             return f": {same}, and a profiler makes that as much longer"
-        return ": the recorded steps of the sides overlap, or differ by as much"
+        return f": the recorded {self.unit}s of the sides overlap, or differ by as much"
 
     def cause(self) -> str | None:
         """Say the first cause with its part of the difference; None where nothing differs."""
@@ -226,8 +235,9 @@ class StepComparison:
         """Return the parts of the difference in words and microseconds; they add up to it."""
         least = _NAMED * max(abs(each.us) for each in self.changes) if self.changes else 0.0
         rows = [(each.words, each.us) for each in self.changes if abs(each.us) >= least]
-        rest = self.difference_us - sum(us for _, us in rows)
-        return [*rows, ("all else", rest), ("the whole step", self.difference_us)]
+        rest = self.difference_us - math.fsum(us for _, us in rows)
+        rest = 0.0 if abs(rest) < 1e-6 * self.target.step_us else rest  # what rounding leaves
+        return [*rows, ("all else", rest), (f"the whole {self.unit}", self.difference_us)]
 
     def notes(self) -> tuple[str, ...]:
         """Say it of each side, and what to believe of steps that are mostly idle."""

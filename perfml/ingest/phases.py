@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 import numpy as np
 import pandas as pd
 
-from perfml.account.phases import DECODE, MIXED, Launches, Phase, class_layers, find_phases
+from perfml.account.phases import STEP, Launches, Phase, class_layers, find_phases
 from perfml.kernel_names import kernel_class
 from perfml.util.typing import Floats
 
@@ -20,10 +20,10 @@ NAMED_BY_CLASS = (
 )
 _FEW = 3.0
 """Ranges that hold a step's time as evenly as fewer than this many would are no layers."""
-_REPLAYED = 0.25
-"""From this part of the time on replays of CUDA graphs make a program one of steps."""
 _CLASSED = 0.7
 """Part of the time whose kernels have to tell what they do."""
+_OCCURRENCE = re.compile(r"#\d+\Z")
+"""What tells the second pass through a layer from the first (`perfml.readers.frame`)."""
 _OPERATOR = re.compile(r"\w+::\w|nccl:|Torch-Compiled Region|CompiledF|## Call|\w+Backward\d*$")
 """What PyTorch calls the operators that stand for ranges where a program has none."""
 
@@ -31,7 +31,10 @@ _OPERATOR = re.compile(r"\w+::\w|nccl:|Torch-Compiled Region|CompiledF|## Call|\
 def with_phases(frame: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     """Return a run's Kernels table with steps and classes, where it has no better layers.
 
-    Returned with it is what a user has to know; nothing where the table stays as it is.
+    It has them of a program that decodes token by token: one whose steps end in sampling, or whose
+    kernels of attention are made for decoding. What the user calls a range says nothing of that.
+    The column ``phase`` says what the step of each launch is for. Returned with the table is what
+    a user has to know; nothing where the table stays as it is.
     """
     if "process" in frame:
         return frame, []
@@ -41,15 +44,13 @@ def with_phases(frame: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     for rows in named.groupby(devices, sort=False).groups.values():
         launches = _launches(named.loc[rows])
         phases = find_phases(launches) if _classed(launches) else ()
-        replays = bool(phases) and launches.replayed >= _REPLAYED
-        generates = replays or any(phase.kind in (DECODE, MIXED) for phase in phases)
+        generates = any(phase.kind != STEP for phase in phases)
         if not generates or _told(named.loc[rows], phases) >= _FEW:
             return frame, []
         named.loc[rows, "layer"] = class_layers(launches, phases)
-        iterations = np.zeros(len(rows), dtype=np.int64)
-        for number, phase in enumerate(phases):
-            iterations[phase.first : phase.end] = number
-        named.loc[rows, "iteration"] = iterations
+        sizes = [phase.end - phase.first for phase in phases]
+        named.loc[rows, "iteration"] = np.repeat(np.arange(len(phases)), sizes)
+        named.loc[rows, "phase"] = np.repeat([phase.kind for phase in phases], sizes)
     named["kernel_index"] = named.groupby("iteration").cumcount()
     return named, [NAMED_BY_CLASS]
 
@@ -67,7 +68,7 @@ def _told(rows: pd.DataFrame, phases: Sequence[Phase]) -> float:
 
 def _range(layer: str, classes: Collection[str]) -> str:
     """Return the range of a layer, without operators and the class of a replayed kernel."""
-    path = layer.partition("#")[0].split("/")
+    path = _OCCURRENCE.sub("", layer).split("/")
     path = path[:-1] if path[-1] in classes else path
     return "/".join(itertools.takewhile(lambda name: not _OPERATOR.match(name), path))
 

@@ -404,7 +404,8 @@ def _one_run(run: _Run, user: Identity) -> tuple[pd.DataFrame, list[str]]:
     parts = []
     for frame, each in zip(frames, profiles, strict=True):
         named = with_products(frame.copy(), manifest)
-        named, by_class = with_phases(named)
+        trains = each.provenance.get(ACCOUNT, {}).get("trains", False)
+        named, by_class = (named, []) if trains else with_phases(named)
         notes = [*notes, *by_class]
         if run.collected:
             named = with_experiments(named, files[0].parent)

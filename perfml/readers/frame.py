@@ -110,8 +110,13 @@ def _known(cells: dict[str, Any]) -> dict[str, Any]:
     return cells
 
 
-_TEXTS = {*KERNEL_COLUMNS, "time_source"} - {"batch", "iteration", "kernel_index", "time_us"}
-_NUMBERS = ("time_us", *(name for name in KERNEL_OPTIONAL if name != "time_source"))
+_TEXTS = {*KERNEL_COLUMNS, "time_source", "phase"} - {
+    "batch",
+    "iteration",
+    "kernel_index",
+    "time_us",
+}
+_NUMBERS = ("time_us", *(name for name in KERNEL_OPTIONAL if name not in _TEXTS))
 
 
 def _typed(cells: dict[str, Any], rows: int) -> dict[str, Any]:

@@ -66,6 +66,7 @@ def compare_tables(
     """
     from perfml.explain import explain, make_side
     from perfml.explain.compared import Side
+    from perfml.explain.load import answering
 
     names = _names(left[0], right[0])
     sides = [
@@ -81,9 +82,14 @@ def compare_tables(
             progress(done, len(parts), label)
         # an account is of one recording, so it tells nothing where there are several
         clocks = accounts if len(parts) == 1 else (None, None)
-        explanation = explain(
+        both = answering(
             Side(names[0], *before, sides[0].warnings, account=clocks[0]),
             Side(names[1], *after, sides[1].warnings, account=clocks[1]),
+        )
+        explanation = explain(
+            both.baseline,
+            both.target,
+            alignment=both.alignment,
             top=top,
             model=model,
             seed=seed,

@@ -116,6 +116,8 @@ def test_iterations_of_a_collected_program_are_steps(tmp_path):
     assert account.marked_by == "iteration"
     # from the end of one to the end of the next
     assert account.walls_us == (40.0, 100.0, 100.0, 100.0)
+    # what passed before the first one was not recorded
+    assert (account.cut, account.kept_us) == ((0,), (100.0, 100.0, 100.0))
     assert sum(account.walls_us) == account.devices[0].recorded.wall_us
 
 
@@ -208,7 +210,8 @@ def test_copies_before_the_first_kernel_and_after_the_last_one_count():
         (["ab", "abc", "ab", "abc", "ab"], set()),
         (["abc", "ab"], set()),
         (["xabc", "abc", "abc"], set()),
-        (["", "abc", "abc", ""], set()),
+        (["", "abc", "abc", ""], {0, 3}),
+        (["", "abc", "", "abc"], {0}),
     ],
 )
 def test_a_step_is_cut_if_it_has_a_part_of_what_the_others_have(launched, cut):

@@ -92,6 +92,7 @@ def test_holes_between_windows_are_no_time_of_the_program(tmp_path):
 def test_what_passes_before_a_step_is_the_median_and_knows_no_hole(tmp_path):
     frame = attached(tmp_path / "runs" / "server").frame
     frame["layer"] = [f"decode/{name}" for name in frame["kernel"]]
+    frame["phase"] = "decode"
     frame["iteration"] = np.arange(len(frame)) // 2
     (decode,) = phase_times(frame)
     assert (decode.steps, decode.wall_us, decode.before_us) == pytest.approx((48, 3000.0, 1000.0))

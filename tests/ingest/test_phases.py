@@ -10,6 +10,7 @@ import pytest
 from perfml.ingest import ingest
 from perfml.ingest.phases import NAMED_BY_CLASS
 from perfml.readers.torch_trace import BY_OPERATOR
+from perfml.report.sections.phases import phase_times
 from tests.support.paths import ROOT
 from tests.support.torch_trace import Trace
 
@@ -92,6 +93,24 @@ def test_a_program_with_layers_keeps_them(tmp_path):
 def test_a_program_without_replays_or_tokens_keeps_its_range(tmp_path):
     frame = ingest([traced(tmp_path, ["step"])]).frame
     assert {layer.partition("#")[0] for layer in frame["layer"].dropna()} == {"step"}
+
+
+def test_what_a_user_calls_a_range_has_no_meaning_of_ours(tmp_path):
+    trace, clock = Trace(), 0.0
+    for _ in range(6):
+        trace.event("user_annotation", "step", clock, 90)
+        for place, name in enumerate(("## forward ##", "decode", "prefill")):
+            trace.event("user_annotation", name, clock + 1 + 30 * place, 28)
+            trace.launch("gemm_kernel(int)", clock + 3 + 30 * place, clock + 10 + 30 * place, 20.0)
+        clock += 100
+    path = tmp_path / "loop.json"
+    path.write_bytes(trace.data())
+    frame = ingest([path]).frame
+    assert "phase" not in frame or frame["phase"].isna().all()
+    assert set(frame["layer"]) == {
+        f"step/{name}" for name in ("## forward ##", "decode", "prefill")
+    }
+    assert phase_times(frame) == ()
 
 
 def test_ranges_of_requests_are_no_layers_of_their_steps(tmp_path):

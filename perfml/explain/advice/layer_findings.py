@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from perfml.account.phases import is_class_layer
 from perfml.explain.advice.findings import Layer, finding_of
 from perfml.explain.advice.persons import person_of_all
 from perfml.explain.advice.remedies import filled, load_remedies
@@ -168,7 +167,7 @@ _HAZARDS: Mapping[str, Callable[[Layer], _Told | None]] = {
 def layer_findings(layer: Layer) -> list[dict[str, Any]]:
     """Return the findings of a layer as a whole."""
     # that products of one size are in one layer says nothing where a layer is all of a step's
-    left_out = {"repeated_products"} if is_class_layer(str(layer.row["layer"])) else set()
+    left_out = {"repeated_products"} if isinstance(layer.row.get("phase"), str) else set()
     found = ((name, hazard(layer)) for name, hazard in _HAZARDS.items() if name not in left_out)
     return [_finding(name, told, layer) for name, told in found if told is not None]
 

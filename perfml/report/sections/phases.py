@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from perfml.account.intervals import union
-from perfml.account.phases import DECODE, MIXED, PREFILL, STEP, is_class_layer
+from perfml.account.phases import DECODE, MIXED, PREFILL, STEP
 from perfml.report.document import Cell, ReportTable, Section, Sentence, numbers, section, words
 from perfml.report.labels import capital
 from perfml.report.tables import amount, share
@@ -64,12 +64,14 @@ class PhaseTimes:
 
 
 def phase_times(kernels: pd.DataFrame) -> tuple[PhaseTimes, ...]:
-    """Return the median step of each kind; none where layers are not those of phases."""
-    layers = kernels["layer"].dropna().astype(str).unique()
-    if not len(layers) or not all(map(is_class_layer, layers)):
+    """Return the median step of each kind; none of a program that does not decode."""
+    if "phase" not in kernels.columns or kernels["phase"].isna().all():
         return ()
-    parts = kernels["layer"].str.partition("/")
-    rows = kernels.assign(kind=parts[0], what=parts[2]).dropna(subset=["kind"])
+    rows = kernels.dropna(subset=["phase", "layer"]).rename(columns={"phase": "kind"})
+    rows["what"] = [
+        layer.removeprefix(f"{kind}/")
+        for kind, layer in zip(rows["kind"], rows["layer"], strict=True)
+    ]
     rows["start_us"], rows["replay"] = rows.get("start_us", np.nan), rows.get("replay", np.nan)
     steps, times = _steps(rows), []
     for kind in [kind for kind in (PREFILL, MIXED, DECODE, STEP) if kind in set(rows["kind"])]:

@@ -33,12 +33,13 @@ def step_section(step: StepComparison) -> Section:
     points = [text for text in (step.cause(), _do(step)) if text is not None]
     rows = [[Cell(name), amount(us)] for name, us in step.rows()]
     table = ReportTable(
-        "What the difference of a step is made of; the parts add up",
-        (*words("part"), *numbers(f"{step.names[1]} takes more, µs a step")),
+        f"What the difference of a {step.unit} is made of; the parts add up",
+        (*words("part"), *numbers(f"{step.names[1]} takes more, µs a {step.unit}")),
         rows,
         title="Where the difference is",
     )
-    title = f"{step.names[1]} against {step.names[0]}, a step on the clock"
+    unit = "" if step.unit == "recording" else f"a {step.unit} "
+    title = f"{step.names[1]} against {step.names[0]}, {unit}on the clock"
     notes = [Text(f"{text}", note=True) for text in step.notes()]
     return section(title, Points(tuple(points)), table, *notes, summary=step.sentence())
 

@@ -1,0 +1,62 @@
+"""Steps that nothing marks: what the devices do again and again, however often."""
+
+from __future__ import annotations
+
+import pytest
+
+from perfml.account.account import Account
+from perfml.account.build import account_without_host
+from perfml.account.recording import Activity, DeviceKind
+from perfml.account.steps import repeated_steps
+from perfml.explain.steps import StepComparison
+
+
+def activities(names, *, wait=50, length=10):
+    """Return kernels of some length, so long apart; before a capital they wait longer."""
+    at, made = 0, []
+    for name in names:
+        at += (10 * wait if name.isupper() else wait) * 1000
+        made.append(Activity(DeviceKind.KERNEL, name, at, at + length * 1000, 0, 7, None))
+        at += length * 1000
+    return made
+
+
+def found(names):
+    made = activities(names)
+    steps = repeated_steps(made, [each.start for each in made])
+    return None if steps is None else len(steps.starts)
+
+
+@pytest.mark.parametrize(
+    ("names", "repeats"),
+    [
+        ("Abc" * 5, 5),
+        ("xyz" + "Abc" * 5, 5),
+        ("a" * 10, 10),
+        # cut within a repeat: a repeat still begins after the longest wait
+        ("Abc" * 5 + "Ab", 5),
+        ("Abc" * 2, None),
+        ("abcdefgh", None),
+        # most of it does not repeat
+        ("abcdefghijklmnopqr" + "st" * 3, None),
+    ],
+)
+def test_a_repeat_is_the_shortest_piece_that_comes_again_and_again(names, repeats):
+    assert found(names) == repeats
+
+
+def test_longer_recordings_of_one_program_are_equal_a_repeat():
+    sides = [account_without_host(activities("Abc" * turns)) for turns in (10, 24)]
+    assert [side.unit for side in sides] == ["recording", "recording"]
+    again = [side.repeated for side in sides]
+    # nobody knows what passed before the first one
+    assert [(side.cut, len(side.kept_us)) for side in again] == [((0,), 9), ((0,), 23)]
+    step = StepComparison(("a", "b"), *again)
+    assert step.verdict == "no difference"
+    assert step.first is None
+    assert step.difference_us == pytest.approx(0.0)
+
+
+def test_an_account_with_repeats_goes_through_json():
+    account = account_without_host(activities("Abc" * 5))
+    assert Account.from_dict(account.to_dict()) == account
