@@ -122,7 +122,8 @@ class Export:
         Of a long export with steps the first ones are accounted for (`perfml.account.window`).
         None where no operation has a time.
         """
-        ends = [self.kernels["end"].to_numpy(), self.calls.end]
+        operations = (self.kernels, *self.moves.values())
+        ends = [*(each["end"].to_numpy() for each in operations), self.calls.end]
         last = max(int(each.max()) for each in ends if len(each))
         begins = [self.calls.start, *(each.start for each in self.ranges.values())]
         begun, most = np.concatenate(begins), MOST

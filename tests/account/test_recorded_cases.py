@@ -1,0 +1,104 @@
+"""The recordings whose truth is known by construction: their clock, steps and what takes it."""
+
+from __future__ import annotations
+
+import pytest
+
+from perfml.account.account import Account
+from perfml.account.causes import findings
+from perfml.datasets import Selection, read_inputs
+from perfml.explain import explain
+from perfml.readers import read
+from tests.support.paths import ROOT
+
+FOLDER = ROOT.parent / "shared" / "cases" / "recordings_2026_11_28"
+pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason="the cases lie beside the clone")
+
+
+def account_of(name):
+    return Account.from_dict(read(FOLDER / name).provenance["step"])
+
+
+@pytest.mark.parametrize(
+    ("name", "wall", "computing", "copying", "idle"),
+    [
+        ("idle_before_copy.sqlite", 761_715, 30_000, 4_000, 727_715),
+        ("frames_10.sqlite", 361_715, 15_000, 2_000, 344_715),
+        ("frames_24.sqlite", 921_215, 24_000, 4_800, 892_415),
+        # copies before the first kernel and after the last one
+        ("one_kernel_between_copies.sqlite", 3_660, 40, 3_000, 620),
+        ("copies_dominate_with_ranges.sqlite", 90_210, 2_160, 87_600, 450),
+        ("sequential_products.sqlite", 84_047, 84_000, 0, 47),
+        ("old_gpu_table.sqlite", 16_210, 4_000, 800, 11_410),
+        ("run_results.db", 590, 400, 0, 190),
+    ],
+)
+def test_the_recording_is_computing_copying_and_idle(name, wall, computing, copying, idle):
+    account = account_of(name)
+    own = account.devices[0].recorded
+    told = (own.wall_us, own.computing_us, own.copying_us, own.idle_us)
+    assert told == pytest.approx((wall, computing, copying, idle))
+    # nothing marks steps, so the recording is what a person waits for
+    assert account.unit == "recording"
+    assert account.step_us == pytest.approx(own.wall_us)
+
+
+@pytest.mark.parametrize(
+    ("name", "step", "computing", "left_out"),
+    [
+        ("last_step_cut.json", 16_000, 12_000, (3,)),
+        ("overflow_same_stream.json", 16_000, None, ()),
+        ("zero_timestamps.json", 16_000, 12_000, (2,)),
+        ("six_of_eight_steps_without_kernels.json", 12_000, 6_000, (0, 1, 2, 5, 6, 7)),
+    ],
+)
+def test_a_step_is_the_mean_of_those_that_were_recorded_whole(name, step, computing, left_out):
+    account = account_of(name)
+    assert account.step_us == pytest.approx(step)
+    assert account.cut == left_out
+    if computing is not None:
+        assert account.busiest.step.computing_us == pytest.approx(computing)
+
+
+@pytest.mark.parametrize(
+    "name", ["copies_dominate_with_ranges.sqlite", "one_kernel_between_copies.sqlite"]
+)
+def test_copies_that_take_nearly_all_of_the_clock_come_first(name):
+    account = account_of(name)
+    first, *others = findings(account)
+    assert first.cause.id == "copies_to_device"
+    # a device that copies for 97 % of the time saves less than 3 % in its kernels
+    kernels = sum(each.amount.computing_us for each in others)
+    assert kernels <= 0.03 * account.step_us
+
+
+def test_a_host_that_is_blocked_in_a_copy_waits_and_does_not_launch():
+    first = findings(account_of("host_blocked_in_copy.json"))[0]
+    assert first.cause.id == "synchronising"
+
+
+def sides(*names):
+    """Return an explanation of two recordings, without a model."""
+    from perfml.explain.load import load_sides
+
+    both = load_sides(read_inputs(Selection(tuple(str(FOLDER / name) for name in names))))
+    return explain(both.baseline, both.target, model=None, alignment=both.alignment)
+
+
+def test_a_filter_twice_as_fast_is_faster_however_long_was_recorded():
+    found = sides("frames_10.sqlite", "frames_24.sqlite")
+    ratios = dict(zip(found.layers["layer"], found.layers["ratio"], strict=True))
+    assert ratios == pytest.approx({"filter": 0.5, "blend": 1.0})
+    assert found.step.unit == "repeat"
+    assert (found.step.verdict, found.step.ratio) == ("no difference", pytest.approx(1.0))
+    assert found.step.parts["copying_us"] == pytest.approx(0.0)
+
+
+def test_serial_numbers_in_names_of_ranges_divide_no_layer():
+    found = sides("emit_nvtx_a.sqlite", "emit_nvtx_b.sqlite")
+    ratios = {
+        str(layer).rpartition("::")[2]: ratio
+        for layer, ratio in zip(found.layers["layer"], found.layers["ratio"], strict=True)
+    }
+    assert ratios == pytest.approx({"linear": 1.0, "relu": 1.0, "softmax": 3.0})
+    assert found.step.parts["computing_us"] == pytest.approx(600.0)
