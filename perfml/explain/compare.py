@@ -13,7 +13,7 @@ from perfml.account.device_time import OFTEN, busy_on_one_device
 from perfml.account.time_sources import not_comparable, time_notes
 from perfml.errors import PerfmlError, did_you_mean
 from perfml.explain.advice.hazards import Advice
-from perfml.explain.compared import Alignment, Side, align_layers, check_conditions, make_side
+from perfml.explain.compared import Alignment, Side, aligned, check_conditions, make_side
 from perfml.explain.details import DetailReader, LayerPair
 from perfml.explain.results import Explanation
 from perfml.explain.roofs.peaks import Peaks
@@ -200,7 +200,7 @@ def explain(
     elif model is not None:
         rows = pd.concat([left.layers, right.layers]) if training is None else training
         explainer = _learned(rows, model, seed, warnings)
-    met = alignment or paired or align_layers(left.layers, right.layers)
+    met = alignment or paired or aligned(left, right)
     ratios = layer_ratios(left, right, met, tolerance)
     table = _overview(met.pairs, ratios)
     step = step_comparison(left, right)

@@ -268,6 +268,22 @@ class Alignment:
         return list(zip(*columns, strict=True))
 
 
+def aligned(baseline: Side, target: Side) -> Alignment:
+    """Return which layers of two sides answer to each other.
+
+    Of two accounts of steps none has to: the clock answers, and says what the host did.
+    """
+    try:
+        return align_layers(baseline.layers, target.layers)
+    except PerfmlError:
+        accounts = (baseline.account, target.account)
+        if not all(each is not None and each.host and each.marked_by for each in accounts):
+            raise
+        columns = list(align_layers(baseline.layers, baseline.layers).pairs.columns)
+        every = (tuple(_layer_names(each.layers)) for each in (baseline, target))
+        return Alignment(pd.DataFrame(columns=columns, dtype="string"), *every)
+
+
 def align_layers(baseline: pd.DataFrame, target: pd.DataFrame) -> Alignment:
     """Align the layers of two Layers tables.
 

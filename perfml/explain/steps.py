@@ -211,7 +211,7 @@ class StepComparison:
     def cause(self) -> str | None:
         """Say the first cause with its part of the difference; None where nothing differs."""
         first = self.first
-        if first is None:
+        if first is None or not self.difference_us:
             return None
         where = f", most in {first.where}" if first.where else ""
         on = f" ({', '.join(first.operators)})" if first.operators else ""

@@ -7,6 +7,7 @@ the run's folder, or by name (``X.csv`` and ``X_timing.csv``).
 from __future__ import annotations
 
 import datetime
+import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -44,6 +45,8 @@ from perfml.util.typing import Progress
 UNKNOWN = "unknown"
 _COMPRESSED = (".gz", ".xz", ".bz2")
 _NAMED = 4
+_STEP = re.compile(r"ProfilerStep|(\w+[_ ])?(step|iter|iteration)", re.IGNORECASE)
+"""What ranges are called that mark steps; one around a request holds many."""
 _MOST_RANKS = 1 << 20
 _NOT_PROFILES = ("log.txt", "lines.csv", EXPERIMENTS)
 """Files of a run folder that are no profiles: what programs printed, experiments."""
@@ -404,9 +407,9 @@ def _one_run(run: _Run, user: Identity) -> tuple[pd.DataFrame, list[str]]:
     parts = []
     for frame, each in zip(frames, profiles, strict=True):
         named = with_products(frame.copy(), manifest)
-        trains = each.provenance.get(ACCOUNT, {}).get("trains", False)
-        named, by_class = (named, []) if trains else with_phases(named)
-        notes = [*notes, *by_class]
+        if not _marked(each):
+            named, by_class = with_phases(named)
+            notes = [*notes, *by_class]
         if run.collected:
             named = with_experiments(named, files[0].parent)
         digest = str(each.provenance.get("sha256", ""))[:8]
@@ -428,6 +431,13 @@ def _one_run(run: _Run, user: Identity) -> tuple[pd.DataFrame, list[str]]:
             named[name] = named[name].astype("string")
         parts.append(named)
     return _stack(parts), notes
+
+
+def _marked(profile: Kernels) -> bool:
+    """Return whether it is known what the steps are: what repeats is no better guess."""
+    account = profile.provenance.get(ACCOUNT, {})
+    named = _STEP.fullmatch(str(account.get("marked_by"))) is not None
+    return named or bool(account.get("trains"))
 
 
 def _of_a_server(manifest: dict[str, Any]) -> list[str]:

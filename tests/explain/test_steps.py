@@ -128,6 +128,32 @@ def test_data_loading_is_told_though_no_kernel_differs(tmp_path):
     assert report.startswith("1. The device waits while the host prepares data")
 
 
+def test_steps_are_compared_where_no_layer_of_one_side_answers_to_one_of_the_other(tmp_path):
+    def record(name, operators, pause):
+        trace = Trace()
+        for step in range(4):
+            base = (200 + 2 * pause) * step
+            trace.event("user_annotation", "step", base, 190 + 2 * pause)
+            for place, operator in enumerate(operators):
+                at = base + 10 + pause * place
+                trace.event("cpu_op", operator, at, 30)
+                number = 10 * step + place
+                trace.launch(f"k{operator[-1]}()", at + 5, at + 20, 50.0, correlation=number)
+        (tmp_path / name).write_bytes(trace.data())
+        return str(tmp_path / name)
+
+    names = record("a.json", ["x::a", "x::b"], 100.0), record("b.json", ["x::c", "x::d"], 900.0)
+    found = explain(*names, model=None)
+    assert found.step is not None
+    assert found.total.verdict == found.step.verdict
+    assert len(found.layers) == 0
+    assert "a step takes" in run("explain", *names).output
+    brief = json.loads(run("explain", *names, "--json").stdout)
+    assert brief["step"]["verdict"] == found.step.verdict
+    run("report", *names, "--out", str(tmp_path / "r.md"))
+    assert "a step takes" in (tmp_path / "r.md").read_text()
+
+
 def test_a_part_of_a_trace_has_no_account(tmp_path):
     path = tmp_path / "slow.json"
     path.write_bytes(loop(5000.0).data())
