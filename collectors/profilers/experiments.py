@@ -30,7 +30,7 @@ from collectors.profilers.experiment_record import (
     rows_of,
 )
 from collectors.profilers.inject import COUNTERS, library
-from collectors.profilers.process import ProfilerError, last_lines
+from collectors.profilers.process import Finished, ProfilerError, last_lines
 from collectors.profilers.timing import check_ended, trace
 from perfml.experiments.findings import Finding
 from perfml.experiments.mutation.catalog import OFF, Mutant, mutants
@@ -90,14 +90,34 @@ def examine(
             if stopped and len(leave) < MOST_HUNG:
                 leave += stopped
                 continue
-            check_ended(ended, timeout_s)
+            failed = _failed_later(ended, timeout_s, files)
             records = [read_record(path) for path in files]
             modules = kernels_of(_loaded(files, program)) if repairs else {}
         record = _only(records, program, ended.output)
+        if failed:
+            record = replace(record, skipped=(*record.skipped, (Path(program[0]).name, failed)))
         record = replace(record, seconds=ended.seconds, command=command)
         if not repairs:
             return record
         return _with_mutants(record, modules, settings, end - time.monotonic())
+
+
+def _failed_later(ended: Finished, timeout_s: float, files: Sequence[Path]) -> str:
+    """Return how a program failed after its launches were examined; empty where it did not.
+
+    Experiments that were finished are kept: a program may fail at its very end because of them, as
+    where it checks ``cudaDeviceReset()``. Raises `ProfilerError` if it failed before.
+    """
+    try:
+        check_ended(ended, timeout_s)
+    except ProfilerError as error:
+        finished = not ended.timed_out and not ended.flooded and files
+        if not finished or not all(rows_of(path)[-1:] == [["# end"]] for path in files):
+            raise
+        if not any(read_record(path).launches for path in files):
+            raise
+        return f"{error.what}, after its launches were examined: {error.found}"
+    return ""
 
 
 def _own_times(

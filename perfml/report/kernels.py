@@ -101,9 +101,10 @@ class _Packer:
         """Pack the layers of one condition, all launches first."""
         times = kernel_times(kernels.assign(layer=kernels["layer"].fillna(OUTSIDE)))
         everything = kernel_times(kernels.assign(layer=EVERYTHING))
+        of_layer = dict(iter(times.groupby("layer", sort=False, observed=True)))
         packed = []
         for name in (EVERYTHING, *condition.layers, OUTSIDE):
-            source = everything if name == EVERYTHING else times[times["layer"] == name]
+            source = everything if name == EVERYTHING else of_layer.get(name, times.iloc[:0])
             if self.budget < len(source):
                 self.left_out += 1
             elif len(source):
@@ -115,10 +116,10 @@ class _Packer:
         self, source: pd.DataFrame, backends: Sequence[str]
     ) -> dict[str, list[list[float | int | None]]]:
         packed: dict[str, list[list[float | int | None]]] = {}
-        for row in source.itertuples(index=False):
-            name = self.names.setdefault(str(row.kernel), len(self.names))
-            entry = [name, _rounded(row.launches), _rounded(row.time_us), _rounded(row.share)]
-            packed.setdefault(str(backends.index(str(row.backend))), []).append(entry)
+        names = ("kernel", "backend", "launches", "time_us", "share")
+        for kernel, backend, *numbers in zip(*(source[name] for name in names), strict=True):
+            entry = [self.names.setdefault(str(kernel), len(self.names)), *map(_rounded, numbers)]
+            packed.setdefault(str(backends.index(str(backend))), []).append(entry)
         return packed
 
     @property

@@ -53,6 +53,19 @@ def test_a_launch_that_fewer_multiprocessors_hang_is_left_alone_and_named(examin
     assert output.splitlines()[-1] == "word 1"
 
 
+def test_a_program_that_fails_at_its_end_keeps_its_experiments_and_says_why(examine):
+    found, _ = examine("adds units checked")
+    assert [each.kernel for each in found.launches] == ["adds(int*)", "units(float*)"]
+    ((_, why),) = found.skipped
+    assert "exit status 1" in why
+    assert "cudaDeviceReset() failed" in why
+
+
+def test_a_program_that_fails_without_a_launch_is_an_error_with_its_last_line(examine):
+    with pytest.raises(ProfilerError, match=r"cudaDeviceReset\(\) failed"):
+        examine("checked")
+
+
 def test_conditions_under_which_a_launch_is_refused_are_left_out(examine):
     found, _ = examine("cluster units")
     (cluster, _) = responses(found)

@@ -116,10 +116,11 @@ def phases_section(phases: Sequence[PhaseTimes]) -> Section | None:
         sizes = (each.whole_us, each.kernels_us, each.idle_us, each.before_us, each.launches)
         steps.append([Cell(each.kind), Cell(f"{each.steps}"), *map(amount, sizes)])
     by_class = []
-    for name in dict.fromkeys(name for each in phases for name, _ in each.classes):
+    classes = [dict(each.classes) for each in phases]
+    for name in dict.fromkeys(name for times in classes for name in times):
         row = [Cell(name)]
-        for each in phases:
-            us = dict(each.classes).get(name, math.nan)
+        for each, times in zip(phases, classes, strict=True):
+            us = times.get(name, math.nan)
             row += [amount(us), share(us / each.kernels_us)]
         by_class.append(row)
     heads = [head for each in phases for head in (f"{each.kind}, µs a step", "of its kernels")]
