@@ -144,7 +144,7 @@ def test_a_report_of_ones_own_leads_to_what_to_do_first(run):
         "assert why.total.ratio > 1.5",
     )
     assert shown(notebook, "stderr") == ""
-    assert "saves at most" in shown(notebook)
+    assert "likely saves" in shown(notebook)
     assert len(pictures(notebook)) == 2
     assert all(alternatives(notebook))
 

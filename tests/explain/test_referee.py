@@ -1,0 +1,131 @@
+"""The laws of what a fix can save, on launches that broke them and on any others."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perfml.explain import advise
+from perfml.explain.advice.answer import Finding, Gain, Where, in_one_order
+from perfml.explain.advice.file_rules import FileRule
+from perfml.explain.advice.network import with_types_of
+from perfml.explain.advice.referee import most_saved
+from perfml.explain.advice.remedies import action_here
+from perfml.explain.limits.state import LaunchState
+from perfml.explain.tree.causes import TERMS
+from perfml.explain.tree.limits import fullest
+from perfml.explain.tree.one_side import has_ideal
+from perfml.util.findings import Time
+from tests.support.launches import launch
+from tests.support.paths import PUBLIC
+from tests.support.tables import make_kernels
+
+CASES = PUBLIC.parents[1] / "cases" / "recordings_2026_11_28"
+CAUSES = sorted(name for name in TERMS if has_ideal(name))
+
+
+def most(cause, **counters):
+    return most_saved(LaunchState(launch({"kernel": "k", "time_us": 100.0, **counters})), cause)
+
+
+def test_no_occupancy_helps_a_launch_whose_memory_is_full():
+    counters = {"theoretical_occupancy": 0.67, "achieved_occupancy": 0.65}
+    assert most("theoretical_occupancy", **counters, memory_level=0.975) <= 0.025 + 1e-9
+    assert most("theoretical_occupancy", **counters) > 0.2
+
+
+def test_a_pipe_that_is_hardly_busy_saves_no_more_than_that():
+    busy = {"double_precision_fu_utilization": 0.07, "dram_utilization": 0.08}
+    assert most("fp64_pipe_time", **busy) <= 0.07 + 1e-9
+
+
+def test_nothing_is_shorter_than_the_start_of_a_launch():
+    state = LaunchState(launch({"kernel": "k", "time_us": 3.39, "waves_per_sm": 0.01}))
+    assert most_saved(state, "wave_quantization") <= 1 - 1.9 / 3.39
+    short = LaunchState(launch({"kernel": "k", "time_us": 1.9}))
+    assert most_saved(short, "stall_constant_memory_dependency") == 0
+
+
+def test_equal_blocks_in_many_waves_have_one_tail():
+    counters = {"waves_per_sm": 85.33, "achieved_occupancy": 0.3, "theoretical_occupancy": 1.0}
+    assert most("block_imbalance", **counters) <= 1 / 86
+
+
+def test_what_moves_no_more_than_is_asked_for_is_no_waste():
+    stores = {"gst_transactions": 4e6, "global_store_requests": 1e6, "gld_transactions": 0.0}
+    asked = {"gst_efficiency": 1.0, "global_load_requests": 0.0, "dram_utilization": 0.91}
+    assert most("sectors_per_request", **stores, **asked) == 0
+
+
+def test_another_limit_that_allows_as_many_blocks_keeps_the_remedy_away():
+    limits = {"registers": 1.0, "warps": 1.0, "shared_memory": 8.0, "slots": 16.0}
+    counters = {f"resident_blocks_limit_{name}": value for name, value in limits.items()}
+    tied = launch({"time_us": 1.0, "registers_per_thread": 36.0, **counters})
+    assert action_here("theoretical_occupancy", tied) is None
+
+
+@pytest.mark.skipif(not CASES.is_dir(), reason="made by hand, not committed")
+@pytest.mark.parametrize(
+    ("name", "denied"),
+    [
+        ("saturated_unit_occupancy.csv", "theoretical_occupancy"),
+        ("one_thread_imc.csv", "constant_serialization"),
+        ("fill_four_sectors.csv", "sectors_per_request"),
+        ("sequential_products.sqlite", "repeated_products"),
+    ],
+)
+def test_what_the_recording_rules_out_is_not_said(name, denied):
+    assert not any(denied in one.rules for one in advise(str(CASES / name)).findings)
+
+
+LEVELS = st.floats(0.0, 1.0)
+
+
+@given(
+    cause=st.sampled_from(CAUSES),
+    time=st.floats(0.5, 1e5),
+    levels=st.dictionaries(
+        st.sampled_from(
+            (
+                *("dram_utilization", "l2_utilization", "shared_utilization", "memory_level"),
+                *("issue_slot_utilization", "double_precision_fu_utilization", "compute_level"),
+                *("achieved_occupancy", "theoretical_occupancy", "sm_efficiency"),
+                *("stall_sync", "stall_memory_dependency", "stall_exec_dependency"),
+            )
+        ),
+        LEVELS,
+    ),
+)
+def test_of_any_launch_a_fix_leaves_its_start_and_what_it_does_not_touch(cause, time, levels):
+    state = LaunchState(launch({"kernel": "k", "time_us": time, **levels}))
+    saved = most_saved(state, cause)
+    assert 0 <= saved <= 1
+    assert (1 - saved) * time >= min(1.9, time) * (1 - 1e-9)
+    if cause in ("stall_sync", "theoretical_occupancy", "achieved_of_theoretical"):
+        assert saved <= 1 - min(1.0, fullest(state)) + 1e-9
+        most_of = max(levels.get("memory_level", 0.0), levels.get("compute_level", 0.0))
+        assert saved <= 1 - most_of + 1e-9
+
+
+def step(cause, us):
+    gain = Gain(Time(us, "step"), Time(us, "step"), "clock")
+    texts = {"hazard": cause, "evidence": "", "mitigation": "", "command": "tf32"}
+    where = {"where": Where(), "holds": Time(100.0, "step"), "confidence": "medium"}
+    return Finding(rules=(cause,), gain=gain, **where, **texts)
+
+
+def test_a_device_is_offered_the_types_that_it_has():
+    found = (step("no_tensor_cores", 50.0), step("launch_bound", 20.0))
+    for capability, kept in (("6.1", 1), ("7.0", 2), ("9.0", 2)):
+        rows = make_kernels([{"compute_capability": capability}])
+        assert len(with_types_of(rows, found)) == kept
+    (volta, _) = with_types_of(make_kernels([{"compute_capability": "7.0"}]), found)
+    assert "float16" in volta.command
+    assert with_types_of(make_kernels([{}]), found) == found
+
+
+def test_the_order_is_probability_times_likely_gain_and_what_has_no_number_is_last():
+    sure, large = step("a", 50.0), step("b", 60.0)
+    rules = [FileRule("k", "k", "Rule", "Says so. Do it.", 10.0, float("nan"), None)]
+    nothing = advise(make_kernels([{"kernel": "k"}])).groups
+    found = in_one_order(nothing, (sure, large), rules)
+    assert [one.rules for one in found] == [("b",), ("a",), ("Rule",)]
