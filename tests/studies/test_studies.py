@@ -7,7 +7,6 @@ import pytest
 
 from studies.__main__ import programs
 from tests.support.paths import ROOT
-from tools import budget
 
 
 def test_every_program_is_listed_with_what_it_answers():
@@ -29,26 +28,3 @@ def test_a_study_that_does_not_exist_is_an_error():
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "no study is called truth.nothing" in done.stderr
-
-
-def test_lines_are_those_of_sources_and_recordings_are_none(tmp_path, monkeypatch):
-    for name, text in {
-        "studies/a.py": "1\n2\n",
-        "studies/a.cu": "1\n",
-        "studies/data/__init__.py": "1\n",
-        "studies/data/h200-x/record.py": "1\n2\n3\n",
-        "studies/README.md": "1\n",
-    }.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text)
-    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
-    monkeypatch.setattr(budget, "ROOT", tmp_path)
-    assert budget.lines("studies") == 4
-
-
-@pytest.mark.parametrize(("limit", "status"), [(10, 0), (9, 1)])
-def test_a_budget_that_is_exceeded_is_said_and_fails(limit, status, monkeypatch, capsys):
-    monkeypatch.setattr(budget, "BUDGETS", (budget.Budget("tests, lines", limit, 5),))
-    monkeypatch.setattr(budget, "measured", lambda wheel: {"tests, lines": 10.0})
-    assert budget.main([]) == status
-    assert ("exceeded" in capsys.readouterr().out) is bool(status)
