@@ -179,6 +179,8 @@ class StepComparison:
             return "low"
         large = abs(first.us) >= MOST * abs(self.difference_us)
         sure = large and first.cause is not None and min(self.repeats) >= _MEDIANS
+        if first.id == LAUNCH_BOUND:  # launching is what a profiler makes longer
+            sure = sure and None not in (self.baseline.bare_us, self.target.bare_us)
         return "high" if sure else "medium"
 
     @property
