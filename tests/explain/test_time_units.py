@@ -4,7 +4,8 @@ import math
 
 import pytest
 
-from perfml.explain import advise, explain
+from perfml.explain import TERMS, advise, explain
+from perfml.explain.advice.first_fix import _after
 from perfml.explain.load import pair_kernels
 from perfml.ingest.merge.by_kernel import kernels_as_layers
 from perfml.util.findings import Time
@@ -65,3 +66,8 @@ def test_times_of_a_launch_and_of_all_launches_have_no_difference():
         Time(9.0, "all launches") - Time(3.0, "launch")
     assert (Time(9.0) - Time(3.0)).us == 6.0
     assert Time(9.0).without(math.inf).us == 0.0
+
+
+def test_where_no_launch_has_the_cause_there_is_no_time_after_it():
+    launch = pair_with("memory_fence")[1]
+    assert _after(TERMS["memory_fence"], (), (launch,), Time(launch.time_us)) is None

@@ -279,6 +279,8 @@ def _after(
     # What goes is a part of the launches, and so of the layer, however often it launches them. A
     # cause without an estimate gives NaN.
     saved = sum(one.time_us * (1 - time_after(one, term.id)) for one in those)
+    if not saved > 0:
+        return None
     return estimate(now, saved / sum(one.time_us for one in launches), those, term.id)
 
 
