@@ -27,6 +27,7 @@ _HOMES = {
     "with_shapes": "layer_shapes",
     "shapes_of_runs": "layer_shapes",
     "average_repeats": "layer_shapes",
+    "SelectBeyondChance": "selection.beyond_chance",
     "smallest_sufficient_set": "selection.smallest_set",
     "plan": "selection.budget_plan",
     "Plan": "selection.budget_plan",

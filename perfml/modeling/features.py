@@ -232,7 +232,8 @@ class Words:
     @property
     def groups(self) -> str:
         """Several of them."""
-        return f"{self.group}s" if self.group in ("layer", "group") else f"values of {self.group}"
+        plain = self.group in ("layer", "group", "condition")
+        return f"{self.group}s" if plain else f"values of {self.group}"
 
 
 OWN_TARGET = "target"

@@ -8,12 +8,13 @@ from studies.attention import page as attention
 from studies.ladders import page as ladders
 from studies.page_tables import table_on
 from studies.plan import page as plan
+from studies.ranking import page as ranking
 from studies.seeds import page as seeds
 from studies.sweep import page as sweep
 
 pytestmark = pytest.mark.page
 
-PROGRAMS = (atlas, attention, counters_page, gate_page, ladders, plan, seeds, sweep)
+PROGRAMS = (atlas, attention, counters_page, gate_page, ladders, plan, ranking, seeds, sweep)
 ON_CARD = ("times", "times_fp16", "ranges")
 """Tables of the attention ladder on the card of its recording."""
 SLOW = {
@@ -48,3 +49,12 @@ def test_a_table_is_what_was_measured(program, name):
     made = program.TABLES[name]().rstrip("\n")
     module = program.__name__
     assert table_on(page_of(program, name), name) == made, f"write it anew: python -m {module}"
+
+
+def test_the_test_is_near_the_best_single_statistic_and_its_false_alarms_are_few():
+    behind = ranking.behind()
+    assert sum(behind) / len(behind) <= 8
+    said, tables = ranking.alarms()
+    assert said / tables <= 0.06
+    text = ranking.PAGE.read_text(encoding="utf-8")
+    assert f"{said} of {tables:,} tables without an effect" in text

@@ -138,7 +138,7 @@ class LinearModelTreeRegressor(RegressorMixin, BaseEstimator):  # type: ignore[m
         Parameters
         ----------
         X
-            Features, shape (n, f); finite.
+            Features, shape (n, f); an undefined cell (NaN) counts as its column's median.
         y
             Target, shape (n,).
         sample_weight
@@ -156,7 +156,13 @@ class LinearModelTreeRegressor(RegressorMixin, BaseEstimator):  # type: ignore[m
             If no row has a weight (a `ValueError` as well).
         """
         x, target = validate_data(
-            self, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=2
+            self,
+            X,
+            y,
+            dtype=np.float64,
+            y_numeric=True,
+            ensure_min_samples=2,
+            ensure_all_finite="allow-nan",
         )
         self._validate_params()
         target = np.asarray(target, dtype=np.float64)
@@ -170,6 +176,8 @@ class LinearModelTreeRegressor(RegressorMixin, BaseEstimator):  # type: ignore[m
                 msg = "sample_weight needs at least one non-zero weight"
                 raise ParameterError(msg)
             x, target, weights = x[counted], target[counted], weights[counted]
+        self.medians_ = _medians(x)
+        x = np.where(np.isnan(x), self.medians_, x)
         x_scale, y_scale = Scale.of(x, weights), Scale.of(target, weights)
         design = make_design(x_scale.apply(x), y_scale.apply(target), self.alpha, weights)
         nodes = Grower(design, x, self._growth_rules(design.weight)).grow()
@@ -215,8 +223,16 @@ class LinearModelTreeRegressor(RegressorMixin, BaseEstimator):  # type: ignore[m
 
     def _rows(self, X: ArrayLike) -> Array:
         check_is_fitted(self)
-        rows: Array = validate_data(self, X, dtype=np.float64, reset=False)
-        return rows
+        rows: Array = validate_data(
+            self, X, dtype=np.float64, reset=False, ensure_all_finite="allow-nan"
+        )
+        return np.where(np.isnan(rows), self.medians_, rows)
+
+    def __sklearn_tags__(self) -> Any:
+        """Return the tags of a regressor that takes undefined cells."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
 
     def predict(self, X: ArrayLike) -> Array:
         """Predict the target of each row, shape (n,)."""
@@ -276,3 +292,9 @@ class LinearModelTreeRegressor(RegressorMixin, BaseEstimator):  # type: ignore[m
                 cure=f"Give {self.n_features_in_} names.",
             )
         return [str(name) for name in feature_names]
+
+
+def _medians(x: Array) -> Array:
+    """Return the median of each column's defined cells; 0 of a column without any."""
+    empty = np.isnan(x).all(axis=0)
+    return np.asarray(np.nanmedian(np.where(empty, 0.0, x), axis=0))

@@ -160,8 +160,8 @@ def rank(
         features = features or "default"
         every_row = build_problem(X, task, features)
         averaged = _of_layers(every_row, X)
-        pieces = _enough_layers(every_row, averaged)
         problem = build_problem(averaged, task, features)
+        problem, pieces = _enough_layers(every_row, problem, distinct_layers(averaged))
         goal = make_target(target, averaged)
     else:
         problem = every_row = own_problem(X, y, groups, task, features)
@@ -187,7 +187,7 @@ def rank(
     timed = problem.task == "regression" and not problem.words.own
     if timed and (note := time_note(X)) is not None:
         warnings.append(note)
-    said = [*([] if problem.words.grouped else [NO_GROUPS]), *every_row.notes]
+    said = [*([] if problem.words.grouped else [NO_GROUPS]), *problem.notes]
     names, counted = problem.design.names, summarised_methods(wanted)
     p_value = tested["p_value"].to_numpy()
     shown = [at for at, one in enumerate(plan.groups) if p_value[list(one)].min() <= LEVEL]
@@ -280,13 +280,26 @@ def _of_layers(problem: Problem, layers: pd.DataFrame) -> pd.DataFrame:
     return average_repeats(layers)
 
 
-def _enough_layers(problem: Problem, averaged: pd.DataFrame) -> Ints:
-    """Return the distinct layer of each condition, or say why there is no ranking."""
-    pieces = distinct_layers(averaged)
+def _enough_layers(every_row: Problem, problem: Problem, pieces: Ints) -> tuple[Problem, Ints]:
+    """Return what is ranked and what of it is independent, or say why there is no ranking.
+
+    Of few layers under many conditions the conditions are taken for independent, and it is said
+    that nothing follows for another layer. `pieces` are the distinct layers.
+    """
     count = int(pieces.max()) + 1
     if count >= ENOUGH_LAYERS:
-        return pieces
-    names = problem.n_layers
+        return problem, pieces
+    if not problem.classes and problem.rows >= ENOUGH_LAYERS:
+        scope = (
+            f"The {problem.rows} independent rows are conditions of {count} distinct layers: "
+            "intervals and p-values hold for these layers, and say nothing of others."
+        )
+        words = replace(problem.words, group="condition")
+        everywhere = np.zeros(problem.rows, dtype=np.int64)
+        notes = (*problem.notes, scope)
+        problem = replace(problem, words=words, configuration=everywhere, notes=notes)
+        return problem, np.arange(problem.rows)
+    names = every_row.n_layers
     copies = f" ({names} names, but copies of a layer count once)" if names > count else ""
     msg = (
         f"no ranking: it needs {ENOUGH_LAYERS} distinct layers, because with fewer any metric "
