@@ -1,0 +1,1 @@
+"""The clock beside that of another program, on traces of strangers."""
