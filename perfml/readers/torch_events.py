@@ -43,6 +43,8 @@ _KINDS: dict[str, HostKind | DeviceKind] = {
 _OF_NSYS = "cuda"
 """Category of kernels in Chrome traces that nsys2json and its relatives make of an export of Nsight
 Systems: process "Device 0", thread "Stream 7", and no arguments."""
+_DMA = "dma_request"
+"""What Meta's MTIA calls its copies, in the category of its kernels."""
 _NUMBERED = re.compile(r"\b(?:Device|Stream) (\d{1,9})$")
 _MODULE = re.compile(r"nn\.Module: (.+)")
 _OPERATOR_NAME = re.compile(r"::|Backward\d*\b|^nccl:")
@@ -152,6 +154,8 @@ class Events:
         self.categories[category] += 1
         # PyTorch 1.8 wrote capitals
         kind = _KINDS.get(category) or _KINDS.get(category.lower())
+        if kind is DeviceKind.KERNEL and event.name == _DMA:
+            kind = DeviceKind.COPY
         if category == _OF_NSYS and _NUMBERED.search(str(event.pid)):
             kind = DeviceKind.KERNEL
         if kind is HostKind.OPERATOR:
