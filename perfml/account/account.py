@@ -155,6 +155,8 @@ class Account:
         A step without a profiler (`perfml.time_step`); None where nobody timed it.
     repeated
         Where nothing marks steps, the account of what repeats in it.
+    unknown
+        What the recording's audit makes unknown: ids of `perfml.account.audit`.
     """
 
     marked_by: str
@@ -168,6 +170,7 @@ class Account:
     host: bool = True
     bare_us: float | None = None
     repeated: Account | None = None
+    unknown: tuple[str, ...] = ()
 
     @property
     def unit(self) -> str:
@@ -227,6 +230,7 @@ class Account:
             bool(document.get("host", True)),
             document.get("bare_us"),
             cls.from_dict(again) if (again := document.get("repeated")) else None,
+            tuple(map(str, document.get("unknown", ()))),
         )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -18,6 +18,7 @@ from perfml.account.account import (
     Part,
     is_warm_up,
 )
+from perfml.account.audit import IDLE, unrecorded
 from perfml.account.device_time import Busy, DeviceTime, Spans
 from perfml.account.host import Host, is_pageable
 from perfml.account.intervals import Floats, Intervals, union, within
@@ -69,12 +70,14 @@ def account_of(
     *,
     pytorch: bool = True,
     recorded: Mapping[int, DeviceTime] | None = None,
+    unknown: Collection[str] = (),
 ) -> Account:
     """Return the account of a recording.
 
     The recording has at least one activity; `finder` and `origins` say where each was launched.
     `pytorch`: its users are told lines of PyTorch. `recorded` is the account of each device over
-    the file, where the recording is a part of it.
+    the file, where the recording is a part of it. `unknown` is what its audit says that nobody can
+    know of it. Steps with launches that were not recorded do not count where others are whole.
     """
     pairs: dict[int, list[tuple[Activity, Origin]]] = {}
     placed: list[list[str]] = [[] for _ in steps.starts]
@@ -91,12 +94,15 @@ def account_of(
     cut = set[int]() if steps.apart else cut_steps(placed)
     if not steps.apart and waits_before(steps.starts, ends):
         cut.add(0)
+    lost = {steps.of(time) for time in unrecorded(recording)}
+    if lost and (run := _longest_run(set(range(len(walls))) - cut - lost)):
+        cut = set(range(len(walls))) - set(run)
     entire = [number for number in range(len(walls)) if number not in cut]
     in_a_row = not steps.apart and entire[0] == 0
     warm_up = in_a_row and is_warm_up([walls[number] for number in entire])
     kept = range(entire[0] + warm_up, entire[-1] + 1)
     between = bounds[kept.start : kept.stop]
-    known = any(span.kind is HostKind.CALL for span in recording.host)
+    known = any(span.kind is HostKind.CALL for span in recording.host) and IDLE not in unknown
     host = Host(recording, finder, origins) if known else None
     devices = (
         _device(number, _Work(held), between, host, steps, kept, recorded)
@@ -115,12 +121,29 @@ def account_of(
         host.waits(steps.starts[kept.start], steps.ends[kept.stop - 1]) if host else (),
         any(origin.backward for origin in origins),
         pytorch,
-        tuple(cut),
+        tuple(sorted(cut)),
         known,
         repeated=None
         if again is None
-        else account_of(recording, again, finder, origins, pytorch=pytorch, recorded=recorded),
+        else account_of(
+            recording,
+            again,
+            finder,
+            origins,
+            pytorch=pytorch,
+            recorded=recorded,
+            unknown=unknown,
+        ),
+        unknown=tuple(sorted(unknown)),
     )
+
+
+def _longest_run(numbers: set[int]) -> range:
+    """Return the longest run of numbers that follow each other, the last of several."""
+    runs = [range(0)]
+    for number in sorted(numbers):
+        runs.append(range(runs[-1].start if number in (runs[-1].stop,) else number, number + 1))
+    return max(runs[::-1], key=len)
 
 
 def kernels_of(
@@ -141,10 +164,12 @@ def account_without_host(
     activities: Sequence[Activity],
     paths: Sequence[Sequence[str]] | None = None,
     steps: Steps | None = None,
+    unknown: Collection[str] = (),
 ) -> Account | None:
     """Return the account of activities alone; None where no time of them is known.
 
-    `paths` are the ranges around each. Without `steps` the recording is one.
+    `paths` are the ranges around each. Without `steps` the recording is one. `unknown` is as in
+    `account_of`.
     """
     places = paths or [()] * len(activities)
     timed = [
@@ -157,7 +182,8 @@ def account_without_host(
     recording = Recording((), tuple(activity for activity, _ in timed))
     marked = steps or whole_recording(recording)
     origins = [origin for _, origin in timed]
-    return account_of(recording, marked, Origins(recording, marked), origins, pytorch=False)
+    finder = Origins(recording, marked)
+    return account_of(recording, marked, finder, origins, pytorch=False, unknown=unknown)
 
 
 def _ends(recording: Recording, steps: Steps, origins: Sequence[Origin]) -> list[int]:

@@ -244,7 +244,7 @@ def findings(account: Account) -> list[Finding]:
     found = [
         Finding(cause, taken[cause.id], account.waited_us)
         for cause in causes()
-        if taken[cause.id].saved_us > 0
+        if taken[cause.id].saved_us > 0 and cause.id not in account.unknown
     ]
     return sorted(found, key=lambda each: -each.saved_us)
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from perfml.account.account import Account, DeviceAccount
+from perfml.account.audit import IDLE
 from perfml.account.causes import Finding
 from perfml.account.ranks import Ranks, RankTime
 from perfml.util.words import Readable, count, micros
@@ -27,7 +28,8 @@ def step_sentence(account: Account, name: str = "") -> str:
     """
     whose = f"{name}: " if name else ""
     what = "the recording takes" if account.unit == "recording" else f"a {account.unit} takes"
-    parts = " ".join(_of_device(each, len(account.devices) > 1) for each in account.devices)
+    several, unknown = len(account.devices) > 1, IDLE in account.unknown
+    parts = " ".join(_of_device(each, several, unknown) for each in account.devices)
     text = f"{whose}{what} {micros(account.step_us)} on the clock{steps_text(account)}. {parts}"
     if account.bare_us is not None:
         text += f" Without a profiler a step takes {micros(account.bare_us)}."
@@ -68,13 +70,13 @@ def steps_text(account: Account) -> str:
     return f" ({said})"
 
 
-def _of_device(device: DeviceAccount, several: bool) -> str:
+def _of_device(device: DeviceAccount, several: bool, unknown: bool) -> str:
     step = device.step
     named = {
         "computing": step.computing_us,
         "copying": step.copying_us,
         "both": step.both_us,
-        "idle": step.idle_us,
+        "without a recorded operation" if unknown else "idle": step.idle_us,
     }
     shown = [f"{name} {micros(us)}" for name, us in named.items() if us >= _SHOWN * step.wall_us]
     where = f"Device {device.device}" if several else "The device"

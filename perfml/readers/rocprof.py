@@ -341,7 +341,7 @@ def dispatched(
         provenance["kernels_busy"] = busy_share(spans)
         moved = ["Memcpy"] * len(copies), copies, copies.device, DeviceKind.COPY
         ran = [*kernels_of(launches["kernel"], spans, queue), *kernels_of(*moved)]
-        account = account_without_host(ran)
+        account = account_without_host(ran, unknown=audit.unknown)
         if account is not None:
             provenance[ACCOUNT] = account.to_dict()
     else:

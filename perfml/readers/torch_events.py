@@ -106,8 +106,8 @@ class Events:
     ----------
     kernels, moves
         Kernels, and copies and fills, in the order of the file.
-    untimed, untimed_moves
-        Kernels of which the profiler wrote no time, and how many copies and fills there are.
+    untimed
+        How many kernels, copies and fills there are of which the profiler wrote no time.
     host
         Spans of the host.
     categories
@@ -119,8 +119,7 @@ class Events:
     def __init__(self, trace: ChromeTrace) -> None:
         self.where = trace.where
         self.kernels: list[Kernel] = []
-        self.untimed: list[Kernel] = []
-        self.untimed_moves = 0
+        self.untimed = 0
         self.moves: list[Activity] = []
         self.host: list[HostSpan] = []
         self.categories: Counter[str] = Counter()
@@ -136,7 +135,7 @@ class Events:
                 self._add(event)
         self.host += _ranges_apart(self._operators)
         ranges = {span.name for span in self.host if span.kind is HostKind.RANGE}
-        common, self.joined = joined_names(ranges - set(filter(PROFILER_STEP.fullmatch, ranges)))
+        common, self.joined = joined_names(n for n in ranges if not PROFILER_STEP.fullmatch(n))
         if common:
             self.host = [
                 msgspec.structs.replace(span, name=common[span.name])
@@ -166,12 +165,12 @@ class Events:
                 self.host.append(self._span(kind, event, module.group(1)))
         elif isinstance(kind, HostKind):
             self.host.append(self._span(kind, event))
+        elif kind is not None and not (event.ts or event.dur):
+            self.untimed += 1  # CUPTI writes 0 where its buffer had no room
         elif kind is DeviceKind.KERNEL:
-            (self.kernels if _is_timed(event) else self.untimed).append(self._kernel(event))
-        elif kind is not None and _is_timed(event):
-            self.moves.append(self._activity(kind, event))
+            self.kernels.append(self._kernel(event))
         elif kind is not None:
-            self.untimed_moves += 1
+            self.moves.append(self._activity(kind, event))
 
     def _activity(self, kind: DeviceKind, event: Event) -> Activity:
         arguments, name = event.arguments, str(event.name)
@@ -179,7 +178,7 @@ class Events:
         return Activity(
             kind,
             self._names.setdefault(name, name),
-            *(self._clock.span(event) if _is_timed(event) else (0, 0)),
+            *self._clock.span(event),
             device if device is not None else _number_of(event.pid),
             stream if stream is not None else _number_of(event.tid),
             whole(arguments.correlation),
@@ -239,11 +238,6 @@ class Events:
         forward = arguments.thread if arguments.thread_1_8 is None else arguments.thread_1_8
         made = sequence if sequence >= 0 else None
         return HostSpan(kind, name, start, end, thread, None, made, whole(forward) or 0)
-
-
-def _is_timed(event: Event) -> bool:
-    """Return whether a device's event has a time; CUPTI writes 0 where its buffer had no room."""
-    return bool(event.ts or event.dur)
 
 
 def _number_of(track: Any) -> int:

@@ -105,7 +105,7 @@ class _Trace:
         steps = find_steps(recording)
         finder = Origins(recording, steps)
         origins = finder.all(recording.activities)
-        kernels, launched = self._kernels(recording, finder, origins)
+        kernels, launched = self._kernels(recording, origins)
         paths = [_numbered_path(origin, steps) for origin in launched]
         instances = numbered([origin.instance for origin in launched])
         launches = self._launches(kernels)
@@ -119,7 +119,9 @@ class _Trace:
         if any(each.end > each.start for each in first.activities):
             ran = _spans([kernel.activity for kernel in kernels])
             every = recorded_times(ran, _spans(self.events.moves))
-            account = account_of(first, counted, finder, theirs, recorded=every)
+            account = account_of(
+                first, counted, finder, theirs, recorded=every, unknown=audit.unknown
+            )
             account = replace(account, bare_us=_bare_step(self.source.path))
             if first is not recording:
                 held = sum(each.kind is DeviceKind.KERNEL for each in first.activities)
@@ -135,27 +137,20 @@ class _Trace:
         return Kernels(frame, provenance, tuple(self.warnings))
 
     def _facts(self) -> list[Fact]:
-        lost = len(self.events.untimed) + self.events.untimed_moves
+        lost = self.events.untimed
         of = lost + len(self.events.kernels) + len(self.events.moves)
         return [Fact("kernels_without_times", lost, of)] if lost else []
 
     def _kernels(
-        self, recording: Recording, finder: Origins, origins: Sequence[Origin]
+        self, recording: Recording, origins: Sequence[Origin]
     ) -> tuple[list[Kernel], list[Origin]]:
-        """Return all kernels in launch order, with where they were launched.
-
-        One without a time stands where it was launched, and takes no time.
-        """
+        """Return the kernels that have times in launch order, with where they were launched."""
         pairs = [
             (msgspec.structs.replace(kernel, activity=activity), origin)
             for kernel, activity, origin in zip(
                 self.events.kernels, recording.activities, origins, strict=False
             )
         ]
-        for kernel in self.events.untimed:
-            origin = finder.of(kernel.activity)
-            at = msgspec.structs.replace(kernel.activity, start=origin.time, end=origin.time)
-            pairs.append((msgspec.structs.replace(kernel, activity=at), origin))
         pairs.sort(key=lambda pair: (pair[1].time, pair[0].activity.start))
         return [kernel for kernel, _ in pairs], [origin for _, origin in pairs]
 
@@ -200,7 +195,7 @@ class _Trace:
         activities = [kernel.activity for kernel in kernels]
         spans = _spans(activities)
         stream = np.array([activity.stream for activity in activities], dtype=np.int64)
-        empty = int((spans.end <= spans.start).sum()) - len(self.events.untimed)
+        empty = int((spans.end <= spans.start).sum())
         if empty:
             self.warnings.append(
                 f"{count(empty, 'kernel')} took less than the trace's clock shows; "

@@ -96,11 +96,11 @@ def joined_names(names: Iterable[str]) -> tuple[dict[str, str], list[str]]:
                 common |= {name: short for name in held if common.get(name, name) != short}
     if not common:
         return {}, []
-    short = sorted(set(common.values()))
-    shown = ", ".join(name[:60] for name in short[:_SHOWN])
-    more = f" and {len(short) - _SHOWN} more" if len(short) > _SHOWN else ""
+    kept = sorted(set(common.values()))
+    shown = ", ".join(name[:60] for name in kept[:_SHOWN])
+    more = f" and {len(kept) - _SHOWN} more" if len(kept) > _SHOWN else ""
     return common, [
-        f"{len(common)} names of ranges with serial numbers stand as {len(short)}: {shown}{more}."
+        f"{len(common)} names of ranges with serial numbers stand as {len(kept)}: {shown}{more}."
     ]
 
 

@@ -28,6 +28,8 @@ from perfml.readers.chrome_trace import ChromeTrace
 from perfml.readers.source import Source
 from perfml.readers.torch_events import Events
 
+DMA = "dma_request"
+"""Copies of Meta's MTIA, which have no API call: HTA puts them into steps by their own time."""
 PARTS = ("wall", "idle", "compute", "communication", "exposed")
 _HTA = """
 import json, sys, tempfile
@@ -67,7 +69,8 @@ def of_perfml(path: Path) -> list[dict[str, float]]:
     origins = Origins(recording, steps).all(recording.activities)
     devices: dict[int, list[Activity]] = {}
     for activity, origin in zip(recording.activities, origins, strict=True):
-        inside = origin.call is not None and steps.of(origin.time) >= 0
+        called = origin.call is not None or activity.name == DMA
+        inside = called and steps.of(origin.time) >= 0
         if activity.end > activity.start and (inside or not marked):
             devices.setdefault(activity.device, []).append(activity)
     return [_counted(held) for _, held in sorted(devices.items())]

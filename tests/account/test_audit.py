@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from perfml.account.account import Account
 from perfml.account.audit import IDLE, LAUNCH_BOUND, Audit, Fact, audited, unrecorded
+from perfml.account.build import account_of
+from perfml.account.causes import findings
+from perfml.account.origins import Origins
 from perfml.account.recording import Activity, DeviceKind, HostKind, HostSpan, Recording
+from perfml.account.steps import find_steps
 
 MS = 1_000_000
 
@@ -102,3 +107,43 @@ def test_facts_of_the_reader_stand_first_and_survive_json():
     assert audit.facts[0] == said
     assert Audit.from_dict(audit.to_dict()) == audit
     assert len(audit.sentences) == 2
+
+
+def accounted(recording, unknown=()):
+    steps = find_steps(recording)
+    finder = Origins(recording, steps)
+    origins = finder.all(recording.activities)
+    return account_of(recording, steps, finder, origins, unknown=unknown)
+
+
+@pytest.fixture
+def two_of_six():
+    """Return six steps of 10 ms with two launches each; the third and the fourth have kernels."""
+    host, activities = [], []
+    for step in range(6):
+        start = 10 * MS * step
+        host.append(HostSpan(HostKind.RANGE, f"ProfilerStep#{step}", start, start + 10 * MS, 1))
+        for launch in range(2):
+            time, number = start + (1 + 4 * launch) * MS, 2 * step + launch
+            host.append(call("cudaLaunchKernel", time, 5000, number))
+            if step in (2, 3):
+                activities.append(kernel(time + 9000, MS, number))
+    return Recording.of(host, activities)
+
+
+def test_steps_with_launches_that_were_not_recorded_do_not_count(two_of_six):
+    _, audit = audited(two_of_six)
+    account = accounted(two_of_six, audit.unknown)
+    assert account.cut == (0, 1, 4, 5)
+    assert account.step_us == 10_000
+    assert account.busiest.step.computing_us == pytest.approx(2000)
+
+
+def test_nothing_is_saved_of_idle_time_that_nobody_can_know(two_of_six):
+    _, audit = audited(two_of_six)
+    assert not [each for each in findings(accounted(two_of_six, audit.unknown)) if each.cause.idle]
+    assert [each for each in findings(accounted(two_of_six)) if each.cause.idle]
+    assert Account.from_dict(accounted(two_of_six, audit.unknown).to_dict()).unknown == (
+        IDLE,
+        LAUNCH_BOUND,
+    )

@@ -19,6 +19,7 @@ from typing import Any
 import pandas as pd
 
 from perfml.account.account import UNRECORDED, Account, DeviceAccount, Part
+from perfml.account.audit import IDLE
 from perfml.account.causes import Change, findings
 from perfml.account.device_time import DeviceTime
 from perfml.account.words import evidence
@@ -198,7 +199,7 @@ def step_findings(account: Account, known_by: KnownBy = "clock") -> tuple[Findin
         )
         found.append(one)
     idle = sum(each.us for each in account.busiest.idle if each.state == UNRECORDED)
-    if idle >= _MATTERS * account.step_us:
+    if idle >= _MATTERS * account.step_us and IDLE not in account.unknown:
         found.append(_not_recorded(account, idle))
     return tuple(found)
 
