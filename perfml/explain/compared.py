@@ -280,8 +280,8 @@ def aligned(baseline: Side, target: Side) -> Alignment:
         if not all(each is not None and each.host and each.marked_by for each in accounts):
             raise
         columns = list(align_layers(baseline.layers, baseline.layers).pairs.columns)
-        every = (tuple(_layer_names(each.layers)) for each in (baseline, target))
-        return Alignment(pd.DataFrame(columns=columns, dtype="string"), *every)
+        left, right = (tuple(_layer_names(each.layers)) for each in (baseline, target))
+        return Alignment(pd.DataFrame(columns=columns, dtype="string"), left, right)
 
 
 def align_layers(baseline: pd.DataFrame, target: pd.DataFrame) -> Alignment:
