@@ -179,21 +179,9 @@ def evidence(finding: Finding, account: Account) -> str:
     return said
 
 
-def saving(finding: Finding, account: Account) -> str:
-    """Say what the remedy is likely to save."""
-    share = Readable(finding.saved_us / finding.step_us)
-    step = f"{micros(finding.step_us)}{'' if account.unit == 'recording' else f' a {account.unit}'}"
-    return f"saves about {micros(finding.saved_us)} of {step} ({share:.0%})"
-
-
 def _whole(account: Account) -> str:
     """Say how long a step takes, or the recording where nothing marks steps."""
     return f"{micros(account.step_us)}{'' if account.unit == 'recording' else f' a {account.unit}'}"
-
-
-def remedy(finding: Finding, account: Account) -> str:
-    """Return the line to type, and the sentence to it."""
-    return finding.cause.action(account)
 
 
 def longest_kernel(account: Account) -> str:

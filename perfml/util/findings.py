@@ -8,8 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
-Of = Literal["launch", "all launches", "step"]
-"""What a time is of: one launch, all of a kernel's or a layer's in one repeat, a step."""
+Of = Literal["launch", "all launches", "step", "recording"]
+"""What a time is of: one launch, all of a kernel's or a layer's in one repeat, a step on
+the clock, or the recording, where nothing marks steps."""
 
 
 @dataclass(frozen=True)

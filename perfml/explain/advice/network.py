@@ -31,7 +31,7 @@ from perfml.explain.advice.persons import Person, person_of, place_of
 from perfml.explain.advice.table import CONDITIONS
 from perfml.kernel_names import kernel_label, kernel_traits
 from perfml.tables import metric_columns
-from perfml.util.findings import Time
+from perfml.util.findings import Of, Time
 from perfml.util.words import count, micros
 
 LEAST_LAYERS = 8  # layers from which on a table is taken for a network
@@ -184,12 +184,12 @@ def step_findings(account: Account, known_by: KnownBy = "clock") -> tuple[Findin
     for each in findings(account):
         if each.saved_us < _MATTERS * each.step_us:
             continue
-        cause, saved = each.cause, Time(each.saved_us, "step")
+        cause, saved = each.cause, Time(each.saved_us, _of(account))
         also = cause.also if account.pytorch else cause.otherwise.get("also", cause.also)
         one = Finding(
             rules=(cause.id,),
             where=Where(),
-            holds=Time(each.step_us, "step"),
+            holds=Time(each.step_us, _of(account)),
             gain=Gain(saved, saved, known_by),
             confidence="medium",
             hazard=cause.words,
@@ -204,6 +204,11 @@ def step_findings(account: Account, known_by: KnownBy = "clock") -> tuple[Findin
     return tuple(found)
 
 
+def _of(account: Account) -> Of:
+    """Return what times of an account are of: a step, or all where nothing marks steps."""
+    return "step" if account.marked_by else "recording"
+
+
 _AS_MUCH = 0.4
 """What a remedy is likely to save of idle time of which the reason is not known: the least that one
 of a known reason saves (``perfml/account/causes.toml``, launch_bound)."""
@@ -212,11 +217,11 @@ of a known reason saves (``perfml/account/causes.toml``, launch_bound)."""
 def _not_recorded(account: Account, idle_us: float) -> Finding:
     """Return that the device is idle, where nothing was recorded of the host."""
     row = Change(UNRECORDED, idle_us).row
-    likely, high = (Time(us, "step") for us in (_AS_MUCH * idle_us, idle_us))
+    likely, high = (Time(us, _of(account)) for us in (_AS_MUCH * idle_us, idle_us))
     return Finding(
         rules=(row.id,),
         where=Where(),
-        holds=Time(account.step_us, "step"),
+        holds=Time(account.step_us, _of(account)),
         gain=Gain(likely, high, "clock"),
         confidence="medium",
         hazard=row.words,
