@@ -40,7 +40,6 @@ from perfml.readers import (
     timing_csv,
     torch_trace,
     trtexec,
-    xplane,
 )
 from perfml.readers.frame import kernels_frame
 from perfml.readers.ncu import csv_page as ncu_csv
@@ -315,11 +314,6 @@ def _jax_seeds() -> Iterator[bytes]:
     yield gzip.decompress((RECORDED / "deployed/jax.trace.json.gz").read_bytes())
 
 
-def _xplane_seeds() -> Iterator[bytes]:
-    # without the planes of the host, which are not read
-    yield _text("deployed/jax.xplane.pb")[7233:9973]
-
-
 def _rocprof_json_seeds() -> Iterator[bytes]:
     sizes = '"workgroup_size": {"x": 64, "y": 1, "z": 1},\n"grid_size": {"x": 9, "y": 4, "z": 1}'
     dispatches = [
@@ -527,9 +521,6 @@ TARGETS: dict[str, Target] = {
         _jax_seeds,
         ('"hlo_op":', '"kernel_details": "regs:', '"ts": -1e99', '"/device:GPU:0"', "null", "NaN"),
         ".json",
-    ),
-    "xplane": Target(
-        _reader(xplane), _xplane_seeds, ("hlo_op", "regs:", "/device:GPU:0", "\x12\x00"), ".pb"
     ),
     "rocprofv3_json": Target(
         _reader(rocprof),

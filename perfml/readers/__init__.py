@@ -66,7 +66,6 @@ FORMATS = (
     Format("nsys.sqlite_file", "SQLite exports of Nsight Systems", (".sqlite",)),
     Format("nvprof.sqlite_file", "SQLite exports of nvprof", (".nvvp", ".nvprof", ".sqlite")),
     Format("jax_trace", "Chrome traces of JAX's profiler (.trace.json.gz)", (".json",)),
-    Format("xplane", "XPlanes of JAX's profiler (.xplane.pb)", (".xplane.pb",)),
     Format("rocpd", "rocpd databases of rocprofv3", (".db", ".rocpd")),
     Format("torch_trace", "Chrome traces of PyTorch's profiler", (".json",)),
     Format("trtexec", "trtexec's --exportProfile and --exportLayerInfo", (".json",)),

@@ -28,9 +28,9 @@ from perfml.tables import Kernels
 
 NAME = "jax-trace"
 
-DEVICE = re.compile(r"/device:GPU:(\d{1,9})\b")
-STREAM = re.compile(r"Stream #(\d{1,9})\b")
-"""What processes and threads of a trace, and planes and lines of an XPlane, are called."""
+_DEVICE = re.compile(r"/device:GPU:(\d{1,9})\b")
+_STREAM = re.compile(r"Stream #(\d{1,9})\b")
+"""What processes and threads of a trace are called."""
 _DETAILS = re.compile(
     r"\b(?:(regs|static_shared|dynamic_shared):(\d{1,9})|(grid|block):(\d{1,10}(?:,\d{1,10}){2}))\b"
 )
@@ -41,7 +41,7 @@ _RECORD = "Record with jax.profiler.trace(FOLDER), and give the .trace.json.gz t
 
 
 @dataclass(frozen=True, slots=True)
-class XlaKernel:
+class _XlaKernel:
     """A kernel, copy or fill of a stream; times in nanoseconds.
 
     `operation` is that of HLO which it computes, `path` where that stands in the program, its parts
@@ -84,15 +84,15 @@ def read(source: Source, options: ReadOptions | None = None) -> Kernels:
         name = str(event.arguments.name or "")
         if event.ph == "M":
             names.add(name)
-            if event.name == "process_name" and (match := DEVICE.match(name)):
+            if event.name == "process_name" and (match := _DEVICE.match(name)):
                 devices[str(event.pid)] = int(match[1])
-            elif event.name == "thread_name" and (match := STREAM.match(name)):
+            elif event.name == "thread_name" and (match := _STREAM.match(name)):
                 streams[str(event.pid), str(event.tid)] = int(match[1])
         elif event.ph == "X":
             timed.append(event)
     clock = Clock(trace.where)
     ran = [
-        XlaKernel(
+        _XlaKernel(
             devices[str(event.pid)],
             streams.get((str(event.pid), str(event.tid)), 0),
             *clock.span(event),
@@ -105,11 +105,11 @@ def read(source: Source, options: ReadOptions | None = None) -> Kernels:
         if str(event.pid) in devices
         and (event.arguments.hlo_op or (str(event.pid), str(event.tid)) in streams)
     ]
-    return xla_kernels(source, NAME, ran, names)
+    return _table(source, ran, names)
 
 
-def xla_kernels(source: Source, form: str, events: Sequence[XlaKernel], held: set[str]) -> Kernels:
-    """Return the table of kernels among the events of streams, read in the format `form`.
+def _table(source: Source, events: Sequence[_XlaKernel], held: set[str]) -> Kernels:
+    """Return the table of kernels among the events of streams.
 
     Those of XLA compute an operation. Without any that does, as in TensorFlow's own traces, kernels
     are what is no copy. Raises `InputError` if there are none; `held` is what the file has instead.
@@ -142,7 +142,7 @@ def xla_kernels(source: Source, form: str, events: Sequence[XlaKernel], held: se
         }
     )
     provenance = {
-        **source.provenance(form, "JAX profiler"),
+        **source.provenance(NAME, "JAX profiler"),
         "streams": len({(each.device, each.stream) for each in ran}),
         "kernels_busy": busy_share(spans),
     }
@@ -155,7 +155,7 @@ def xla_kernels(source: Source, form: str, events: Sequence[XlaKernel], held: se
     return Kernels(kernels_frame(launches, paths, instances=_instances(ran)), provenance)
 
 
-def _details(kernel: XlaKernel) -> dict[str, str]:
+def _details(kernel: _XlaKernel) -> dict[str, str]:
     found = _DETAILS.findall(kernel.details)
     return {number or sizes: one or three for number, one, sizes, three in found}
 
@@ -164,7 +164,7 @@ def _shape(text: str | None) -> str | None:
     return None if text is None else f"({', '.join(text.split(','))})"
 
 
-def _instances(kernels: Sequence[XlaKernel]) -> list[int]:
+def _instances(kernels: Sequence[_XlaKernel]) -> list[int]:
     """Number the passes through a layer: one ends with its path, or where an operation returns."""
     found: list[int] = []
     seen: set[str] = set()

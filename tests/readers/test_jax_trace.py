@@ -3,7 +3,6 @@
 import gzip
 import json
 
-import pandas as pd
 import pytest
 
 from perfml.errors import InputError
@@ -53,61 +52,23 @@ def test_a_trace_of_the_host_alone_says_how_to_record(tmp_path):
         read(path)
 
 
-XPLANE = DATA / "deployed" / "jax.xplane.pb"
-
-
-def test_the_xplane_beside_it_has_the_same_kernels():
-    trace, plane = read(RECORDED), read(XPLANE)
-    pd.testing.assert_frame_equal(plane.frame, trace.frame, atol=1e-3)
-    assert plane.provenance["format"] == "xplane"
-
-
-def test_the_names_of_an_xplane_are_its_own_not_those_of_operations():
-    frame = read(DATA / "deployed" / "jax_cublas.xplane.pb").frame
-    assert len(frame) == 18
-    assert frame["kernel"].iloc[0].startswith("sm90_xmma_gemm_f32f32_tf32f32_f32_nn_n_tilesize")
-    assert frame["layer"].iloc[0] == "jit(mlp)/up/dot_general"
-    assert frame["time_us"].iloc[0] == 47.328
-    assert (frame["grid"].iloc[0], frame["block"].iloc[0]) == ("(64, 2, 1)", "(384, 1, 1)")
-
-
-@pytest.mark.parametrize("kept", [200, 5_000, 15_000])
-def test_an_xplane_that_is_cut_is_an_error(kept, tmp_path):
-    path = tmp_path / "cut.xplane.pb"
-    path.write_bytes(XPLANE.read_bytes()[:kept])
-    with pytest.raises(InputError, match="the XPlane is cut or damaged"):
-        read(path)
-
-
-def test_an_xplane_of_the_host_alone_says_what_it_has(tmp_path):
-    plane = b"\x12\x09/host:CPU"
-    path = tmp_path / "host.xplane.pb"
-    path.write_bytes(b"\x0a" + bytes([len(plane)]) + plane)
-    with pytest.raises(InputError, match=r"no kernels of a GPU.*/host:CPU"):
-        read(path)
-
-
-def field(number, content):
-    """Return a field of a protocol buffer: a number below 128, text, or other fields."""
-    if isinstance(content, int):
-        return bytes([number << 3, content])
-    data = content.encode() if isinstance(content, str) else b"".join(content)
-    return bytes([number << 3 | 2, len(data)]) + data
-
-
 def test_kernels_of_tensorflow_without_operations_of_xla_are_those_of_streams(tmp_path):
-    def event(kind, start):
-        return field(4, [field(1, kind), field(2, start), field(3, 50)])
+    def event(name, stream, start):
+        return {"ph": "X", "pid": 1, "tid": stream, "ts": start, "dur": 5, "name": name, "args": {}}
 
-    names = [
-        field(4, [field(1, n), field(2, [field(1, n), field(2, name)])])
-        for n, name in ((1, "sgemm"), (2, "MemcpyH2D"))
+    def named(kind, name, **place):
+        return {"ph": "M", "name": kind, "args": {"name": name}, **place}
+
+    events = [
+        named("process_name", "/host:CPU", pid=701),
+        named("process_name", "/device:GPU:0", pid=1),
+        named("thread_name", "Stream #13(Compute)", pid=1, tid=2),
+        named("thread_name", "Stream #14(MemcpyH2D)", pid=1, tid=3),
+        *(event("sgemm", 2, start) for start in (0, 10)),
+        event("MemcpyH2D", 3, 0),
     ]
-    computing = field(3, [field(2, "Stream #13(Compute)"), field(3, 1), event(1, 0), event(1, 100)])
-    copying = field(3, [field(2, "Stream #14(MemcpyH2D)"), field(3, 1), event(2, 0)])
-    plane = [field(2, "/device:GPU:0"), *names, computing, copying]
-    path = tmp_path / "a.xplane.pb"
-    path.write_bytes(field(1, [field(2, "/host:CPU")]) + field(1, plane))
+    path = tmp_path / "a.trace.json"
+    path.write_text(json.dumps({"displayTimeUnit": "ns", "traceEvents": events}))
     kernels = read(path)
     assert kernels.frame["kernel"].tolist() == ["sgemm", "sgemm"]
     assert kernels.frame["stream"].tolist() == [13, 13]
