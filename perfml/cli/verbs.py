@@ -11,63 +11,54 @@ import importlib
 from collections.abc import Callable
 from typing import Any, NotRequired
 
-from perfml.util.json_values import Extended
+from perfml.util.json_values import Document
 
 Documents = Callable[[], tuple[Any, ...]]
 """Returns the types of a verb's documents, several where an option asks for something else."""
 
 
 def _type(name: str) -> Any:
-    """Return a type of `perfml.cli.documents`, or of another module: ``module:name``."""
+    """Return a document of `perfml.cli.documents`, or a type: ``module:name``."""
     module, _, name = name.rpartition(":")
-    return getattr(importlib.import_module(module or "perfml.cli.documents"), name)
+    if module:
+        return getattr(importlib.import_module(module), name)
+    return importlib.import_module("perfml.cli.documents").DOCUMENTS[name]
 
 
 def _types(*names: str) -> Documents:
     return lambda: tuple(map(_type, names))
 
 
-def _result(called: str, name: str, **keys: Any) -> Documents:
-    """Return a result with further keys."""
-    return lambda: (Extended(called, _type(name), keys),)
+def _result(called: str, name: str, *others: str, **keys: Any) -> Documents:
+    """Return a result with further keys, each by its type or the type's name, and others."""
 
+    def documents() -> tuple[Any, ...]:
+        types = {key: _type(kind) if isinstance(kind, str) else kind for key, kind in keys.items()}
+        return Document(called, types, _type(name)), *map(_type, others)
 
-def _ingest() -> tuple[Any, ...]:
-    from perfml.ingest.folder import IngestResult
-
-    return _type("Ingest"), Extended("IngestParts", IngestResult, {"out": str})
-
-
-def _merge() -> tuple[Any, ...]:
-    from perfml.ingest.merge.rule import Weights
-    from perfml.ingest.merge.write import MergeResult
-
-    return (Extended("Merge", MergeResult, {"out": str, "weights": Weights}),)
-
-
-def _explain() -> tuple[Any, ...]:
-    from perfml.explain.brief import Brief
-    from perfml.explain.results import Explanation
-
-    return Extended("Explain", Explanation, {"tables": list[str]}), Brief
+    return documents
 
 
 def _advise() -> tuple[Any, ...]:
     from perfml.account.ranks import Ranks
-    from perfml.explain.advice.hazards import Advice
-    from perfml.explain.brief import Brief
 
-    keys = {"table": str, "ranks": Ranks | None, "kernels": list[_type("KernelLevel")]}  # type: ignore[misc]
-    return Extended("Advise", Advice, keys), Brief
+    keys = {"table": str, "ranks": Ranks | None, "kernels": [_type("KernelLevel")]}
+    return Document("Advise", keys, _type(_ADVICE)), _type(_BRIEF)
 
 
 def _rank() -> tuple[Any, ...]:
     from perfml.modeling.results import Ranking, Score
 
     keys = {"dataset": str, "unseen": NotRequired[list[Score] | None]}
-    return (Extended("Rank", Ranking, keys),)
+    return (Document("Rank", keys, Ranking),)
 
 
+_INGEST = "perfml.ingest.folder:IngestResult"
+_MERGE = "perfml.ingest.merge.write:MergeResult"
+_WEIGHTS = "perfml.ingest.merge.rule:Weights"
+_BRIEF = "perfml.explain.brief:Brief"
+_EXPLAIN = "perfml.explain.results:Explanation"
+_ADVICE = "perfml.explain.advice.hazards:Advice"
 _SELECT = "perfml.modeling.selection.smallest_set:SufficientSet"
 _PLAN = "perfml.modeling.selection.budget_plan:Plan"
 _TRAIN = "perfml.modeling.results:Evaluation"
@@ -77,12 +68,12 @@ VERBS: dict[str, tuple[str, str, Documents]] = {
     "doctor": ("record", "collect", _types("Doctor")),
     "collect": ("record", "collect", _types("Collect")),
     "sweep": ("record", "sweep", _types("Sweep", "SweepPlan")),
-    "ingest": ("tables", "tables", _ingest),
-    "merge": ("tables", "tables", _merge),
+    "ingest": ("tables", "tables", _result("IngestParts", _INGEST, "Ingest", out=str)),
+    "merge": ("tables", "tables", _result("Merge", _MERGE, out=str, weights=_WEIGHTS)),
     "inspect": ("tables", "inspected", _types("Inspect", "InspectRun")),
     "metrics": ("tables", "tables", _types("Metrics", "MetricRequest")),
     "report": ("answers", "report", _types("Report")),
-    "explain": ("answers", "explain", _explain),
+    "explain": ("answers", "explain", _result("Explain", _EXPLAIN, _BRIEF, tables=list[str])),
     "advise": ("answers", "advise", _advise),
     "prove": ("answers", "prove", _types("perfml.experiments.proof:Proof")),
     "gate": ("answers", "gate", _types("perfml.gate.verdict:GateResult", "GateSaved")),

@@ -1,7 +1,7 @@
 """Values as JSON can hold them, and the schema (2020-12) of result types: written down once.
 
 A dataclass describes the object that `json_value` makes of it, a ``TypedDict`` the rows of a
-frame, ``Annotated[pd.DataFrame, Row]``, or what a verb puts together. ``Annotated[float,
+frame, ``Annotated[pd.DataFrame, Row]``, a `Document` what a verb puts together. ``Annotated[float,
 "microseconds"]`` adds words, and so does the section Attributes of a dataclass; the docstring's
 first line is the description. A float may be null, as NaN is in JSON.
 """
@@ -125,12 +125,16 @@ _PLAIN: dict[Any, dict[str, Any]] = {
 
 
 @dataclass(frozen=True, eq=False)
-class Extended:
-    """A result, and what a verb puts beside its keys."""
+class Document:
+    """What a verb puts together: keys of its own, or further ones beside those of a result.
 
-    name: str  # what the whole is called
-    kind: Any  # type of the result
-    keys: Mapping[str, Any]  # types of the further keys
+    A key has a type, a list of one document, or a pair of either and what it means.
+    """
+
+    name: str
+    keys: Mapping[str, Any]
+    result: Any = None  # type of the result
+    words: str = ""  # what it is, where there is no result
 
     @property
     def __name__(self) -> str:
@@ -176,6 +180,10 @@ def _resolved(part: Any, definitions: Mapping[str, Any], within: tuple[str, ...]
 
 
 def _schema(kind: Any, found: dict[str, Any], strict: bool) -> dict[str, Any]:
+    if isinstance(kind, list):
+        return {"type": "array", "items": _schema(kind[0], found, strict)}
+    if isinstance(kind, tuple):
+        return {**_schema(kind[0], found, strict), "description": kind[1]}
     if kind in _PLAIN:
         return dict(_PLAIN[kind])
     if isinstance(kind, type) and issubclass(kind, Enum):
@@ -206,8 +214,9 @@ def _schema(kind: Any, found: dict[str, Any], strict: bool) -> dict[str, Any]:
 
 def _object(kind: Any, found: dict[str, Any], strict: bool) -> dict[str, Any]:
     properties, required = {}, []
-    result = kind.kind if isinstance(kind, Extended) else kind
-    words = _attribute_words(result.__doc__ or "")
+    alone = isinstance(kind, Document)
+    doc = (kind.words or kind.result.__doc__ if alone else kind.__doc__) or ""
+    words = _attribute_words(doc)
     for name, hint in _hints(kind).items():
         optional = get_origin(hint) is NotRequired
         item = _schema(get_args(hint)[0] if optional else hint, found, strict)
@@ -217,14 +226,14 @@ def _object(kind: Any, found: dict[str, Any], strict: bool) -> dict[str, Any]:
     schema: dict[str, Any] = {"type": "object", "properties": properties, "required": required}
     if strict:
         schema["additionalProperties"] = False
-    told = (result.__doc__ or "").strip().partition("\n")[0]
-    return {"description": told, **schema} if told else schema
+    first = doc.strip().partition("\n")[0]
+    return {"description": first, **schema} if first else schema
 
 
 def _hints(kind: Any) -> dict[str, Any]:
     """Return the types of an object's keys."""
-    if isinstance(kind, Extended):
-        return {**kind.keys, **_hints(kind.kind)}
+    if isinstance(kind, Document):
+        return {**kind.keys, **({} if kind.result is None else _hints(kind.result))}
     if _is_object(kind):
         return get_type_hints(kind, include_extras=True)
     found = {}
