@@ -27,13 +27,6 @@ class WeightChoice(StrEnum):
     layer_mean = "layer-mean"
 
 
-class LocaleChoice(StrEnum):
-    """Number conventions of text exports."""
-
-    en = "en"
-    de = "de"
-
-
 @verb()
 def ingest(
     files: Annotated[list[Path], typer.Argument(help="Profiler exports, run folders, or folders.")],
@@ -45,10 +38,6 @@ def ingest(
             help="What all runs are, such as backend=cublas (workload, precision, batch); "
             "repeatable."
         ),
-    ] = None,
-    locale: Annotated[
-        LocaleChoice | None,
-        typer.Option(help="Number convention where the file cannot tell: 1,234.5 or 1.234,5."),
     ] = None,
     raw: Annotated[bool, typer.Option(help="Keep the profiler's own metric columns too.")] = False,
     layer_map: options.LayerMap = None,
@@ -83,7 +72,7 @@ def ingest(
 
     settings = IngestSettings(
         Identity.from_words(label or ()),
-        ReadOptions(locale=locale.value if locale else None, raw=raw),
+        ReadOptions(raw=raw),
         read_layer_map(layer_map) if layer_map else None,
         other_layer,
     )

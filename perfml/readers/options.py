@@ -11,16 +11,12 @@ class ReadOptions:
 
     Attributes
     ----------
-    locale
-        Number convention of a text export: ``"en"`` (1,234.5), ``"de"`` (1.234,5), or None to
-        decide it from the columns.
     raw
         Keep the profiler's own metric columns beside the canonical ones.
     windows
         In how many windows launches were recorded, with holes between them: of `perfml attach`.
     """
 
-    locale: str | None = None
     raw: bool = False
     windows: int = 1
 

@@ -95,10 +95,10 @@ def test_a_file_cut_after_a_row_has_the_rows_before_it(name):
         np.testing.assert_array_equal(found["time_us"].to_numpy(), times)
 
 
-def test_columns_in_another_order_and_another_locale_give_the_same_numbers():
+def test_columns_in_another_order_give_the_same_numbers():
     whole = numbers(BAD / "ncu-raw/whole.csv")
-    for name in ("two-columns-in-another-order", "german"):
-        pd.testing.assert_frame_equal(numbers(BAD / f"ncu-raw/{name}.csv"), whole)
+    found = numbers(BAD / "ncu-raw/two-columns-in-another-order.csv")
+    pd.testing.assert_frame_equal(found, whole)
 
 
 @pytest.mark.parametrize("name", sorted(set(BASES) - {"nvprof-metrics-csv", "nvprof-metrics"}))

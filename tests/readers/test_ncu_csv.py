@@ -151,18 +151,17 @@ def test_units_are_scaled_column_by_column(reading):
     assert frame["threads"].iloc[0] == 1_234_567
 
 
-def test_a_two_way_number_is_an_error_that_asks_for_the_locale(failing, reading):
-    page = raw_page({DURATION: ("ns", ["1,234"]), THREADS: ("thread", ["64"])})
-    error = failing(page)
-    assert "two ways" in error.what
-    assert "--locale" in error.cure
-    assert reading(page, locale="en").frame["time_us"].iloc[0] == 1.234
-    assert reading(page, locale="de").frame["time_us"].iloc[0] == 0.001234
+@pytest.mark.parametrize("cell", ["1,234", "1.234", "10,500000"])
+def test_numbers_that_may_be_german_are_an_error_with_the_locale_to_export_with(cell, failing):
+    error = failing(raw_page({DURATION: ("ns", [cell]), THREADS: ("thread", ["64"])}))
+    assert cell in error.found
+    assert "LC_ALL=C" in error.cure
 
 
-def test_the_wrong_locale_is_an_error(failing):
-    page = raw_page({DURATION: ("us", ["10.500000"])})
-    assert "--locale en" in failing(page, locale="de").cure
+def test_a_german_number_among_english_ones_names_its_line(failing):
+    error = failing(raw_page({DURATION: ("us", ["10.500000", "10,500000"])}))
+    assert error.where.endswith(":4")
+    assert "LC_ALL=C" in error.cure
 
 
 def test_a_negative_duration_is_an_error_that_names_the_kernel(failing):

@@ -6,17 +6,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from perfml.errors import PerfmlError
 from perfml.readers.ncu.units import to_base
-from perfml.readers.numbers import (
-    ENGLISH,
-    GERMAN,
-    BadNumberError,
-    convention_of,
-    decide,
-    reading,
-    to_numbers,
-)
+from perfml.readers.numbers import BadNumberError, english, to_numbers
 from tests.support.ncu_pages import push_pop
 
 
@@ -25,106 +16,64 @@ def cells(*texts):
 
 
 @pytest.mark.parametrize(
-    ("cell", "expected"),
-    [
-        ("46.635196", ENGLISH),
-        ("46,635196", GERMAN),
-        ("1,980,000", ENGLISH),
-        ("1.980.000", GERMAN),
-        ("7,823.72", ENGLISH),
-        ("7.823,72", GERMAN),
-        ("0.123", ENGLISH),
-        ("1234,567", GERMAN),
-        ("1.2e+06", ENGLISH),
-        ("1,234", None),
-        ("1.234", None),
-        ("12", None),
-        ("n/a", None),
-    ],
+    "cell", ["46.635196", "1,980,000", "7,823.72", "0.123", "1234.567", "1.2e+06", "-1,234.567"]
 )
-def test_a_cell_gives_its_convention_only_if_it_has_one_reading(cell, expected):
-    assert reading(cell) is expected
+def test_a_cell_of_one_reading_shows_that_numbers_are_english(cell):
+    assert english([("a", cells("12", cell), "")]) == (True, None)
+
+
+@pytest.mark.parametrize(
+    "cell", ["46,635196", "1.980.000", "7.823,72", "1.234.567,8", "1234,567", "1,234", "1.234"]
+)
+def test_a_cell_of_another_or_of_two_readings_shows_nothing(cell):
+    assert english([("a", cells("12", cell), "")]) == (False, ("a", cell))
+
+
+def test_cells_without_marks_are_no_doubt():
+    assert english([("a", cells("12", "n/a", None, "CachePreferNone"), "")]) == (False, None)
 
 
 def test_a_percentage_has_no_thousands():
-    assert reading("46.635", percent=True) is ENGLISH
-    assert reading("46,635", percent=True) is GERMAN
-
-
-def test_the_first_cell_with_one_reading_decides_for_the_file():
-    assert decide([("a", cells("1,234", "5"), ""), ("b", cells("46,63"), "")]) == (GERMAN, None)
-
-
-def test_a_file_with_only_two_way_cells_gives_an_example_and_no_convention():
-    assert decide([("a", cells("12"), ""), ("b", cells("1,234"), "")]) == (None, ("b", "1,234"))
-    assert decide([("a", cells("12", "n/a"), "")]) == (None, None)
+    assert english([("a", cells("46.635"), "%")]) == (True, None)
+    assert english([("a", cells("46,635"), "%")]) == (False, ("a", "46,635"))
 
 
 def test_a_deciding_cell_far_down_is_found():
-    assert decide([("a", cells(*["1,234"] * 600, "1,5"), "")]) == (GERMAN, None)
+    assert english([("a", cells(*["1,234"] * 600, "1.5"), "")]) == (True, None)
 
 
 def test_missing_values_are_nan_and_never_zero():
     forms = ["", " ", "n/a", "N/A", "nan", "-nan", "no data", "(!) n/a", "-nan(ind)", "0"]
-    for convention in (ENGLISH, GERMAN):
-        found = to_numbers(cells(*forms), convention)
-        assert np.isnan(found[:-1]).all()
-        assert found[-1] == 0
+    found = to_numbers(cells(*forms))
+    assert np.isnan(found[:-1]).all()
+    assert found[-1] == 0
 
 
-def test_numbers_are_read_under_either_convention():
-    english = to_numbers(cells("1,234.5", "-7", "1980000", "2e3", "12.5 (3; 4)"), ENGLISH)
-    german = to_numbers(cells("1.234,5", "-7", "1980000", "2e3", "12,5 (3; 4)"), GERMAN)
-    assert english.tolist() == german.tolist() == [1234.5, -7, 1980000, 2000, 12.5]
-
-
-def test_group_marks_of_further_locales_are_taken_out():
-    assert to_numbers(cells("1\u202f234,5", "12\u00a0345,0"), GERMAN).tolist() == [1234.5, 12345]
-    assert to_numbers(cells("1'234.5"), ENGLISH).tolist() == [1234.5]
+def test_groups_exponents_and_instances_are_numbers():
+    found = to_numbers(cells("1,234.5", "-7", "1980000", "2e3", "12.5 (3; 4)"))
+    assert found.tolist() == [1234.5, -7, 1980000, 2000, 12.5]
 
 
 @pytest.mark.parametrize(
-    ("cell", "convention"),
-    [
-        ("46,63", ENGLISH),
-        ("1,23,456", ENGLISH),
-        ("1.234,5", ENGLISH),
-        ("46.63", GERMAN),
-        ("1,234.5", GERMAN),
-        ("fast", ENGLISH),
-        ("fast", GERMAN),
-        ("1_000", ENGLISH),
-        ("0x10", ENGLISH),
-    ],
+    "cell", ["46,63", "1,23,456", "1.234,5", "1'234.5", "fast", "1_000", "0x10"]
 )
-def test_a_cell_of_the_other_convention_is_an_error_and_never_a_number(cell, convention):
+def test_a_cell_of_another_language_is_an_error_and_never_a_number(cell):
     with pytest.raises(BadNumberError) as caught:
-        to_numbers(cells("12", cell), convention)
+        to_numbers(cells("12", cell))
     assert (caught.value.row, caught.value.text) == (1, cell)
 
 
-def test_a_locale_is_named_in_any_usual_form():
-    assert convention_of("en") is convention_of("en_US.UTF-8") is ENGLISH
-    assert convention_of("DE") is convention_of("de_DE.UTF-8") is GERMAN
-    with pytest.raises(PerfmlError, match="--locale"):
-        convention_of("klingon")
+@given(st.lists(st.integers(-(10**15), 10**15).map(lambda n: n / 1e6), min_size=1, max_size=20))
+def test_what_is_written_is_read_back(values):
+    texts = [f"{value:,.6f}" for value in values]
+    assert english([("a", cells(*texts), "")])[0]
+    assert to_numbers(cells(*texts)) == pytest.approx(values, rel=1e-12)
 
 
-def written(value, convention):
-    text = f"{value:,.6f}"
-    if convention is GERMAN:
-        text = text.translate(str.maketrans(",.", ".,"))
-    return text
-
-
-@given(
-    st.lists(st.integers(-(10**15), 10**15).map(lambda n: n / 1e6), min_size=1, max_size=20),
-    st.sampled_from([ENGLISH, GERMAN]),
-)
-def test_what_a_locale_writes_is_read_back(values, convention):
-    texts = [written(value, convention) for value in values]
-    assert decide([("a", cells(*texts), "")])[0] is convention
-    assert to_numbers(cells(*texts), convention) == pytest.approx(values, rel=1e-12)
+@given(st.lists(st.integers(-(10**15), 10**15).map(lambda n: n / 1e6), min_size=1, max_size=20))
+def test_what_a_german_locale_writes_is_never_english(values):
+    texts = [f"{value:,.6f}".translate(str.maketrans(",.", ".,")) for value in values]
+    assert not english([("a", cells(*texts), "")])[0]
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """Read what ``ncu --csv`` prints: the raw page (a row a launch) and the details page.
 
-Both may lie between the output of the profiled program. Numbers follow the locale of the machine
-that exported, units are scaled a column, and the columns are whatever was collected.
+Both may lie between the output of the profiled program. Numbers are read as
+English writes them, units are scaled a column, and the columns are whatever was collected.
 """
 
 from __future__ import annotations
@@ -72,15 +72,13 @@ def raw_page(table: Table, options: ReadOptions) -> Launches:
     units = dict(zip(header, table.page.units or (), strict=True))
     require_times({name: units[name] for name in metrics}, str(table.source.path))
     numeric = [(name, units[name]) for name in metrics if name in wanted]
-    # Under a locale that the user names, every cell has to be looked at.
-    plain = numeric if options.locale is None else []
-    table.load([*IDENTITY, *metrics, *table.ranges_in()], plain)
-    convention = table.convention(numeric, options)
+    table.load([*IDENTITY, *metrics, *table.ranges_in()], numeric)
+    table.require_english([(name, table.column(name), unit) for name, unit in numeric])
     counters: dict[str, Any] = {}
     for name in metrics:
         factor, _ = to_base(units[name])
         try:
-            values = table.numbers(name, convention)
+            values = table.numbers(name)
         except InputError:
             if name in wanted:
                 raise

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from perfml.errors import InputError
@@ -110,10 +111,12 @@ def _counters(
         cure = "Export again with --page raw."
         raise InputError(msg, where=str(table.source.path), found="only rules", cure=cure)
     needful = np.isin(codes, [code for name, code in places.items() if name in wanted])
-    convention = table.convention_of_rows(_VALUE, percent & needful, ~percent & needful, options)
+    texts = table.column(_VALUE)
+    parts = ((percent & needful, "%"), (~percent & needful, ""))
+    table.require_english([(_VALUE, texts.filter(pa.array(part)), unit) for part, unit in parts])
     columns: dict[str, Any] = {}
     rows = np.flatnonzero(needful)
-    values = table.numbers(_VALUE, convention, rows) * factors[rows]
+    values = table.numbers(_VALUE, rows) * factors[rows]
     matrix = np.full((count, len(places)), np.nan)
     # A metric shown in two sections has one value: written backwards, the first one stays.
     matrix[launch[rows][::-1], codes[rows][::-1]] = values[::-1]

@@ -15,7 +15,7 @@ from perfml.readers.ncu.findings import Rule
 from perfml.readers.ncu.launches import Launches, needed, require_times, to_kernels
 from perfml.readers.ncu.section_labels import add_warp_size, metric_of
 from perfml.readers.ncu.units import to_base
-from perfml.readers.numbers import ENGLISH, BadNumberError, convention_of, decide, to_numbers
+from perfml.readers.numbers import EXPORT, BadNumberError, english, to_numbers
 from perfml.readers.options import ReadOptions
 from perfml.readers.source import Source
 from perfml.tables import Kernels
@@ -59,7 +59,7 @@ def kernels_of(
     """Return the Kernels table of launches whose values were read as text.
 
     Raises `InputError` if a value that is needed is no number, a duration is in a unit that is no
-    time, or numbers can be read in two ways.
+    time, or numbers are not in English.
     """
     wanted = needed()
     cells = [{metric_of(label): cell for label, cell in item.cells.items()} for item in printed]
@@ -68,7 +68,7 @@ def kernels_of(
     for name, column in columns.items():
         for unit in {cell.unit for cell in column if cell is not None}:
             require_times({name: unit}, str(source.path))
-    counters = _numbers(columns, printed, source, options)
+    counters = _numbers(columns, printed, source)
     add_warp_size(counters, len(printed))
     identity = {
         "kernel": pd.Series([item.kernel for item in printed], dtype="string"),
@@ -87,7 +87,6 @@ def _numbers(
     columns: dict[str, list[Cell | None]],
     printed: Sequence[PrintedLaunch],
     source: Source,
-    options: ReadOptions,
 ) -> dict[str, Any]:
     """Return one column a metric in base units, NaN where a launch lacks it."""
     texts = {
@@ -95,26 +94,21 @@ def _numbers(
         for name, column in columns.items()
     }
     units = {name: {cell.unit for cell in column if cell} for name, column in columns.items()}
-    if options.locale is not None:
-        convention = convention_of(options.locale)
-    else:
-        decided, example = decide(
-            [(name, text, "%" if units[name] == {"%"} else "") for name, text in texts.items()]
-        )
-        if decided is None and example is not None:
-            msg = f"{example[0]} can be read in two ways, and so can every other number"
-            cure = "Say how numbers are written: --locale en (1,234.5) or --locale de (1.234,5)."
-            raise InputError(msg, where=str(source.path), found=example[1][:60], cure=cure)
-        convention = decided or ENGLISH
+    _, doubtful = english(
+        [(name, text, "%" if units[name] == {"%"} else "") for name, text in texts.items()]
+    )
+    if doubtful is not None:
+        msg = f"{doubtful[0]} is not in English, or can be read in two ways"
+        raise InputError(msg, where=str(source.path), found=repr(doubtful[1][:60]), cure=EXPORT)
     counters: dict[str, Any] = {}
     for name, text in texts.items():
         try:
-            values = to_numbers(text, convention)
+            values = to_numbers(text)
         except BadNumberError as error:
             msg = f"{name} is no number"
             where = f"{source.path}:{printed[error.row].line}"
-            cure = "Copy the text again, or say how numbers are written with --locale."
-            raise InputError(msg, where=where, found=repr(error.text)[:60], cure=cure) from None
+            found = repr(error.text)[:60]
+            raise InputError(msg, where=where, found=found, cure=EXPORT) from None
         factors = [to_base(cell.unit)[0] if cell is not None else 1.0 for cell in columns[name]]
         counters[name] = values * np.array(factors)
     return counters

@@ -20,17 +20,8 @@ from perfml.readers.coded_ranges import CodedRanges
 from perfml.readers.ncu import nvtx
 from perfml.readers.ncu.find_table import find_page
 from perfml.readers.ncu.page import CUT
-from perfml.readers.numbers import (
-    ENGLISH,
-    MISSING,
-    BadNumberError,
-    Convention,
-    convention_of,
-    decide,
-    to_numbers,
-)
+from perfml.readers.numbers import EXPORT, MISSING, BadNumberError, english, to_numbers
 from perfml.readers.occurrences import text_column
-from perfml.readers.options import ReadOptions
 from perfml.readers.source import Source
 from perfml.util.threads import cores, in_threads
 
@@ -113,8 +104,8 @@ class Table:
             cells = self._parse([name for name, _ in numbers], rows=first) if numbers else {}
         except pa.ArrowInvalid:
             return frozenset()
-        found, _ = decide([(name, cells[name], unit) for name, unit in numbers])
-        if found is not ENGLISH:
+        shown, _ = english([(name, cells[name], unit) for name, unit in numbers])
+        if not shown:
             return frozenset()
         return frozenset(
             name for name in cells if not pc.any(pc.match_substring(cells[name], ",")).as_py()
@@ -179,62 +170,21 @@ class Table:
         """Return the line of the file that a row begins in."""
         return self.page.line(int(self._rows[row]) if self._rows is not None else row)
 
-    def convention(self, metrics: Sequence[tuple[str, str]], options: ReadOptions) -> Convention:
-        """Decide how the file writes numbers.
+    def require_english(self, cells: Sequence[tuple[str, pa.ChunkedArray, str]]) -> None:
+        """Raise `InputError` if no cell shows that numbers are English, and one may not be.
 
-        `metrics` are columns of numbers, and their units; the user's locale, if any, decides.
-        Raises `InputError` if every number can be read in two ways.
+        `cells` are columns of numbers: name, texts and unit.
         """
-        cells = [(name, self.column(name), unit) for name, unit in metrics]
-        return self._convention(cells, options)
-
-    def convention_of_rows(
-        self,
-        name: str,
-        percentages: npt.NDArray[Any],
-        others: npt.NDArray[Any],
-        options: ReadOptions,
-    ) -> Convention:
-        """Decide how a column of mixed units is written, given which rows are percentages."""
-        column = self.column(name)
-        cells = [
-            (name, column.filter(pa.array(percentages)), "%"),
-            (name, column.filter(pa.array(others)), ""),
-        ]
-        return self._convention(cells, options)
-
-    def _convention(
-        self, cells: Sequence[tuple[str, pa.ChunkedArray, str]], options: ReadOptions
-    ) -> Convention:
-        if options.locale is not None:
-            return convention_of(options.locale)
         if any(pa.types.is_floating(column.type) for _, column, _ in cells):
-            # Its first rows have decided; every other cell is still checked against that.
-            return ENGLISH
-        found, example = decide(cells)
-        if found is None and example is not None:
-            found, _ = decide(self._other_numbers())
-        if found is None and example is not None:
-            name, cell = example
-            msg = f"column {name} can be read in two ways, and so can every other one"
-            raise InputError(
-                msg,
-                where=str(self.source.path),
-                found=repr(cell),
-                cure="Say which: --locale en (1,234 is a thousand) or --locale de (a decimal).",
-            )
-        return found or ENGLISH
+            # Its first rows have shown it; every other cell is still checked.
+            return
+        _, doubtful = english(cells)
+        if doubtful is not None:
+            msg = f"column {doubtful[0]} is not in English, or can be read in two ways"
+            where = str(self.source.path)
+            raise InputError(msg, where=where, found=repr(doubtful[1][:80]), cure=EXPORT)
 
-    def _other_numbers(self) -> list[tuple[str, pa.ChunkedArray, str]]:
-        """Parse the columns that were not asked for: one of their cells may decide."""
-        header, units = self.page.header, self.page.units or []
-        names = [name for name in header if name not in self._columns and "__" in name]
-        names = [name for name in names if header.count(name) == 1]
-        cells = self._parse(names) if names else {}
-        found = dict(zip(header, units, strict=False))
-        return [(name, cells[name], found.get(name, "")) for name in names]
-
-    def numbers(self, name: str, convention: Convention, rows: Codes | None = None) -> Array:
+    def numbers(self, name: str, rows: Codes | None = None) -> Array:
         """Return a column as numbers, NaN where there is none.
 
         `rows` are those to read, all by default. Raises `InputError` if a cell is no number; the
@@ -244,17 +194,13 @@ class Table:
         if pa.types.is_floating(cells.type):
             return np.asarray(cells.to_numpy())
         try:
-            return to_numbers(cells if rows is None else cells.take(rows), convention)
+            return to_numbers(cells if rows is None else cells.take(rows))
         except BadNumberError as error:
-            other = "de" if convention is ENGLISH else "en"
             row = error.row if rows is None else int(rows[error.row])
-            msg = f"column {name} needs a number written like {_sample(convention)}"
-            raise InputError(
-                msg,
-                where=f"{self.source.path}:{self.line(row)}",
-                found=repr(error.text[:80]),
-                cure=f"If the file was exported under another locale, say so: --locale {other}.",
-            ) from error
+            msg = f"column {name} needs a number written like 1,234.5"
+            where = f"{self.source.path}:{self.line(row)}"
+            found = repr(error.text[:80])
+            raise InputError(msg, where=where, found=found, cure=EXPORT) from error
 
     def whole_numbers(self, name: str) -> Array:
         """Return a column of whole numbers, which have neither marks nor gaps.
@@ -341,7 +287,3 @@ def dimensions(cell: str) -> str | None:
     """Return ``(x, y, z)`` however it is spaced; None if the cell is something else."""
     match = _DIMENSIONS.fullmatch(cell.strip())
     return f"({match.group(1)}, {match.group(2)}, {match.group(3)})" if match else None
-
-
-def _sample(convention: Convention) -> str:
-    return "1,234.5" if convention is ENGLISH else "1.234,5"
