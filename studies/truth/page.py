@@ -186,21 +186,33 @@ def published():
 
 def pooled():
     """The one table of the documentation: the outside test, then all exams of a kind together."""
-    outside = tomllib.loads(OUTSIDE.read_text(encoding="utf-8"))
     rows = [
         [
             each["set"],
-            f"{outside['date']} ({outside['commit']})",
+            f"{test['date']} ({test['commit']})",
             f"{each['first']} of {each['pairs']} ({each['first'] / each['pairs']:.0%})",
-            each["wrong"],
+            _confident_errors(each),
         ]
-        for each in outside["parts"]
+        for test in outside_tests()
+        for each in test["parts"]
     ]
     for title, when, scores in _kinds():
         every = sum(scores, strangers.Score())
         right = f"{every.first} of {every.pairs} ({every.first / every.pairs:.0%})"
         rows.append([title, when, right, f"{every.wrong} of {every.pairs}"])
     return markdown(["test set", "date (commit)", "true cause first", "wrong and confident"], rows)
+
+
+def outside_tests():
+    """Return the tests by outside authors, the newest first."""
+    return tomllib.loads(OUTSIDE.read_text(encoding="utf-8"))["tests"]
+
+
+def _confident_errors(part):
+    if "high" not in part:
+        return f"{part['wrong']} of {part['pairs']}"
+    right, answers = part["high"]
+    return f"{answers - right} of {answers} at high confidence"
 
 
 def _kinds():

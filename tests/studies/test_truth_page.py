@@ -13,16 +13,17 @@ from studies.truth.page import (
     CONFIDENCE,
     DEVELOPMENT,
     FACTORIAL_FIRST,
-    OUTSIDE,
     TABLES,
     TRUTH,
     measured_sets,
+    outside_tests,
     pooled,
     table_of,
 )
-from studies.truth.scores import ASIDE, DEVELOP, half_of
-from studies.truth.sets import EXAM_SETS, SETS
-from studies.truth.strangers import EXAMS, HALVES, Score, score
+from studies.truth.questions import exam_half
+from studies.truth.scores import ASIDE, DEVELOP
+from studies.truth.sets import EXAM_SETS, SETS, ask_perfml, tally
+from studies.truth.strangers import EXAMS, Score
 from tests.support.paths import ROOT
 
 pytestmark = pytest.mark.page
@@ -50,14 +51,27 @@ def test_the_page_of_the_documentation_pools_all_sets_after_the_outside_test():
 
 
 @pytest.mark.parametrize("page", [ROOT / "README.md", TRUTH])
-def test_the_first_pages_give_development_figures_of_today_with_the_pairs_set_aside(page):
+def test_the_first_pages_give_the_figures_of_one_scorer_with_its_command(page):
     text = page.read_text(encoding="utf-8")
-    rows = tomllib.loads(DEVELOPMENT.read_text(encoding="utf-8"))["rows"]
-    exams = [row for row in rows if "as shipped" in row["set"]]
-    pairs, now = (
-        sum(each) for each in zip(*((r["pairs"], r["now"][0]) for r in exams), strict=True)
-    )
-    assert f"{now} of {pairs}" in text
+    found = [exam_counts(name) for name in EXAM_SETS.values()]
+    pairs, first, high, right = (sum(each) for each in zip(*found, strict=True))
+    assert f"{first} of {pairs}" in text
+    assert re.search(rf"\b{right} of {high} answers|Of {high} answers .* {right} are", text)
+    assert "`python -m studies truth.sets`" in text
+
+
+def exam_counts(name):
+    """Return pairs, first causes, answers of high confidence, and how many of these are right."""
+    found = measured_sets()[name]["columns"]["all that was recorded"]
+    high = found["cases"] - found["said"]
+    return found["cases"], found["first"], high, found["first"] - found["right_and_hedged"]
+
+
+def test_pairs_set_aside_are_on_the_pages_by_both_measures_of_confidence():
+    pairs, first, high, right = exam_counts(EXAM_SETS[ASIDE])
+    text = TRUTH.read_text(encoding="utf-8")
+    assert f"{first} of {pairs} causes are first" in text
+    assert f"{right} of {high} answers of high confidence" in text
     curve = json.loads(CONFIDENCE.read_text(encoding="utf-8"))
     aside = curve["never fitted, exams, half aside"]["all that was recorded"]
     (high,) = (each for each in aside if each["from"] == curve["high"])
@@ -104,18 +118,29 @@ def test_the_page_of_the_documentation_gives_what_advice_finds_today():
 
 
 @pytest.mark.parametrize("page", [ROOT / "README.md", TRUTH])
-def test_the_first_pages_give_the_outside_test_with_its_date_and_commit(page):
-    outside = tomllib.loads(OUTSIDE.read_text(encoding="utf-8"))
+def test_the_first_pages_give_the_newest_outside_test_with_its_date_and_commit(page):
     text = page.read_text(encoding="utf-8")
-    assert outside["date"] in text
-    assert outside["commit"] in text
-    for each in outside["parts"]:
-        assert f"{each['first']} of {each['pairs']}" in text
+    newest = max(outside_tests(), key=lambda test: test["date"])
+    assert newest == outside_tests()[0]
+    assert newest["date"] in text
+    assert newest["commit"] in text
+    for part in newest["parts"]:
+        assert f"{part['first']} of {part['pairs']}" in text
+    assert "{} of {}".format(*newest["medium"]) in text
+
+
+def test_the_readme_gives_high_confidence_of_the_newest_outside_test():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    for recording in (slice(0, 4, 2), slice(1, 4, 2)):  # by collect, by Nsight Compute
+        parts = outside_tests()[0]["parts"][recording]
+        right, answers = (sum(part["high"][at] for part in parts) for at in (0, 1))
+        assert f"{right} of {answers}" in text
 
 
 def test_the_readme_gives_all_sets_pooled():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    for row in table_on(TRUTH, "pooled").splitlines()[5:]:
+    outside = sum(len(test["parts"]) for test in outside_tests())
+    for row in table_on(TRUTH, "pooled").splitlines()[2 + outside :]:
         right, wrong = row.split(" | ")[2:]
         assert right.split(" (")[0] in text
         assert wrong.split(" of ")[0] in text
@@ -149,12 +174,7 @@ def test_exams_of_the_development_figures_are_those_of_the_sets(half):
 
 
 @pytest.mark.slow
-def test_explain_answers_the_exams_today_as_the_development_figures_say():
-    sums = {DEVELOP: Score(), ASIDE: Score()}
-    for exam in EXAMS.values():
-        answers = exam.ask(exam.recordings[0])
-        for name, accepted in exam.labelled(HALVES).items():
-            sums[half_of(name)] += score(answers[name], accepted)
-    for half, found in sums.items():
-        row = _development(f"{half}, `explain` as shipped")
-        assert [found.pairs, found.first, found.wrong] == [row["pairs"], *row["now"]], half
+@pytest.mark.parametrize("half", EXAM_SETS)
+def test_causes_of_the_exams_are_today_what_the_development_figures_say(half):
+    found = tally([ask_perfml(question) for question in exam_half(half)])
+    assert found == measured_sets()[EXAM_SETS[half]]["columns"]["all that was recorded"], half
