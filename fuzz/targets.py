@@ -43,7 +43,6 @@ from perfml.readers import (
 )
 from perfml.readers.frame import kernels_frame
 from perfml.readers.ncu import csv_page as ncu_csv
-from perfml.readers.ncu import summary_csv as ncu_summary
 from perfml.readers.ncu import text_page as ncu_text
 from perfml.readers.ncu.launches import needed
 from perfml.readers.nsys import sqlite_file as nsys_sqlite
@@ -260,25 +259,12 @@ _SUMMED = (
     "    Duration                    us    1.95    2.27    2.07\n"
     "    ------------------ ----------- ------- ------- -------\n"
 )
-_SUMMARY = (
-    '"Process ID","Process Name","Host Name","Kernel Name","Block Size","Grid Size","Device","CC",'
-    '"Invocations","Section Name","Metric Name","Metric Unit","Minimum","Maximum","Average"\n'
-    '"7","app","host","gemm(int)","(256, 1, 1)","(64, 1, 1)","0","9.0","14","Occupancy",'
-    '"Achieved Occupancy","%","73.56","79.38","74.92"\n'
-    '"7","app","host","gemm(int)","(256, 1, 1)","(64, 1, 1)","0","9.0","14","Speed","Duration",'
-    '"us","1.00","3.00","1.50"\n'
-)
 
 
 def _printed_seeds() -> Iterator[bytes]:
     yield _PRINTED.encode()
     yield _SUMMED.encode()
     yield b"\xff\xfe" + _PRINTED.encode("utf-16-le")
-
-
-def _summary_seeds() -> Iterator[bytes]:
-    yield _SUMMARY.encode()
-    yield b"==PROF== Connected to process 7 (/home/app)\nstep 1\n" + _SUMMARY.encode()
 
 
 def _trace_seeds() -> Iterator[bytes]:
@@ -482,7 +468,6 @@ TARGETS: dict[str, Target] = {
         ),
         ".txt",
     ),
-    "ncu_summary": Target(_reader(ncu_summary), _summary_seeds, (*_NCU_WORDS, "Invocations")),
     "nsys_stats": Target(
         _reader(nsys_stats),
         _stats_seeds,

@@ -73,7 +73,6 @@ FORMATS = (
     Format("cupti_csv", "counters of perfml collect", (".csv",)),
     Format("rocprof", "kernels, counters and --stats of rocprof, pmc_perf.csv", (".csv", ".json")),
     Format("ncu.text_page", "text that Nsight Compute prints", (".txt", ".log")),
-    Format("ncu.summary_csv", "--csv --print-summary of Nsight Compute", (".csv",)),
     Format("ncu.csv_page", "--csv of Nsight Compute (raw and details page)", (".csv", ".txt")),
     Format("nsys.stats_csv", "nsys stats --format csv (GPU trace, kernel sums)", (".csv",)),
     Format("nvprof.csv_log", "--csv of nvprof", (".csv", ".log")),

@@ -1,4 +1,4 @@
-"""The readers of text and summaries that Nsight Compute prints."""
+"""The reader of text that Nsight Compute prints."""
 
 from __future__ import annotations
 
@@ -12,22 +12,12 @@ from tests.support.ncu_text import HEAD, RULE, launch, summary
 from tests.support.paths import PUBLIC
 
 GEMM = "gemm(const float *, float *, int)"
-ROWS = (
-    '"Process ID","Process Name","Host Name","Kernel Name","Block Size","Grid Size","Device","CC",'
-    '"Invocations","Section Name","Metric Name","Metric Unit","Minimum","Maximum","Average"\n'
-    '"7","app","127.0.0.1","gemm(int)","(256, 1, 1)","(64, 1, 1)","0","9.0","14","Occupancy",'
-    '"Achieved Occupancy","%","73.56","79.38","74.92"\n'
-    '"7","app","127.0.0.1","gemm(int)","(256, 1, 1)","(64, 1, 1)","0","9.0","14","SpeedOfLight",'
-    '"Duration","us","1.00","3.00","1.50"\n'
-    '"7","app","127.0.0.1","add(int)","(256, 1, 1)","(64, 1, 1)","0","9.0","2","SpeedOfLight",'
-    '"Duration","ms","1.00","3.00","2.00"\n'
-)
 
 
 @pytest.fixture
 def readable(tmp_path):
-    def reads(text, encoding="utf-8", name="log.txt"):
-        path = tmp_path / name
+    def reads(text, encoding="utf-8"):
+        path = tmp_path / "log.txt"
         path.write_bytes(text if isinstance(text, bytes) else text.encode(encoding))
         return read(path)
 
@@ -130,46 +120,6 @@ def test_a_duration_in_a_unit_that_is_no_time_is_refused(readable):
 def test_a_value_that_is_no_number_names_the_kernels_line(readable):
     with pytest.raises(InputError, match=r"log.txt:1: gpu__time_duration.sum is no number"):
         readable(launch(GEMM, rows=(("Duration", "us", "4x.18"),)))
-
-
-# Summaries as CSV
-
-
-def test_a_summary_as_csv_has_a_row_a_kernel_with_its_launches(readable):
-    kernels = readable(HEAD + ROWS, name="summary.csv")
-    frame = kernels.frame
-    assert kernels.provenance["format"] == "ncu-summary"
-    assert frame["kernel"].tolist() == ["gemm(int)", "add(int)"]
-    assert frame["launches"].tolist() == [14, 2]
-    assert frame["time_us"].tolist() == [1.5, 2000.0]
-    assert frame["achieved_occupancy"].iloc[0] == pytest.approx(0.7492)
-    assert any("each of 16 launches" in text for text in kernels.warnings)
-
-
-def test_a_summary_per_gpu_without_kernel_names_is_of_all_kernels_of_the_device(readable):
-    text = ROWS.replace('"Kernel Name",', "").replace('"Block Size","Grid Size",', "")
-    text = text.replace('"gemm(int)","(256, 1, 1)","(64, 1, 1)",', "")
-    text = "".join(line for line in text.splitlines(keepends=True) if "add(int)" not in line)
-    frame = readable(text, name="summary.csv").frame
-    assert frame["kernel"].tolist() == ["(all kernels of device 0)"]
-    assert frame["launches"].tolist() == [14]
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "says"),
-    [
-        ('"74.92"\n', '"74.92\n', r"summary.csv:2: a row of the summary is cut or damaged"),
-        (',"74.92"\n', "\n", r"summary.csv:2: the row does not have the 15 cells"),
-        ('"14"', '"many"', "Invocations is no number of launches"),
-        ('"14"', '"0"', "Invocations is no number of launches"),
-        ('"Metric Unit",', '"Unit",', "no column Metric Unit"),
-        ('"1.50"', '"1x50"', "is no number"),
-    ],
-)
-def test_damage_of_a_summary_is_an_error_that_names_the_line(old, new, says, readable):
-    assert old in ROWS
-    with pytest.raises(InputError, match=says):
-        readable(ROWS.replace(old, new, 1), name="summary.csv")
 
 
 if PUBLIC.is_dir():

@@ -159,7 +159,7 @@ def _no_table(source: Source, data: bytes, notices: Notices) -> InputError:
             "a summary over launches, not the launches",
             where=where,
             found="columns Minimum, Maximum and Average",
-            cure="Export again without --print-summary.",
+            cure="Export the launches: ncu --import FILE.ncu-rep --csv --page raw",
         )
     if b"No kernels were profiled" in data:
         return InputError(
