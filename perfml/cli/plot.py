@@ -28,20 +28,11 @@ _DPI = 144
 """Of PNG: two pixels a point."""
 
 
-class Figure(StrEnum):
-    """What can be drawn; `perfml.report.figures.registry.PLOTS` has the same names."""
-
-    times = "times"
-    kernels = "kernels"
-    importances = "importances"
-    models = "models"
-    ranks = "ranks"
-    tree = "tree"
-    predictions = "predictions"
-    roofline = "roofline"
-    stalls = "stalls"
-    ratios = "ratios"
-    attribution = "attribution"
+Figure = StrEnum(
+    "Figure",
+    "times kernels importances models ranks tree predictions roofline stalls ratios attribution",
+)
+"""What can be drawn; `perfml.report.figures.registry.PLOTS` has the same names."""
 
 
 @verb("layer", "baseline", "target", "kernel", "skip", "launches", "layer_map", "where")
@@ -115,12 +106,11 @@ def plot(
     with output.progress("drawing") as progress:
         ax = draw_plot(figure.value, Request(table, launches, provenance, asked, width, progress))
         _save(ax, target_file)
-    size = target_file.stat().st_size
     document = {
         "figure": figure.value,
         "datasets": list(dataset),
         "out": str(target_file),
-        "bytes": size,
+        "bytes": target_file.stat().st_size,
     }
     output.result(document, [f"Figure: {target_file.resolve()}"])
 

@@ -41,17 +41,69 @@ class Request:
 
     def given(self, *names: str) -> dict[str, Any]:
         """Return the options that were given, and the width."""
-        found = {name: self.options[name] for name in names if self.options.get(name) is not None}
-        return found if self.width is None else {**found, "width": self.width}
+        options = {name: value for name in names if (value := self.option(name)) is not None}
+        return options if self.width is None else {**options, "width": self.width}
 
     def option(self, name: str, default: Any = None) -> Any:
         """Return an option, or its default."""
         value = self.options.get(name)
         return default if value is None else value
 
+    @property
+    def of_layer(self) -> pd.DataFrame:
+        """The rows of the layer that was asked for; all without."""
+        layer = self.option("layer")
+        rows = self.layers if layer is None else self.layers[self.layers["layer"] == layer]
+        if layer is None or len(rows):
+            return rows
+        names = self.layers["layer"].dropna()
+        msg = f"no layer is called {clean(layer, 80)!r}"
+        cure = did_you_mean(str(layer), names, "Name one of these.")
+        listing = listed([clean(name, 60) for name in names.unique()], 8)
+        raise PerfmlError(msg, found=listing, cure=cure)
 
-def _times(request: Request) -> Axes:
-    return figures.layer_times(_of_layer(request), **request.given())
+    def ranking(self, task: str, methods: tuple[str, ...], models: Any = None) -> Ranking:
+        """Rank the metrics of the layers."""
+        from perfml.modeling import rank
+
+        ranking: Ranking = rank(
+            self.layers,
+            task=task,
+            models=models,
+            methods=methods,
+            resamples=self.option("resamples", 20),
+            seed=self.option("seed", 0),
+            progress=self.progress,
+        )
+        return ranking
+
+    @property
+    def ranked(self) -> Ranking:
+        """The ranking by one model and method, or by those that are usual."""
+        model, method = self.option("model"), self.option("method")
+        methods = (str(method),) if method else ("builtin", "permutation")
+        return self.ranking(
+            self.option("task", "regression"), methods, (str(model),) if model else None
+        )
+
+    @property
+    def explained(self) -> Explanation:
+        """The comparison of the two backends that were named."""
+        from perfml.explain import explain, sides_of
+
+        baseline, target = self.option("baseline"), self.option("target")
+        if baseline is None or target is None:
+            msg = "this figure compares two backends"
+            among = listed([clean(name, 60) for name in self.layers["backend"].unique()], 8)
+            raise PerfmlError(msg, found=among, cure="Name two of these: --baseline A --target B.")
+        layer = self.option("layer")
+        explanation: Explanation = explain(
+            *sides_of(self.layers, baseline, target, kernels=self.kernels),
+            layers=None if layer is None else [layer],
+            top=1,
+            model=None,
+        )
+        return explanation
 
 
 def _kernels(request: Request) -> Axes:
@@ -60,8 +112,7 @@ def _kernels(request: Request) -> Axes:
         raise PerfmlError(msg, cure="Give the Kernels table itself, or --launches FILE.")
     layer = request.option("layer")
     if layer is None:
-        times = request.kernels[request.kernels["layer"].notna()]
-        totals = times.groupby("layer")["time_us"].sum()
+        totals = request.kernels.groupby("layer")["time_us"].sum()
         if totals.empty:
             msg = "no launch belongs to a layer"
             raise PerfmlError(msg, cure="Ingest with ranges or --layer-map, see perfml ingest -h.")
@@ -69,76 +120,28 @@ def _kernels(request: Request) -> Axes:
     return figures.kernel_shares(request.kernels, layer=layer, **request.given())
 
 
-def _stalls(request: Request) -> Axes:
-    return figures.stall_breakdown(request.layers, **request.given("layer"))
-
-
-def _of_layer(request: Request) -> pd.DataFrame:
-    layer = request.option("layer")
-    if layer is None:
-        return request.layers
-    rows = request.layers[request.layers["layer"] == layer]
-    if rows.empty:
-        raise _unknown_layer(layer, request.layers)
-    kept: pd.DataFrame = rows
-    return kept
-
-
-def _unknown_layer(layer: object, layers: pd.DataFrame) -> PerfmlError:
-    found = listed([clean(name, 60) for name in layers["layer"].dropna().unique()], 8)
-    msg = f"no layer is called {clean(layer, 80)!r}"
-    cure = did_you_mean(str(layer), layers["layer"].dropna(), "Name one of these.")
-    return PerfmlError(msg, found=found, cure=cure)
-
-
-def _ranking(request: Request) -> Ranking:
-    from perfml.modeling import rank
-
-    ranking: Ranking = rank(
-        request.layers,
-        task=request.option("task", "regression"),
-        models=_listed(request.option("model")),
-        methods=_listed(request.option("method")) or ("builtin", "permutation"),
-        resamples=request.option("resamples", 20),
-        seed=request.option("seed", 0),
-        progress=request.progress,
-    )
-    return ranking
-
-
-def _listed(value: Any) -> tuple[str, ...] | None:
-    return None if value is None else (str(value),)
-
-
 def _importances(request: Request) -> Axes:
-    return figures.importances(_ranking(request), **request.given("model", "method", "top"))
-
-
-def _all_models(request: Request) -> Axes:
-    from perfml.modeling import rank
-
-    method = request.option("method", "builtin")
-    several = len(request.layers["backend"].dropna().unique()) > 1
-    tasks = ("regression", "classification") if several else ("regression",)
-    rankings = [
-        rank(
-            request.layers,
-            task=task,
-            methods=(method,),
-            resamples=request.option("resamples", 20),
-            seed=request.option("seed", 0),
-            progress=request.progress,
-        )
-        for task in tasks
-    ]
-    measured = settings(request.layers)
-    return figures.model_importances(
-        rankings, method=method, measured=measured, **request.given("top")
-    )
+    return figures.importances(request.ranked, **request.given("model", "method", "top"))
 
 
 def _ranks(request: Request) -> Axes:
-    return figures.ranks(_ranking(request), **request.given("top"))
+    return figures.ranks(request.ranked, **request.given("top"))
+
+
+def _ratios(request: Request) -> Axes:
+    return figures.time_ratios(request.explained, **request.given())
+
+
+def _all_models(request: Request) -> Axes:
+    method = request.option("method", "builtin")
+    several = len(request.layers["backend"].dropna().unique()) > 1
+    tasks = ("regression", "classification") if several else ("regression",)
+    return figures.model_importances(
+        [request.ranking(task, (method,)) for task in tasks],
+        method=method,
+        measured=settings(request.layers),
+        **request.given("top"),
+    )
 
 
 def _tree(request: Request) -> Axes:
@@ -157,8 +160,7 @@ def _tree(request: Request) -> Axes:
 def _predictions(request: Request) -> Axes:
     from perfml.modeling import evaluate
 
-    model = request.option("model", "gbr")
-    protocol = request.option("protocol", "leave-one-layer-out")
+    model, protocol = request.option("model", "gbr"), request.option("protocol", _UNSEEN)
     evaluation = evaluate(
         request.layers,
         models=(model,),
@@ -174,36 +176,12 @@ def _predictions(request: Request) -> Axes:
 
 def _roofline(request: Request) -> Axes:
     layer = request.option("layer")
-    names = None if layer is None else (str(layer),)
-    if names and layer not in set(request.layers["layer"]):
-        raise _unknown_layer(layer, request.layers)
+    names = None if layer is None else tuple(request.of_layer["layer"].astype(str).head(1))
     return figures.layer_roofline(request.layers, names=names, **request.given())
 
 
-def _explained(request: Request) -> Explanation:
-    from perfml.explain import explain, sides_of
-
-    baseline, target = request.option("baseline"), request.option("target")
-    if baseline is None or target is None:
-        msg = "this figure compares two backends"
-        among = listed([clean(name, 60) for name in request.layers["backend"].unique()], 8)
-        raise PerfmlError(msg, found=among, cure="Name two of these: --baseline A --target B.")
-    layer = request.option("layer")
-    explanation: Explanation = explain(
-        *sides_of(request.layers, baseline, target, kernels=request.kernels),
-        layers=None if layer is None else [layer],
-        top=1,
-        model=None,
-    )
-    return explanation
-
-
-def _ratios(request: Request) -> Axes:
-    return figures.time_ratios(_explained(request), **request.given())
-
-
 def _attribution(request: Request) -> Axes:
-    detail = _explained(request).details[0]
+    detail = request.explained.details[0]
     ax = figures.attribution(detail, **request.given())
     target, baseline = (plain(request.option(side), 24) for side in ("target", "baseline"))
     ratio = f"{multiple(detail.time.ratio)}, {target} over {baseline}"
@@ -222,6 +200,8 @@ class Plot:
     settings: bool = True  # whether the precisions and batches are added to its title
 
 
+_UNSEEN = "leave-one-layer-out"
+
 _POINTS_A_LETTER = 6
 """Of small print, so that a note is broken before the edge of the picture."""
 
@@ -239,7 +219,7 @@ _LEARNED = ("task", "model", "seed")
 PLOTS: dict[str, Plot] = {
     "times": Plot(
         "time per layer and backend, with the spread of repeats",
-        _times,
+        lambda asked: figures.layer_times(asked.of_layer, **asked.given()),
         ("layer",),
         title="Time per layer",
     ),
@@ -268,7 +248,10 @@ PLOTS: dict[str, Plot] = {
     ),
     "roofline": Plot("layers under the roofs of their device", _roofline, ("layer",)),
     "stalls": Plot(
-        "why warps waited, of a layer or of all", _stalls, ("layer",), title="Why warps waited"
+        "why warps waited, of a layer or of all",
+        lambda asked: figures.stall_breakdown(asked.layers, **asked.given("layer")),
+        ("layer",),
+        title="Why warps waited",
     ),
     "ratios": Plot(
         "time ratio of two backends on every layer",
