@@ -94,12 +94,6 @@ def test_raw_columns_are_kept_on_request(recorded):
 # The same export as other people's machines would have written it
 
 
-def test_an_export_that_a_spreadsheet_unquoted_is_read(cudnn, cudnn_frame, reading):
-    out = io.StringIO()
-    csv.writer(out, lineterminator="\n").writerows(csv.reader(io.StringIO(cudnn.decode())))
-    pd.testing.assert_frame_equal(reading(out.getvalue()).frame, cudnn_frame)
-
-
 def test_output_of_the_program_around_and_between_the_rows_is_left_out(cudnn, cudnn_frame, reading):
     lines = cudnn.split(b"\n")
     lines[40:40] = [b"==WARNING== Half way.", b"", '🔥 loss 1,234 said "hi, 5","6'.encode()]

@@ -78,11 +78,10 @@ def find_page(source: Source, *, thorough: bool = False) -> Page:
         msg = "no kernels in this profile"
         cure = "Check that the program launches kernels, and ncu's filters."
         raise InputError(msg, where=str(source.path), found="a header without rows", cure=cure)
-    quoted = text.startswith(b'"')
     page = Page(header, units, b"", 0, 0, False, notices, 0, [(0, line)])
-    if quoted and not thorough and _clean_rows(data, body, page):
+    if not thorough and _clean_rows(data, body, page):
         return page
-    return Rows(source, page, quoted).fill(bytes(data), body, line)
+    return Rows(source, page).fill(bytes(data), body, line)
 
 
 def _line(data: bytes | memoryview, start: int) -> tuple[bytes, int]:

@@ -16,14 +16,11 @@ from perfml.errors import InputError
 from perfml.readers.options import at_most
 from perfml.readers.source import Source
 
-_QUOTED_HEADER = re.compile(rb'"ID","Process ID",')
-_BARE_HEADER = re.compile(rb"(?m)^(?:\xef\xbb\xbf)?(ID,Process ID,)")
+_HEADER = re.compile(rb'"ID","Process ID",')
 NOTICE = re.compile(rb"(?m)^==(PROF|WARNING|ERROR)==[ \t]*([^\r\n]*)")
 CUT = "Export or copy it again; ncu ends every row with a newline."
 
-_QUOTED_ROW = re.compile(rb'"\d+","\d+",')
-
-_BARE_ROW = re.compile(rb'"?\d+"?,"?\d+"?,')
+_ROW = re.compile(rb'"\d+","\d+",')
 
 
 @dataclass
@@ -88,11 +85,8 @@ class Page:
 
 def header_at(data: bytes | memoryview) -> int:
     """Return where a header begins, which may be after text of the program; -1 without one."""
-    quoted = _QUOTED_HEADER.search(data)
-    if quoted is not None:
-        return quoted.start()
-    bare = _BARE_HEADER.search(data)
-    return bare.start(1) if bare is not None else -1
+    header = _HEADER.search(data)
+    return header.start() if header is not None else -1
 
 
 def cells_of(line: bytes) -> list[str] | None:
@@ -108,15 +102,12 @@ def cells_of(line: bytes) -> list[str] | None:
 class Rows:
     """Tell rows from other lines, and whole rows from damaged ones.
 
-    `page` is filled; its header says how many cells a row has. With `quoted` all cells are quoted,
-    as ncu writes them; a spreadsheet may have unquoted them.
+    `page` is filled; its header says how many cells a row has. All cells are quoted.
     """
 
-    def __init__(self, source: Source, page: Page, quoted: bool) -> None:
+    def __init__(self, source: Source, page: Page) -> None:
         self._source = source
         self._page = page
-        self._quoted = quoted
-        self._start = _QUOTED_ROW if quoted else _BARE_ROW
         self._rows: list[bytes] = []
         self._multiline = False
 
@@ -136,7 +127,7 @@ class Rows:
         pending: list[bytes] = []
         opened = quotes = 0
         for number, text in enumerate(lines, line):
-            if self._start.match(text):
+            if _ROW.match(text):
                 if pending:
                     raise self._cut(opened)
                 pending, opened, quotes = [text], number, text.count(b'"')
@@ -176,8 +167,8 @@ class Rows:
     def _check(self, row: bytes, line: int) -> None:
         """Check that a row with balanced quotes has the cells that it should have."""
         expected = len(self._page.header)
-        ends = row.endswith(b'"') or not self._quoted
-        if self._quoted and ends and row.count(b'","') == expected - 1 and row.isascii():
+        ends = row.endswith(b'"')
+        if ends and row.count(b'","') == expected - 1 and row.isascii():
             return
         try:
             row.decode("utf-8")
@@ -207,13 +198,13 @@ class Rows:
             msg = "the header comes a second time: two exports in one file"
             cure = "Split the file before this line, and ingest the parts."
             raise InputError(msg, where=f"{self._source.path}:{line}", cure=cure)
-        if text.startswith((b'"",', b",")) and self._is_units(text):
+        if text.startswith(b'"",') and self._is_units(text):
             msg = "the units change within the table: two exports in one file"
             cure = (
                 "Split the file before this line, put the header before each part, and ingest both."
             )
             raise InputError(msg, where=f"{self._source.path}:{line}", cure=cure)
-        match = _QUOTED_ROW.search(text) if self._quoted else None
+        match = _ROW.search(text)
         if match is not None:
             return text[match.start() :]
         if text.strip():
@@ -225,19 +216,16 @@ class Rows:
         return cells is not None and len(cells) == len(self._page.header) and any(cells)
 
     def _is_whole(self, tail: bytes) -> bool:
-        """Tell whether a last line lacks nothing but its newline, which editors take off.
-
-        Only where cells are quoted: an unquoted number may have been longer.
-        """
+        """Tell whether a last line lacks nothing but its newline, which editors take off."""
         row = tail.rstrip(b"\r")
-        if not (self._quoted and self._start.match(row) and row.endswith(b'"')):
+        if not (_ROW.match(row) and row.endswith(b'"')):
             return False
         cells = cells_of(row)
         return cells is not None and len(cells) == len(self._page.header)
 
     def _unfinished(self, tail: bytes, line: int) -> None:
         """Judge the last line, which no newline ends."""
-        if tail.lstrip().startswith(b'"') or self._start.search(tail):
+        if tail.lstrip().startswith(b'"') or _ROW.search(tail):
             raise self._cut(line)
         if self._other(tail, line) is not None:
             raise self._cut(line)
