@@ -121,7 +121,8 @@ def test_a_ranking_of_own_features_has_its_interval_and_its_null():
     assert {("Ridge", "own"), ("Ridge", "permutation"), ("dt", "gini")} <= pairs
     assert ("KNeighborsRegressor", "own") not in pairs
     assert found.beyond_chance == ("bytes",)
-    assert "permutations of latency between values of op" in found.chance
+    assert (found.null.permutations, found.null.rows) == (FEW["permutations"], 12)
+    assert "12 independent rows (values of op)" in found.chance
     assert found.distinct_layers == 12
 
 

@@ -42,14 +42,13 @@ def names_of(problem, groups):
 
 
 def test_the_metrics_that_make_the_time_are_first():
-    found = rank(linear_layers(layers=15), models=("dt", "lmt"), resamples=6, **FEW)
+    found = rank(linear_layers(layers=30), models=("dt", "lmt"), resamples=6, **FEW)
     assert found.resampling == "layers"
     assert found.summary["group"].iloc[0] == "dram_utilization"
     assert found.summary["group"].iloc[1] == "stall_sync"
     assert found.summary["p_top1"].iloc[0] > 0.9
     assert found.summary["p_top3"].iloc[1] > 0.8
-    assert found.beyond_chance[0] == "dram_utilization"
-    assert set(found.beyond_chance) <= {"dram_utilization", "stall_sync"}
+    assert found.beyond_chance == ("dram_utilization", "stall_sync")
     assert found.warnings == ()
 
 
@@ -90,7 +89,7 @@ def test_conditions_of_few_layers_are_ranked_and_the_claim_ends_at_these_layers(
     found = rank(six_conditions(), models="dt", resamples=3, methods="builtin", **FEW)
     assert (found.null.rows, found.resampling) == (6, "conditions")
     assert any("6 independent rows are conditions of 2 distinct" in one for one in found.warnings)
-    few = six_conditions().query("backend == 'trt'")
+    few = six_conditions().query("backend != 'trt'")
     with pytest.raises(PerfmlError, match="no ranking: it needs 5 distinct layers") as error:
         rank(few, models="dt", resamples=3, methods=FAST)
     assert error.value.found == "2"
