@@ -2,7 +2,7 @@
 
 Nsight Compute replays a launch until all counters of a request are read; how counters share a pass
 is known to the profiler alone. ``passes.csv`` holds what it answered for single metrics, the named
-sets and random sets (`studies.plan.passes` asks). What those answers look like: a pass holds about
+sets and random sets (`studies/plan/passes.py` of bcf8007a). They look so: a pass holds about
 five counters of the multiprocessors, counters of L2 and DRAM come along, instrumented code
 (``smsp__sass``) takes one pass however many metrics need it, and what does not fit into one pass
 takes one more than it fills: no set took two. So passes come from ``ceil(base + sum of shares +

@@ -184,23 +184,35 @@ def published():
     return public.table({exam: public.result_of(exam, found) for exam, found in answers.items()})
 
 
-def pooled():
-    """The one table of the documentation: the outside test, then all exams of a kind together."""
-    rows = [
+def _outside_rows(tests):
+    return [
         [
             each["set"],
             f"{test['date']} ({test['commit']})",
             f"{each['first']} of {each['pairs']} ({each['first'] / each['pairs']:.0%})",
             _confident_errors(each),
         ]
-        for test in outside_tests()
+        for test in tests
         for each in test["parts"]
     ]
+
+
+POOLED = ["test set", "date (commit)", "true cause first", "wrong and confident"]
+
+
+def outside():
+    """All tests by outside authors."""
+    return markdown(POOLED, _outside_rows(outside_tests()))
+
+
+def pooled():
+    """The one table of the documentation: the newest outside test, then exams by their kind."""
+    rows = _outside_rows(outside_tests()[:1])
     for title, when, scores in _kinds():
         every = sum(scores, strangers.Score())
         right = f"{every.first} of {every.pairs} ({every.first / every.pairs:.0%})"
         rows.append([title, when, right, f"{every.wrong} of {every.pairs}"])
-    return markdown(["test set", "date (commit)", "true cause first", "wrong and confident"], rows)
+    return markdown(POOLED, rows)
 
 
 def outside_tests():
@@ -283,6 +295,7 @@ def factorial():
 
 
 TABLES = {
+    "outside": outside,
     "development": development,
     "factorial": factorial,
     "heldout": held_out,

@@ -7,7 +7,6 @@ import pytest
 from benchmarks import counters_page, gate_page
 from studies.atlas import page as atlas
 from studies.attention import page as attention
-from studies.ladders import page as ladders
 from studies.page_tables import table_on
 from studies.plan import page as plan
 from studies.ranking import page as ranking
@@ -16,12 +15,11 @@ from studies.sweep import page as sweep
 
 pytestmark = pytest.mark.page
 
-PROGRAMS = (atlas, attention, counters_page, gate_page, ladders, plan, ranking, seeds, sweep)
+PROGRAMS = (atlas, attention, counters_page, gate_page, plan, ranking, seeds, sweep)
 ON_CARD = ("times", "times_fp16", "ranges")
 """Tables of the attention ladder on the card of its recording."""
 SLOW = {
     *("steps", "tensor_steps", "version_steps", "curve"),
-    *("conv1", "conv2", "yolo03", "yolo20", "smallsteps", "largesteps"),
 }
 """What `perfml explain` or a search is asked for anew."""
 IN_PART = {("plan", "proof"), ("plan", "precisions")}
@@ -41,8 +39,6 @@ def tables():
 
 
 def page_of(program, name):
-    if program is ladders:
-        return next(page for page, made in ladders.PAGES.items() if ladders.TABLES[name] in made)
     return attention.CARD if program is attention and name in ON_CARD else program.PAGE
 
 
