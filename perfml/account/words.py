@@ -60,9 +60,9 @@ def steps_text(account: Account) -> str:
         (number,) = account.cut
         end = "first" if number == 0 else "last"
         wall = micros(account.walls_us[number])
-        said += f"; the {end} one was recorded in part ({wall}), and is not counted"
+        said += f"; the {end} one may be cut ({wall}), and is not counted"
     elif account.cut:
-        said += f"; {len(account.cut)} at both ends were recorded in part, and are not counted"
+        said += f"; {len(account.cut)} at both ends may be cut, and are not counted"
     if account.warm_up:
         said += f"; the first recorded one took {micros(account.walls_us[0])}: warm-up, not counted"
     elif not account.agree:

@@ -5,7 +5,7 @@ what a person would, and nothing that a verb prints disturbs the protocol. Answe
 
 An agent may do what a hostile profile tells it to. So tools read only below the folder where the
 server started, or below ``--root``; the report is written only below that folder, as a new page or
-over one of perfml's own; and an error does not repeat what stands in a file.
+over one that it wrote itself; and an error does not repeat what stands in a file.
 
 Here to change: a tool is one method of `Tools`; its signature is the input's schema, and its
 docstring is what the agent reads.
@@ -17,7 +17,6 @@ import functools
 import inspect
 import json
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,6 +28,7 @@ import typer
 from perfml.cli.verb import app
 from perfml.cli.verbs import documents_of
 from perfml.datasets.selection import split_place
+from perfml.util.files import sha256_of_file
 from perfml.util.installed import missing_extra
 
 if TYPE_CHECKING:
@@ -42,15 +42,6 @@ LARGEST = 6_000
 
 MOST_FILES = 20_000
 """Entries of a folder that are looked at for links that lead out of the roots."""
-
-_REPORTS = {
-    ".html": re.compile(rb'\A<!doctype html>.*<meta name="generator" content="perfml ', re.DOTALL),
-    ".md": re.compile(rb"\nperfml \d[\w.+]*\n\Z"),
-}
-"""What a report of perfml is known by: a page at its beginning, Markdown by its last line."""
-
-_NEAR = 4096
-"""Bytes at the beginning and at the end of a file that are looked at for that."""
 
 _INSTRUCTIONS = (
     "perfml reads GPU profiles (Nsight Compute, Nsight Systems, PyTorch, nvprof). Call advise on a "
@@ -160,6 +151,7 @@ class Tools:
     def __init__(self, roots: Sequence[Path] = ()) -> None:
         self.start = Path.cwd().resolve()
         self.roots = (self.start, *(root.resolve() for root in roots))
+        self.written: dict[Path, str] = {}  # reports that it wrote, and the SHA-256 of each
 
     def advise(
         self, profile: str, kernel: str | None = None, where: list[str] | None = None
@@ -205,11 +197,14 @@ class Tools:
     ) -> dict[str, Any]:
         """Write the report of a profile, or of two, as a page for a person; say its summary.
 
-        out: a name that ends in .html or .md, below the server's folder; only a report of perfml's
-        is replaced.
+        out: a name that ends in .html or .md, below the server's folder; only a report that
+        this server wrote, and nobody changed since, is replaced.
         """
         given = [profile] if other is None else [profile, other]
-        return self._of_profiles("report", given, {"--out": str(self.page(out))})
+        path = self.page(out)
+        answer = self._of_profiles("report", given, {"--out": str(path)})
+        self.written[path] = sha256_of_file(path)
+        return answer
 
     def collect(self, program: list[str], out: str, seconds: int = 600) -> dict[str, Any]:
         """Run a program on this machine's GPU and record times and counters into the folder out."""
@@ -267,13 +262,15 @@ class Tools:
         """Return where a report is written.
 
         Raises `ToolError` outside the start folder, for another ending than .html or .md, and for
-        a file that is no report of perfml's.
+        a file that this server did not write, or that was changed since.
         """
         path = self.below(out)
-        if path.suffix not in _REPORTS:
+        if path.suffix not in (".html", ".md"):
             _refuse(f"{out}: a report's name ends in .html or .md")
-        if path.exists() and not _is_report(path):
-            _refuse(f"{out}: exists and is no report of perfml's; choose another name")
+        if path.exists() and not (
+            path.is_file() and self.written.get(path) == sha256_of_file(path)
+        ):
+            _refuse(f"{out}: exists, and is no report that this server wrote; choose another name")
         return path
 
 
@@ -288,15 +285,6 @@ def _resolved(path: Path) -> Path:
 def _entries(folder: Path) -> Iterator[Path]:
     for parent, folders, files in os.walk(folder):
         yield from (Path(parent, name) for name in (*folders, *files))
-
-
-def _is_report(path: Path) -> bool:
-    if not path.is_file():
-        return False
-    with path.open("rb") as stream:
-        start = stream.read(_NEAR)
-        stream.seek(max(0, path.stat().st_size - _NEAR))
-        return _REPORTS[path.suffix].search(start + stream.read(_NEAR)) is not None
 
 
 def _refuse(what: str, option: str = "") -> NoReturn:

@@ -6,6 +6,8 @@ another amount of work, so nothing of it is compared. Another clock changes time
 
 from __future__ import annotations
 
+from collections import Counter
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,7 @@ import pandas as pd
 
 from perfml.account.time_sources import only_kernels
 from perfml.errors import PerfmlError, plain
+from perfml.explain.compared import WHOLE
 from perfml.gate.work import COUNTED
 from perfml.tables import CLOCK
 
@@ -84,6 +87,29 @@ def other_clock(before: pd.DataFrame, after: pd.DataFrame) -> str:
     if abs(np.log(clocks[1] / clocks[0])) <= np.log1p(CLOCKS):
         return ""
     return f"another SM clock: {clocks[1]:,.0f} MHz against {clocks[0]:,.0f} MHz"
+
+
+def recorded_longer(before: pd.DataFrame, after: pd.DataFrame) -> str:
+    """Return that all kernels of a whole run are launched more or less often by one factor.
+
+    As a clause; else empty. Nothing marks the repeats of such a run: one side may hold more of
+    them, and its totals say nothing of the work of one.
+    """
+    sides = (before, after)
+    if any(set(side["layer"]) != {WHOLE} for side in sides):
+        return ""
+    names = [side["kernel_names"].astype("string").fillna("") for side in sides]
+    first, second = (Counter("\n".join(side).split("\n")) for side in names)
+    if first.keys() != second.keys():
+        return ""
+    rows = Fraction(len(before), len(after))
+    factors = {rows * Fraction(second[name], times) for name, times in first.items()}
+    if len(factors) > 1 or factors == {1}:
+        return ""
+    return (
+        f"every kernel is launched {float(factors.pop()):.3g} times as often: a recording may be "
+        "longer. Mark the steps with ranges, or record as many on both sides"
+    )
 
 
 def times_go_together(before: pd.DataFrame, after: pd.DataFrame) -> bool:

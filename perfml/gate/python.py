@@ -66,7 +66,7 @@ def _layers(data: pd.DataFrame | str | Path) -> pd.DataFrame:
 def layers_judged(given: Input) -> pd.DataFrame:
     """Return the layers of an input; without ranges the whole run is one layer.
 
-    A kernel that is launched more often is more work then, as it is within a layer. Launches
+    A kernel that is launched more often than the others is more work then, as within a layer. Launches
     outside every range are one layer more, `OUTSIDE`; a table of layers does not tell of them.
     """
     layers = make_side(given.name, given.table).layers

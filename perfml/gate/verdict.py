@@ -42,6 +42,7 @@ from perfml.gate.clock import (
 from perfml.gate.conditions import (
     other_clock,
     other_conditions,
+    recorded_longer,
     require_counts,
     require_one_condition,
 )
@@ -192,6 +193,7 @@ def judge(baseline: pd.DataFrame, new: pd.DataFrame, policy: Policy | None = Non
         before, after = (dict(iter(side.groupby("layer"))) for side in (baseline, new))
         sides = [(before[left], after[right]) for left, right in names]
         unlike = not_comparable(("the baseline", baseline), ("the new version", new))
+        unlike = unlike or recorded_longer(baseline, new)
         network = Clock(None if unlike else _network_ratio(sides, rules))
         limits = _limits(len(sides), network)
         layers = [

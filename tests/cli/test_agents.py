@@ -210,10 +210,19 @@ def test_a_report_is_written_over_nothing_but_a_report_below_the_start(project, 
 
 
 @pytest.mark.parametrize("out", ["new.html", "new.md"])
-def test_a_report_replaces_an_older_one(project, out):
+def test_a_report_replaces_only_what_the_same_server_wrote_and_nobody_changed(project, out):
+    tools = Tools()
     for _ in range(2):
-        written = Tools().report("good.ncu-rep", out=out)
+        written = tools.report("good.ncu-rep", out=out)
         assert (project / out).stat().st_size == written["bytes"]
+    page = (project / out).read_bytes()
+    with pytest.raises(Exception, match="report"):
+        Tools().report("good.ncu-rep", out=out)
+    assert (project / out).read_bytes() == page
+    (project / out).write_bytes(b"A paragraph of my own.\n" + page)
+    with pytest.raises(Exception, match="report"):
+        tools.report("good.ncu-rep", out=out)
+    assert (project / out).read_bytes() != page
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ import perfml
 from perfml.cli import app
 from perfml.datasets import load
 from perfml.errors import InputError, PerfmlError
+from perfml.explain.compared import WHOLE
 from perfml.gate import ExitCode, Policy, Verdict, judge, load_policy
 from perfml.gate.render import junit, markdown, text
 from perfml.gate.verdict import ALL, OUTSIDE
@@ -511,3 +512,23 @@ def test_a_single_launch_cannot_confirm_what_was_counted():
     assert result.layers[0].reason == (
         "inst_executed +100.0 %, with no repeated times to confirm it"
     )
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        ("ab" * 24, Verdict.UNCLEAR),
+        ("ab" * 5, Verdict.UNCLEAR),
+        ("ab" * 10 + "a", Verdict.WORSE),
+        ("ab" * 10 + "c", Verdict.WORSE),
+    ],
+)
+def test_a_whole_run_that_was_recorded_longer_is_no_more_work(names, expected):
+    def run(kernels):
+        rows = layers(repeats=1, layer=WHOLE, kernels=len(kernels), time=float(len(kernels)))
+        rows["kernel_names"] = "\n".join(kernels)
+        return rows.drop(columns=[name for name in COUNTED if name != "kernels"], errors="ignore")
+
+    result = judge(run("ab" * 10), run(names))
+    assert result.verdict is expected
+    assert (result.overall.time is None) == (expected is Verdict.UNCLEAR)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Mapping
 from functools import cache, cached_property
 
 from perfml.chips import REFERENCE
-from perfml.explain.launches import Launch
+from perfml.explain.launches import Launch, known
 from perfml.explain.limits.traffic import (
     SECTOR,
     bytes_asked,
@@ -126,6 +126,12 @@ def _busiest_memory(state: LaunchState) -> float:
     return max((level for level in levels if level >= 0), default=math.nan)
 
 
+def _l1_busy(state: LaunchState) -> float:
+    """How busy L1 is by the largest of what was collected of it; NaN where nothing was."""
+    launch = state.launch
+    return max(l1_level(launch), known(launch["l1_utilization"], 0.0)) or math.nan
+
+
 def _short_scoreboard(state: LaunchState) -> float:
     """Part of the time that warps wait for results of shared memory that no kind has by itself."""
     whole = state.launch["stall_short_scoreboard"]
@@ -198,6 +204,7 @@ _FUNCTIONS: Mapping[str, Callable[[LaunchState], float]] = {
     "issuing": _issuing,
     "tensor_level": _tensor_level,
     "l1_level": lambda state: l1_level(state.launch),
+    "l1_busy": _l1_busy,
     "bytes_asked": lambda state: bytes_asked(state.launch),
     "warps": lambda state: resident_warps(state.launch),
     "queued_loads": _queued_loads,

@@ -121,7 +121,8 @@ def _part(one: Finding) -> str:
 
 
 def _who(one: Finding) -> str:
-    return f"said by {listed(one.says)}: {listed(one.rules)}"
+    rules = f": {listed(one.rules)}" if one.rules else ""
+    return f"said by {listed(one.says)}{rules}"
 
 
 def finding_steps(
