@@ -157,6 +157,8 @@ class Account:
         Where nothing marks steps, the account of what repeats in it.
     unknown
         What the recording's audit makes unknown: ids of `perfml.account.audit`.
+    amd
+        Whether its devices are AMD's, whose tools record them.
     """
 
     marked_by: str
@@ -171,6 +173,7 @@ class Account:
     bare_us: float | None = None
     repeated: Account | None = None
     unknown: tuple[str, ...] = ()
+    amd: bool = False
 
     @property
     def unit(self) -> str:
@@ -231,6 +234,7 @@ class Account:
             document.get("bare_us"),
             cls.from_dict(again) if (again := document.get("repeated")) else None,
             tuple(map(str, document.get("unknown", ()))),
+            bool(document.get("amd", False)),
         )
 
 

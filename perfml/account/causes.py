@@ -62,6 +62,8 @@ class Cause:
         Other lines to type, by the operator at which the host waits most often.
     otherwise
         ``remedy`` and ``also`` of a program that is not PyTorch's.
+    amd
+        The line for AMD's devices, where `remedy` is one of NVIDIA's tools.
     launches
         Whether it shows in more launches, each of which takes the host's time.
     saves
@@ -81,9 +83,12 @@ class Cause:
     launches: bool = False
     instead: Mapping[str, str] = field(default_factory=dict)
     otherwise: Mapping[str, str] = field(default_factory=dict)
+    amd: str = ""
 
     def line(self, account: Account) -> str:
         """Return the line to type for an account that has this cause."""
+        if account.amd and self.amd:
+            return self.amd
         if not account.pytorch:
             return self.otherwise.get("remedy", self.remedy)
         waits = account.waits[0].operator if account.waits else ""

@@ -66,8 +66,9 @@ def _layers(data: pd.DataFrame | str | Path) -> pd.DataFrame:
 def layers_judged(given: Input) -> pd.DataFrame:
     """Return the layers of an input; without ranges the whole run is one layer.
 
-    A kernel that is launched more often than the others is more work then, as within a layer. Launches
-    outside every range are one layer more, `OUTSIDE`; a table of layers does not tell of them.
+    A kernel that is launched more often than others is more work then, as within a layer.
+    Launches outside every range are one layer more, `OUTSIDE`; a table of layers does not tell of
+    them.
     """
     layers = make_side(given.name, given.table).layers
     return _with_outside(layers, given.kernels if given.stored is None else None)

@@ -20,7 +20,7 @@ import io
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -343,7 +343,7 @@ def dispatched(
         ran = [*kernels_of(launches["kernel"], spans, queue), *kernels_of(*moved)]
         account = account_without_host(ran, unknown=audit.unknown)
         if account is not None:
-            provenance[ACCOUNT] = account.to_dict()
+            provenance[ACCOUNT] = replace(account, amd=True).to_dict()
     else:
         warnings.append("The profiler did not time the kernels; record with --kernel-trace too.")
     return Kernels(kernels_frame(launches, [()] * len(rows)), provenance, tuple(warnings))

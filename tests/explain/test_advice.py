@@ -480,3 +480,9 @@ def test_a_product_s_name_tells_rows_that_are_not_aligned(name, row):
     # few blocks are a limit of their own, and what nobody counted is not known to be free
     for limit in ({"waves_per_sm": 0.3}, {"tensor_utilization": float("nan")}):
         assert "padding_to_tiles" not in found(make_kernels([{**slow, **limit}, other]))
+
+
+@pytest.mark.parametrize(("counted", "busy"), [({"l1_utilization": 0.37}, 0.37), ({}, math.nan)])
+def test_l1_is_as_busy_as_the_largest_counter_says_and_unknown_is_not_idle(counted, busy):
+    state = LaunchState(one_launch({"time_us": 1.0, **counted}))
+    assert state["l1_busy"] == pytest.approx(busy, nan_ok=True)

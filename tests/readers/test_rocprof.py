@@ -4,8 +4,10 @@ import json
 
 import pytest
 
+from perfml.account.account import Account
 from perfml.account.audit import AUDIT, IDLE, LAUNCH_BOUND, Audit
 from perfml.errors import InputError
+from perfml.explain.advice.network import step_findings
 from perfml.readers import read
 from tests.support import rocpd
 
@@ -228,6 +230,14 @@ def test_a_database_of_rocprofv3_has_dispatches_of_all_processes_and_its_copies(
     (device,) = kernels.provenance["step"]["devices"]
     assert device["step"]["copying_us"] == 10.0
     assert AUDIT not in kernels.provenance
+
+
+def test_no_line_of_another_vendors_tool_is_advised_for_an_amd_device(tmp_path):
+    kernels = read(rocpd.write(tmp_path / "run_results.db"))
+    account = Account.from_dict(kernels.provenance["step"])
+    lines = [one.command for one in step_findings(account)]
+    assert any(line.startswith("rocprofv3 ") for line in lines)
+    assert not any(line.startswith("nsys") for line in lines)
 
 
 def test_dispatches_that_are_missing_leave_idle_time_unknown(tmp_path):
