@@ -102,7 +102,7 @@ def _values(table: object) -> Iterator[str]:
     """Return the strings of a TOML that people read."""
     if isinstance(table, dict):
         for name, value in table.items():
-            if name not in ("source", "texts", "pattern"):
+            if name not in ("source", "texts", "pattern", "signature"):
                 yield from _values(value)
     elif isinstance(table, list):
         for each in table:

@@ -22,7 +22,7 @@ def unranged(tmp_path_factory):
     kept = [place for place, name in enumerate(rows[0]) if "_Range" not in name]
     path = tmp_path_factory.mktemp("own") / "x.csv"
     with path.open("w", newline="") as file:
-        csv.writer(file).writerows([row[place] for place in kept] for row in rows)
+        csv.writer(file, quoting=csv.QUOTE_ALL).writerows([row[place] for place in kept] for row in rows)
     return path
 
 

@@ -291,8 +291,8 @@ def _enough_layers(every_row: Problem, problem: Problem, pieces: Ints) -> tuple[
         return problem, pieces
     if not problem.classes and problem.rows >= ENOUGH_LAYERS:
         scope = (
-            f"The {problem.rows} independent rows are conditions of {count} distinct layers: "
-            "intervals and p-values hold for these layers, and say nothing of others."
+            f"The {problem.rows} independent rows are conditions of {count} distinct layers. "
+            "Intervals and p-values hold for these layers, and say nothing of others."
         )
         words = replace(problem.words, group="condition")
         everywhere = np.zeros(problem.rows, dtype=np.int64)

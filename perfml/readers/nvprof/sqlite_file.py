@@ -281,7 +281,7 @@ class _Reader:
         numbers = {n for table in tables for n in self.profile.integers(table, ("id",))["id"]}
         if numbers:
             self.warnings.append(
-                f"The file has {len(numbers)} metrics without their names, so they were left out: "
+                f"The file has {len(numbers)} metrics without their names, so they were left out. "
                 "CUPTI's numbers differ between devices and the file does not explain them. Print "
                 f"them with {_AS_TEXT} (any machine with that nvprof) and ingest that."
             )
