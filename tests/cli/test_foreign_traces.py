@@ -1,5 +1,7 @@
 """Traces of old versions, of graphs and of other makers' GPUs; logs as people post them."""
 
+import json
+
 import pytest
 
 from perfml.readers import read
@@ -47,14 +49,14 @@ def test_a_range_among_old_operators_is_a_range(tmp_path):
 
 @pytest.fixture
 def replay(tmp_path):
-    """One range around one graph: attention 10 x 300 us, norm 90 x 10 us."""
+    """One range around one graph without grids: attention 10 x 300 us, norm 90 x 10 us."""
     trace = Trace()
     trace.event("user_annotation", "decode_step", 900, 200)
     trace.event("cuda_runtime", "cudaGraphLaunch", 950, 20, args={"correlation": 7})
     start = 1000.0
     for place in range(100):
         name, us = ("attention(half*)", 300.0) if place % 10 == 0 else ("norm(half*)", 10.0)
-        trace.launch(name, None, start, us, correlation=7)
+        trace.launch(name, None, start, us, correlation=7, grid=[0, 0, 0])
         start += us + 1
     return written(trace, tmp_path)
 
@@ -62,13 +64,22 @@ def replay(tmp_path):
 @pytest.mark.parametrize("verb", ["inspect", "advise"])
 def test_the_kernels_of_a_replayed_graph_are_named_with_their_share(replay, verb):
     shown = run(verb, str(replay)).output
-    (line,) = (line for line in shown.splitlines() if line.startswith("attention"))
-    assert line.split() == ["attention", "10", "3,000", "77", "%"]
+    lines = [line.split() for line in shown.splitlines() if line.startswith("attention")]
+    assert lines[0] == ["attention", "10", "3,000", "77", "%"]
 
 
 def test_a_report_of_a_replayed_graph_names_its_kernel(replay, tmp_path):
-    ended = run("report", str(replay), "--out", str(tmp_path / "r.md"))
-    assert "attention: 77 %" in ended.output.splitlines()[0]
+    ended = run("report", str(replay), "--out", str(tmp_path / "r.md"), "--json")
+    first, *others = json.loads(ended.stdout)["summary"]
+    assert first.startswith("Profile attention: 3,000 µs in 10 launches")
+    assert any("computing 3,900 µs" in each for each in others)
+
+
+def test_a_replayed_kernel_whose_grid_is_unknown_is_not_to_start_more_blocks(replay):
+    found = json.loads(run("advise", str(replay), "--json").stdout)["answer"]
+    shown = [(each["rules"], each["where"]["layers"], each["holds"]["us"]) for each in found]
+    assert shown == [(["not_known"], ["attention"], 3000.0), (["not_known"], ["norm"], 900.0)]
+    assert not any("blocks" in each["hazard"] + each["mitigation"] for each in found)
 
 
 @pytest.mark.parametrize("listed", [0, 2])

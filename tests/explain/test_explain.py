@@ -204,8 +204,8 @@ def test_one_unnamed_kernel_a_side_is_aligned_and_its_launches_are_repeats(kerne
     assert detail.time.verdict == "faster"
     assert detail.time.repeats == (3, 3)
     assert detail.kernels["change"].tolist() == ["replaced"]
+    # without counters there is nothing that a model could learn from
     assert detail.model is None
-    assert any(each.startswith("no model attribution") for each in found.warnings)
 
 
 def test_launches_outside_the_layers_are_named_not_dropped_in_silence(kernels_of):

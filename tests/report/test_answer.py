@@ -84,8 +84,8 @@ def test_answer_is_open_when_the_repeats_overlap():
 
 
 def test_answer_says_so_when_only_one_backend_was_measured():
-    _, line = summary_lines(layers(layers=3, backends=("cudnn",)))
-    assert line.startswith("cudnn takes 30.3 µs for 3 layers")
+    (line,) = summary_lines(layers(layers=3, backends=("cudnn",)))
+    assert line.startswith("At fp32, batch 1, cudnn takes 30.3 µs for 3 layers")
     assert line.endswith("Only one backend was measured.")
 
 

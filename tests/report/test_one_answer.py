@@ -55,6 +55,7 @@ REFUSED = frozenset(
         "no_kernels.txt",
         "no_kernels_says_why.sqlite",
         "run.json",
+        "tensorflow_gpu.xplane.pb",
         "thor_print_summary_per_kernel_excerpt.csv",
         "titanxp_bfs_no_kernels_profiled.txt",
         "trace_metrics.csv",

@@ -10,7 +10,7 @@ REFUSED = {
     "darknet19_v100_metrics_all.txt": "no launch in this has a duration",
     "dd2360_ncu_failed.txt": "Nsight Compute ended with an error",
     "nbody_openacc.nvvp": "a session of the Visual Profiler",
-    "thor_print_summary_per_kernel_excerpt.csv": "no launch in this has a duration",
+    "thor_print_summary_per_kernel_excerpt.csv": "a summary over launches, not the launches",
     "thrust2d_gtx1070_native.profile": "no launch in this has a duration",
     "titanxp_bfs_no_kernels_profiled.txt": "holds no kernels",
     "mobilenet.qat.onnx.engine.graph.json": "no launch in this has a duration",
