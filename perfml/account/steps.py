@@ -126,8 +126,8 @@ def repeated_steps(activities: Sequence[Activity], launched: Sequence[int]) -> S
         The shortest piece of which at least half of the recording are repeats, one after another.
         One begins after the longest usual wait. None where nothing repeats often enough.
     """
-    numbers: dict[str, int] = {}
-    codes = [numbers.setdefault(each.name, len(numbers)) for each in activities]
+    numbers: dict[tuple[str, int], int] = {}
+    codes = [numbers.setdefault((each.name, each.device), len(numbers)) for each in activities]
     codes = codes[:_LOOKED_AT]
     period, length = _period(codes)
     if period == 0:

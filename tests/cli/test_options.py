@@ -34,6 +34,10 @@ def known():
 
 def test_an_option_of_several_verbs_has_one_type_and_one_help_text(known):
     unlike = {name: users for name, users in known.items() if len(set(users.values())) > 1}
+    # rank compares no sides: its target is a column of one's own table
+    sides = {told for verb, told in unlike.pop("--target").items() if verb != "rank"}
+    assert len(sides) == 1
+    assert "own CSV or Parquet table" in known["--target"]["rank"][2]
     assert unlike == {}
     assert known.keys() >= PLACED
     # mcp answers by its protocol

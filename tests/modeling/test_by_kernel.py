@@ -11,7 +11,7 @@ import perfml
 from perfml.tables import BY_KERNEL
 from tests.support.paths import DATA
 
-FEW = {"models": "dt", "resamples": 3, "permutations": 19, "null_resamples": 1, "n_jobs": 1}
+FEW = {"models": "dt", "resamples": 3, "permutations": 19, "n_jobs": 1}
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +22,9 @@ def unranged(tmp_path_factory):
     kept = [place for place, name in enumerate(rows[0]) if "_Range" not in name]
     path = tmp_path_factory.mktemp("own") / "x.csv"
     with path.open("w", newline="") as file:
-        csv.writer(file, quoting=csv.QUOTE_ALL).writerows([row[place] for place in kept] for row in rows)
+        csv.writer(file, quoting=csv.QUOTE_ALL).writerows(
+            [row[place] for place in kept] for row in rows
+        )
     return path
 
 
