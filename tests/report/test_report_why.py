@@ -261,7 +261,7 @@ def test_advice_is_sorted_by_what_it_saves_and_cut_to_a_readable_length():
     assert [row[0].text for row in table.rows] == [f"l{place}" for place in range(149, 141, -1)]
     assert table.rows[0][1].note == "20 % of 745 µs"
     assert table.rows[0][2].text == "H"
-    assert "M" in table.rows[0][3].text
+    assert "m" in table.rows[0][3].text
     assert further.summary == "40 further findings"
     assert note.text.startswith("150 findings")
     assert advice_section({"none": Advice(findings.iloc[:0], unchecked)}) is None
