@@ -236,11 +236,6 @@ class DeviceTime:
         """The time on the clock."""
         return self.busy_us + self.idle_us
 
-    @property
-    def side_by_side_us(self) -> float:
-        """By how much kernels that ran side by side make their sum longer than the clock shows."""
-        return self.kernels_us - self.computing_us - self.both_us
-
     @classmethod
     def mean(cls, times: Sequence[DeviceTime]) -> DeviceTime:
         """Return the mean of several times of one device."""
