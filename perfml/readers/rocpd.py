@@ -44,9 +44,8 @@ def read(source: Source, options: ReadOptions | None = None) -> Kernels:
     """
     del options
     with opened(source, ".db") as database:
-        sets = [
-            found[1] or "" for name in sorted(database.tables) if (found := _SET.fullmatch(name))
-        ]
+        tables = (_SET.fullmatch(name) for name in sorted(database.tables))
+        sets = [table[1] or "" for table in tables if table] or [""]
         try:
             ran = [each for suffix in sets for each in _dispatches(database, suffix)]
         except ValueError as error:

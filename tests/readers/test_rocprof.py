@@ -1,6 +1,8 @@
 """What rocprofv3 writes, after the examples in AMD's documentation of ROCprofiler-SDK."""
 
+import contextlib
 import json
+import sqlite3
 
 import pytest
 
@@ -271,3 +273,11 @@ def test_rows_of_the_first_rocprof_are_dispatches(trace):
     frame = read(trace(head + '0,"add.kd",2,0,1024,64,512,1000,4000\n')).frame
     assert frame["time_us"].tolist() == [3.0]
     assert frame["threads"].tolist() == [1024]
+
+
+def test_a_table_of_dispatches_under_another_name_is_one_error(tmp_path):
+    path = tmp_path / "run_results.db"
+    with contextlib.closing(sqlite3.connect(path)) as database:
+        database.execute("create table rocpd_kernel_dispatch_other (id integer)")
+    with pytest.raises(InputError):
+        read(path)
