@@ -22,6 +22,7 @@ from perfml.util.typing import Progress
 if TYPE_CHECKING:
     from perfml.explain.reports import Report
     from perfml.explain.speed_of_light import KernelLevels
+    from perfml.modeling.results import Evaluation, Ranking
     from perfml.report.sections.source_lines import SampledLine
 
 SPLITS, RESAMPLES = 5, 20
@@ -55,49 +56,13 @@ def analysed(
     files of Nsight Compute that the table was read from.
     """
     from perfml.explain.speed_of_light import is_ordinary, kernel_levels
-    from perfml.modeling import evaluate, rank
-    from perfml.modeling.distinct_layers import ENOUGH_LAYERS
-    from perfml.modeling.features import has_counters
     from perfml.report.pairs import advise_conditions, explain_pairs
     from perfml.report.sections.source_lines import sampled_lines
 
     named_layers(layers)  # what is no Layers table is told here, before anything is computed
-    several = len(layers["backend"].dropna().unique()) > 1
-    distinct = int(layers["layer"].nunique()) if "layer" in layers.columns else 0
-    evaluations, rankings, warnings = [], [], []
-    counted = has_counters(layers)
-    learnt = _learnt(layers, seed) if counted else layers
-    if len(learnt) < len(layers):
-        warnings.append(
-            f"models are fitted to {learnt['layer'].nunique():,} of {distinct:,} layers, drawn at "
-            "random: all of them would take hours. perfml train and perfml rank take all; --where "
-            "workload=NAME reports on one network"
-        )
-    tasks = ("regression", "classification") if several else ("regression",)
-    for task in tasks if counted else ():
-        words: dict[str, Any] = {"task": task, "seed": seed, "progress": progress}
-        if distinct < ENOUGH_LAYERS:
-            # a model of so few layers only tells their repeats apart
-            warnings.append(
-                f"no {task} analysis: it needs {ENOUGH_LAYERS} distinct layers or kernels, "
-                f"and there {'is' if distinct == 1 else 'are'} {distinct}"
-            )
-            continue
-        try:
-            scored = evaluate(learnt, splits=splits, average=True, quick=True, **words)
-            evaluations.append(scored)
-            rankings.append(
-                rank(
-                    learnt,
-                    resamples=resamples,
-                    methods=RANKED_BY,
-                    leakage=scored.leakage,
-                    **words,
-                )
-            )
-        except PerfmlError as error:
-            # too few layers to learn from is no reason to withhold the times
-            warnings.append(f"no {task} analysis: {error.what}")
+    evaluations, rankings, warnings = _modelled(
+        layers, splits=splits, resamples=resamples, seed=seed, progress=progress
+    )
     shown = conditions(layers)
     sources = [each for each in (provenance or {}).get("sources", ()) if isinstance(each, Mapping)]
     account = account_in(provenance or {})
@@ -124,6 +89,46 @@ def analysed(
         lines=lines,
     )
     return document, warnings
+
+
+def _modelled(
+    layers: pd.DataFrame, *, splits: int, resamples: int, seed: int, progress: Progress | None
+) -> tuple[list[Evaluation], list[Ranking], list[str]]:
+    """Return the scores and rankings of the models of a table, and which there are not and why."""
+    from perfml.modeling.distinct_layers import ENOUGH_LAYERS
+    from perfml.modeling.features import has_counters
+
+    if not has_counters(layers):
+        return [], [], []
+    several = len(layers["backend"].dropna().unique()) > 1
+    distinct = int(layers["layer"].nunique()) if "layer" in layers.columns else 0
+    tasks = ("regression", "classification") if several else ("regression",)
+    if distinct < ENOUGH_LAYERS:
+        # a model of so few layers only tells their repeats apart
+        number = f"there {'is' if distinct == 1 else 'are'} {distinct}"
+        needs = f"it needs {ENOUGH_LAYERS} distinct layers or kernels, and {number}"
+        return [], [], [f"no {task} analysis: {needs}" for task in tasks]
+    from perfml.modeling import evaluate, rank  # what loads scikit-learn, which takes a second
+
+    evaluations, rankings, warnings = [], [], []
+    learnt = _learnt(layers, seed)
+    if len(learnt) < len(layers):
+        warnings.append(
+            f"models are fitted to {learnt['layer'].nunique():,} of {distinct:,} layers, drawn at "
+            "random: all of them would take hours. perfml train and perfml rank take all; --where "
+            "workload=NAME reports on one network"
+        )
+    for task in tasks:
+        words: dict[str, Any] = {"task": task, "seed": seed, "progress": progress}
+        try:
+            scored = evaluate(learnt, splits=splits, average=True, quick=True, **words)
+            evaluations.append(scored)
+            ranking = {"resamples": resamples, "methods": RANKED_BY, "leakage": scored.leakage}
+            rankings.append(rank(learnt, **ranking, **words))
+        except PerfmlError as error:
+            # too few layers to learn from is no reason to withhold the times
+            warnings.append(f"no {task} analysis: {error.what}")
+    return evaluations, rankings, warnings
 
 
 def _learnt(layers: pd.DataFrame, seed: int) -> pd.DataFrame:
