@@ -103,9 +103,9 @@ def pages() -> Iterator[tuple[str, float]]:
 
 
 def packed_mib() -> float:
-    """Return the size of the packs of git: what a clone fetches."""
-    size = re.search(r"^size-pack: (\d+)$", run("git", "count-objects", "-v").stdout, re.M)
-    return int(size[1]) / 1024 if size else 0.0
+    """Return the size of what this commit and all before it hold: what a clone fetches."""
+    size = run("git", "rev-list", "--disk-usage", "--objects", "HEAD").stdout.strip()
+    return int(size or 0) / 2**20
 
 
 def wheel_mb(path: Path | None) -> float | None:

@@ -1,13 +1,24 @@
 #!/usr/bin/env bash
 # What is too dear for .ci/run, once before a release: every extra of pyproject.toml in an
-# environment of its own, and every target of the Makefile in a fresh clone.
+# environment of its own, the newest versions that install, and every target of the Makefile in a
+# fresh clone.
 #   tools/release.sh [VENV]     VENV has the extra check
 set -euo pipefail
 cd "$(dirname "$0")/.."
+
+# The newest Python on the machine that can make an environment; a shim without a version cannot.
+newest_python() {
+  local candidate
+  for candidate in python3.14 python3.13 python3.12 ~/.pyenv/versions/3.1[234].*/bin/python python3; do
+    if "$candidate" -c 'import ensurepip' 2>/dev/null; then echo "$candidate"; return; fi
+  done
+}
+
 venv=${1:-.venv}
 mapfile -t extras < <("$venv/bin/python" -c 'import tomllib
 print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"], sep="\n")')
 tools/package.sh "$venv" none "${extras[@]}"
+tools/floors.sh newest "$(newest_python)"
 
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

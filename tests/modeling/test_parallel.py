@@ -58,7 +58,7 @@ def cluster():
 def test_a_cluster_gives_the_scores_and_ranks_of_this_process(cluster):
     layers = linear_layers(layers=6)
     words = {"models": ["dt"], "seed": 0}
-    few = {"resamples": 2, "permutations": 20, "null_resamples": 1, "methods": ("builtin",)}
+    few = {"resamples": 2, "permutations": 20, "methods": ("builtin",)}
     here = evaluate(layers, splits=2, **words), rank(layers, **few, **words)
     with joblib.parallel_config(backend="dask"):
         there = evaluate(layers, splits=2, **words), rank(layers, **few, **words)

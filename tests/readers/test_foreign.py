@@ -98,6 +98,7 @@ REFUSED = {
     "dd2360_ncu_failed.txt": "LaunchFailed",
     "mobilenet.qat.onnx.engine.profile.metadata.json": "engine explorer",
     "nbody_openacc.nvvp": "a session of the Visual Profiler",
+    "thor_print_summary_per_kernel_excerpt.csv": "a summary over launches",
     "titanxp_bfs_no_kernels_profiled.txt": "holds no kernels",
 }
 """Public files that hold no measurements of kernels, and what is said of each."""
