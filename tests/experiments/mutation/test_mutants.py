@@ -47,7 +47,7 @@ def test_a_module_with_one_kernel_does_what_the_kernel_did(name):
         ("rows", "dense_loads", (FROM, TO, 32)),
         ("scatters", "dense_stores", (FROM, TO)),
         ("banks", "no_conflicts", (FROM, TO)),
-        ("bins", "no_conflicts", (FROM, TO)),
+        pytest.param("bins", "no_conflicts", (FROM, TO), marks=pytest.mark.slow),
         ("records", "cached_loads", (FROM, TO)),
         ("constants", "alike_constants", (FROM, TO)),
         ("bins", "no_global_atomics", (FROM, TO)),
