@@ -8,6 +8,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 import pandas as pd
 
+from perfml.datasets.loading import PROVENANCE, noted
 from perfml.datasets.opening import Where, read_input
 from perfml.datasets.selection import Source
 from perfml.ingest.merge.rule import merge
@@ -41,7 +42,7 @@ def read(source: Source, *, where: Where = ()) -> pd.DataFrame:
     """
     found = read_input(source, where=where)
     frame = found.untimed
-    frame.attrs["warnings"] = list(found.warnings)
+    frame.attrs |= {"warnings": list(found.warnings), PROVENANCE: noted(found, frame)}
     return frame
 
 
@@ -76,7 +77,8 @@ def load_dataset(name: Source, *, where: Where = ()) -> pd.DataFrame:
     """
     found = read_input(name, where=where)
     frame = found.layers
-    frame.attrs["warnings"] = [*found.warnings, *([] if found.ranged else [BY_KERNEL])]
+    notes = [*found.warnings, *([] if found.ranged else [BY_KERNEL])]
+    frame.attrs |= {"warnings": notes, PROVENANCE: noted(found, frame)}
     return frame
 
 

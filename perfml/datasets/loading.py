@@ -27,6 +27,11 @@ DERIVED = "derived"
 DEVICE_FACTS = "device_facts"
 """Key of ``DataFrame.attrs``: what the profiles say of each device, by its name."""
 
+PROVENANCE = "provenance"
+"""Key of ``DataFrame.attrs``: where a table of Python's comes from, and its rows as it was read."""
+
+_SOME = {"where": ["some rows"]}
+
 UNKNOWN = "unknown"
 """A workload that nobody named."""
 
@@ -214,6 +219,22 @@ class Input:
         raise InputError(msg, where=self.name, found=found, cure=cure)
 
 
+def noted(read: Input, frame: pd.DataFrame) -> dict[str, Any]:
+    """Return what a table given to Python keeps of its recording, for `input_of`."""
+    chosen = {} if read.places is None else _SOME
+    return SharedDict({**read.provenance, **chosen, "rows": len(frame)})
+
+
+def input_of(name: str, frame: pd.DataFrame) -> Input:
+    """Return a table of Python's as an input, with the clock of its recording if no row is gone."""
+    provenance = dict(frame.attrs.get(PROVENANCE, {}))
+    if provenance.pop("rows", None) != len(frame):
+        provenance |= _SOME
+    if "kernel_names" in frame.columns:
+        return Input(name, None, frame, provenance)
+    return Input(name, frame, None, provenance)
+
+
 def derived_metrics(provenance: Mapping[str, Any]) -> frozenset[str]:
     """Return the metrics of a table that another formula stood in for when it was read."""
     sources = provenance.get("sources", ())
@@ -230,7 +251,8 @@ def table_facts(provenance: Mapping[str, Any]) -> dict[str, Any]:
                 **source[DEVICE_FACTS],
                 "compute_capability": capability,
             }
-    return {DERIVED: SharedList(sorted(derived_metrics(provenance))), DEVICE_FACTS: facts}
+    derived = SharedList(sorted(derived_metrics(provenance)))
+    return {key: fact for key, fact in ((DERIVED, derived), (DEVICE_FACTS, facts)) if fact}
 
 
 def with_known_shapes(layers: pd.DataFrame, provenance: Mapping[str, Any]) -> pd.DataFrame:

@@ -220,7 +220,7 @@ def explain(
         if progress is not None:
             progress(done, len(pairs), pair.names[0])
         details.append(reader.read(pair))
-    total = None if step is None or not step.leads else step.total
+    total = step.total if step is not None and (step.leads or not met.names) else None
     if left.kernels is None or right.kernels is None:
         warnings.append(_MERGED)
     return Explanation(
@@ -268,27 +268,22 @@ def _sides(
     baseline: pd.DataFrame | Side | str | Path, target: pd.DataFrame | Side | str | Path
 ) -> tuple[Side, Side, Alignment | None]:
     """Return two sides, and which of their kernels answer to each other without ranges."""
-    given = (baseline, target)
-    if isinstance(baseline, str | Path) and isinstance(target, str | Path):
-        from perfml.datasets import Selection, read_inputs
-        from perfml.explain.load import load_sides
+    if not isinstance(baseline, Side) and not isinstance(target, Side):
+        from perfml.explain.load import inputs_of, load_sides
 
-        loaded = load_sides(read_inputs(Selection((str(baseline), str(target)))))
+        loaded = load_sides(inputs_of(baseline, target))
         return loaded.baseline, loaded.target, loaded.alignment
-    sides = [
+    left, right = (
         each if isinstance(each, Side) else make_side(name, _table(each))
-        for name, each in zip(("baseline", "target"), given, strict=True)
-    ]
-    return sides[0], sides[1], None
+        for name, each in (("baseline", baseline), ("target", target))
+    )
+    return left, right, None
 
 
 def _table(given: pd.DataFrame | str | Path) -> pd.DataFrame:
-    if isinstance(given, pd.DataFrame):
-        return given
     from perfml.datasets import read_input
 
-    read = read_input(given)
-    return read.table if read.kernels is None else read.launches
+    return given if isinstance(given, pd.DataFrame) else read_input(given).as_read().frame
 
 
 def _overview(pairs: pd.DataFrame, ratios: Sequence[Ratio]) -> pd.DataFrame:

@@ -79,15 +79,26 @@ def make_side(name: str, table: pd.DataFrame, kernels: pd.DataFrame | None = Non
     TableError
         If it is neither kind of table, or is empty.
     """
-    if table.empty:
-        msg = f"the {name} side has no rows"
-        raise TableError(msg, cure="Give a table that holds measurements.")
+    checked(name, table)
     if "kernel_names" in table.columns:
         if kernels is None:
             return Side(name, table.reset_index(drop=True), None)
         inside = launch_totals(kernels[kernels["layer"].notna()])
         return Side(name, table.reset_index(drop=True), inside, _outside(name, kernels))
-    if "kernel" not in table.columns:
+    if table["kernel"].isna().any():
+        table = table.assign(kernel=table["kernel"].astype("string").fillna(UNNAMED))
+    if table["layer"].isna().all():
+        table = _one_layer(table)
+    inside = table[table["layer"].notna()].reset_index(drop=True)
+    return Side(name, merge(inside), launch_totals(inside), _outside(name, table))
+
+
+def checked(name: str, table: pd.DataFrame) -> pd.DataFrame:
+    """Return a side's table; raise `TableError` if it is of neither kind, or is empty."""
+    if table.empty:
+        msg = f"the {name} side has no rows"
+        raise TableError(msg, cure="Give a table that holds measurements.")
+    if not {"kernel_names", "kernel"} & set(table.columns):
         msg = "neither a kernels nor a layers table"
         raise TableError(
             msg,
@@ -95,12 +106,7 @@ def make_side(name: str, table: pd.DataFrame, kernels: pd.DataFrame | None = Non
             found=", ".join(map(str, table.columns[:6])),
             cure="Make one with: perfml ingest, perfml merge",
         )
-    if table["kernel"].isna().any():
-        table = table.assign(kernel=table["kernel"].astype("string").fillna(UNNAMED))
-    if table["layer"].isna().all():
-        table = _one_layer(table)
-    inside = table[table["layer"].notna()].reset_index(drop=True)
-    return Side(name, merge(inside), launch_totals(inside), _outside(name, table))
+    return table
 
 
 def _outside(name: str, kernels: pd.DataFrame) -> tuple[str, ...]:
@@ -276,8 +282,7 @@ def aligned(baseline: Side, target: Side) -> Alignment:
     try:
         return align_layers(baseline.layers, target.layers)
     except PerfmlError:
-        accounts = (baseline.account, target.account)
-        if not all(each is not None and each.host and each.marked_by for each in accounts):
+        if baseline.account is None or target.account is None:
             raise
         columns = list(align_layers(baseline.layers, baseline.layers).pairs.columns)
         left, right = (tuple(_layer_names(each.layers)) for each in (baseline, target))

@@ -17,13 +17,16 @@ import pandas as pd
 
 from perfml.account.device_time import on_busiest_device, repeat_keys
 from perfml.account.time_sources import not_comparable
-from perfml.datasets import Input, Inputs, read_input
+from perfml.datasets import Input, Inputs, Selection, read_input, read_inputs
+from perfml.datasets.loading import input_of
+from perfml.datasets.selection import Source
 from perfml.errors import PerfmlError
 from perfml.explain.compared import (
     Alignment,
     Launched,
     Side,
     align_layers,
+    checked,
     launched_as_repeats,
     make_side,
     require_value,
@@ -269,6 +272,24 @@ def load_tables(
     return read.table, read.kernels if read.ranged else None
 
 
+def inputs_of(baseline: pd.DataFrame | Source, target: pd.DataFrame | Source) -> Inputs:
+    """Return two tables, or names of inputs, as one who names both on the command line has them.
+
+    Raises `PerfmlError` if one is neither.
+    """
+    given = (baseline, target)
+    names = tuple(str(each) for each in given if isinstance(each, str | Path))
+    if len(names) == len(given):
+        return read_inputs(Selection(names))
+    tables = tuple(
+        input_of(name, checked(name, each))
+        if isinstance(each, pd.DataFrame)
+        else replace(read_input(each), name=name)
+        for name, each in zip(("baseline", "target"), given, strict=True)
+    )
+    return Inputs(Selection(("baseline", "target")), tables)
+
+
 def load_sides(inputs: Inputs) -> Sides:
     """Return the two sides of a selection: its two inputs, or two values of a column of one.
 
@@ -312,8 +333,9 @@ def answering(left: Side, right: Side) -> Sides:
     try:
         align_layers(left.layers, right.layers)
     except PerfmlError:
+        # of merged layers alone `explain` says what the clock tells
         if kernels[0] is None or kernels[1] is None:
-            raise
+            return Sides(left, right)
     else:
         return Sides(left, right)
     note = "No range of one side answers to a range of the other, so kernels are compared."

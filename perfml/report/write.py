@@ -247,22 +247,12 @@ def _compared(
     title: str | None,
     progress: Progress | None,
 ) -> Document:
-    from perfml.datasets import Selection, read_input, read_inputs
-    from perfml.explain.compared import make_side
-    from perfml.explain.load import Sides, load_sides
+    from perfml.explain.load import inputs_of, load_sides
     from perfml.report.build import build_comparison
 
-    provenance: tuple[Mapping[str, Any], Mapping[str, Any]] = ({}, {})
-    if isinstance(data, str | Path) and isinstance(other, str | Path):
-        inputs = read_inputs(Selection((str(data), str(other))))
-        sides = load_sides(inputs)
-        provenance = (inputs.tables[0].provenance, inputs.tables[1].provenance)
-    else:
-        tables = [
-            each if isinstance(each, pd.DataFrame) else read_input(each).table
-            for each in (data, other)
-        ]
-        sides = Sides(make_side("baseline", tables[0]), make_side("target", tables[1]))
+    inputs = inputs_of(data, other)
+    sides = load_sides(inputs)
+    provenance = (inputs.tables[0].provenance, inputs.tables[1].provenance)
     left, right = sides.tables
     return build_comparison(
         left, right, provenance=provenance, seed=seed, title=title, progress=progress

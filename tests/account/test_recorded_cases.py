@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+import perfml
 from perfml.account.account import Account
 from perfml.account.causes import findings
-from perfml.datasets import Selection, read_inputs
-from perfml.explain import explain
 from perfml.readers import read
 from tests.support.paths import ROOT
 
@@ -77,12 +76,22 @@ def test_a_host_that_is_blocked_in_a_copy_waits_and_does_not_launch():
     assert first.cause.id == "synchronising"
 
 
-def sides(*names):
-    """Return an explanation of two recordings, without a model."""
-    from perfml.explain.load import load_sides
+def sides(*names, door=str):
+    """Return an explanation of two recordings, opened in one way, without a model."""
+    return perfml.explain(*(door(str(FOLDER / name)) for name in names), model=None)
 
-    both = load_sides(read_inputs(Selection(tuple(str(FOLDER / name) for name in names))))
-    return explain(both.baseline, both.target, model=None, alignment=both.alignment)
+
+@pytest.mark.parametrize("door", [str, perfml.read, perfml.load_dataset])
+def test_the_clock_of_two_recordings_without_a_common_range_is_compared(door):
+    found = sides("frames_10.sqlite", "emit_nvtx_a.sqlite", door=door)
+    assert found.total.ratio == pytest.approx(5.0 / 361.7, rel=1e-3)
+    assert found.step.difference_us == pytest.approx(-356_715)
+    assert found.step.changes[0].us == pytest.approx(-344_715)
+
+
+def test_rows_without_some_of_their_recording_have_no_clock():
+    some = sides("frames_10.sqlite", "frames_24.sqlite", door=lambda name: perfml.read(name)[1:])
+    assert some.step is None
 
 
 def test_a_filter_twice_as_fast_is_faster_however_long_was_recorded():

@@ -9,7 +9,6 @@ import pytest
 from perfml.errors import PerfmlError, TableError
 from perfml.explain import align_layers, compare_times, explain, sides_of
 from perfml.explain.changed_metrics import compare_metrics
-from perfml.explain.compared import WHOLE
 from perfml.explain.launches import changes_between
 from perfml.explain.load import load_tables
 from perfml.ingest.merge.rule import merge
@@ -200,7 +199,7 @@ def test_one_unnamed_kernel_a_side_is_aligned_and_its_launches_are_repeats(kerne
     ]
     found = explain(*sides)
     detail = found.details[0]
-    assert detail.layer == WHOLE
+    assert (detail.layer, detail.target_layer) == ("attention_v7", "attention_v8")
     assert detail.time.verdict == "faster"
     assert detail.time.repeats == (3, 3)
     assert detail.kernels["change"].tolist() == ["replaced"]
