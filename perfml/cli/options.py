@@ -179,7 +179,6 @@ Method = Annotated[
     str | None,
     typer.Option("--method", help="builtin, permutation, group-permutation, drop-column, shapley."),
 ]
-Most = Annotated[int, typer.Option("--most", min=1, help="Largest set tried.")]
 
 
 class Predicted(StrEnum):

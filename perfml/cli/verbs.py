@@ -59,8 +59,7 @@ _WEIGHTS = "perfml.ingest.merge.rule:Weights"
 _BRIEF = "perfml.explain.brief:Brief"
 _EXPLAIN = "perfml.explain.results:Explanation"
 _ADVICE = "perfml.explain.advice.hazards:Advice"
-_SELECT = "perfml.modeling.selection.smallest_set:SufficientSet"
-_PLAN = "perfml.modeling.selection.budget_plan:Plan"
+_SELECT = "perfml.modeling.selection.metric_set:MetricSet"
 _TRAIN = "perfml.modeling.results:Evaluation"
 _PREDICT = "perfml.predict.results:Prediction"
 
@@ -81,12 +80,11 @@ VERBS: dict[str, tuple[str, str, Documents]] = {
     "roofline": ("answers", "advise", _types("Roofline")),
     "rank": ("study", "models", _rank),
     "train": ("study", "models", _result("Train", _TRAIN, dataset=str)),
-    "select": ("study", "plan", _result("Select", _SELECT, dataset=str)),
-    "plan": ("study", "plan", _result("Plan", _PLAN, dataset=str, out=str | None)),
+    "select": ("study", "study", _result("Select", _SELECT, dataset=str, out=str | None)),
     "attach": ("", "collect", _types("Attached")),
     "datasets": ("", "tables", _types("Datasets", "DatasetPath")),
     "plot": ("", "plot", _types("Plot", "PlotList")),
-    "reproduce": ("", "plan", _types("Reproduce")),
+    "reproduce": ("", "study", _types("Reproduce")),
     "mcp": ("", "agents", lambda: ()),
 }
 """Group in the help (empty: its last line), module of the verb, and its documents."""

@@ -28,9 +28,8 @@ _HOMES = {
     "shapes_of_runs": "layer_shapes",
     "average_repeats": "layer_shapes",
     "SelectBeyondChance": "selection.beyond_chance",
-    "smallest_sufficient_set": "selection.smallest_set",
-    "plan": "selection.budget_plan",
-    "Plan": "selection.budget_plan",
+    "select_metrics": "selection.metric_set",
+    "MetricSet": "selection.metric_set",
     "LinearModelTreeRegressor": "linear_model_tree.regressor",
     "linear_tree_regressor": "models.sklearn_compat",
 }

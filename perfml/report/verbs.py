@@ -27,10 +27,7 @@ if TYPE_CHECKING:
     from perfml.explain.roofs.peaks import Peaks
     from perfml.explain.speed_of_light import KernelLevels
     from perfml.modeling.results import Evaluation, Ranking
-    from perfml.modeling.selection.smallest_set import SufficientSet
-
-_OFTEN = 0.75
-"""Share of the searches from which on a metric that was not chosen is told."""
+    from perfml.modeling.selection.metric_set import MetricSet
 
 _UNDER_ROOFS = (
     "under ncu, µs",
@@ -91,40 +88,19 @@ def rank_document(ranking: Ranking, top: int, unseen: Evaluation | None = None) 
     )
 
 
-def select_document(chosen: SufficientSet) -> Document:
-    """Return the smallest set that suffices, what was tried, and how stable the choice is."""
-    path = chosen.path.drop(columns="alternative_scores")
-    path = path.assign(
-        score=path["score"].map(percentage), alternatives=path["alternatives"].map(", ".join)
-    )
-    if chosen.task == "regression":
-        path = path.rename(columns={"score": "error"})
+def select_document(chosen: MetricSet) -> Document:
+    """Return the set to collect, what every limit costs, and how stable the choice is."""
     shares = [(name, percent(share)) for name, share in chosen.stability.items()]
     stability = pd.DataFrame(shares, columns=["metric", "share of searches"])
-    searches = f"{len(chosen.checks)} searches, each without a part of the layers"
-    blocks = (Text(chosen.verdict), frame_table(path), frame_table(stability, searches))
-    return _single("Smallest set of metrics", *blocks, *_passed_over(chosen))
-
-
-def _passed_over(chosen: SufficientSet) -> tuple[Text, ...]:
-    """Say why the set lacks metrics that most searches without a part of the layers chose."""
-    often = [name for name, share in chosen.stability.items() if share >= _OFTEN]
-    return tuple(Text(_why_not(name, chosen)) for name in often if name not in chosen.metrics)
-
-
-def _why_not(name: str, chosen: SufficientSet) -> str:
-    what = "accuracy" if chosen.task == "classification" else "mean relative error"
-    times = f"{chosen.stability[name] * len(chosen.checks):.0f} of the {len(chosen.checks)}"
-    start = f"{name} is in {times} searches and not in the set: with all layers "
-    for step in chosen.path.head(len(chosen.metrics)).to_dict("records"):
-        scores = dict(zip(step["alternatives"], step["alternative_scores"], strict=True))
-        if name in scores:
-            return (
-                f"{start}{step['metric']} was better at step {step['size']} ({what} "
-                f"{percentage(step['score'])} against {percentage(scores[name])}). That is within "
-                "the tolerance, so either will do."
-            )
-    return f"{start}every step had a metric that was better by more than the tolerance."
+    searches = f"{chosen.searches} searches, each without a part of the layers"
+    also = f"In the same passes: {', '.join(chosen.also)}."
+    return _single(
+        "Metrics to collect",
+        Text(chosen.verdict),
+        frame_table(chosen.table(), spare=("CUPTI", "ncu", "where chosen", "95 % interval")),
+        *([Text(also)] if chosen.also else []),
+        *([frame_table(stability, searches)] if len(stability) else []),
+    )
 
 
 def roofline_document(

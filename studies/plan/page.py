@@ -11,7 +11,7 @@ import pandas as pd
 from perfml.datasets import load
 from perfml.ingest.merge.rule import merge
 from perfml.metrics.passes import check_estimates, load_passes
-from perfml.modeling import average_repeats, build_design, make_estimator, plan
+from perfml.modeling import average_repeats, build_design, make_estimator, select_metrics
 from perfml.tables import read_table
 from studies.page_tables import markdown, write_tables
 
@@ -45,16 +45,16 @@ def _interval(value, low, high, sign=""):
 
 def curve():
     """The budgets of fp32: decision tree, log-time, whole layers held out."""
-    made = plan(recorded(), n_jobs=1)
+    made = select_metrics(recorded(), passes=3, n_jobs=1)
     rows, seen = [], set()
     for row in made.curve.itertuples():
         if row.metrics in seen:
             continue
         seen.add(row.metrics)
-        names = ", ".join(row.metrics) if row.budget != "all" else f"all {len(row.metrics)}"
+        names = ", ".join(row.metrics) if row.limit != "all" else f"all {len(row.metrics)}"
         rows.append(
             [
-                row.budget,
+                row.limit,
                 f"{row.passes}" + ("" if row.measured else " (estimated)"),
                 f"{row.seconds_per_launch:.3f}",
                 f"{row.chosen_on:.2f}",
@@ -71,8 +71,8 @@ def precisions(names=("fp32", "tf32", "fp16")):
     """The same for other precisions, three budgets each."""
     rows = []
     for name in names:
-        made = plan(recorded(name), n_jobs=1)
-        table = made.curve.set_index("budget")
+        made = select_metrics(recorded(name), passes=3, n_jobs=1)
+        table = made.curve.set_index("limit")
         cells = [
             _interval(row.nested, row.nested_low, row.nested_high)
             for row in (table.loc["1"], table.loc["3"], table.loc["all"])

@@ -75,9 +75,9 @@ def test_counters_of_nsight_compute_lead_to_the_metrics_that_read_them():
         catalogue.read_from("smsp__nothing")
 
 
-@pytest.mark.parametrize("verb", ["train", "rank", "report", "plan", "plot"])
+@pytest.mark.parametrize("verb", ["train", "rank", "report", "select", "plot"])
 def test_a_place_that_cannot_be_written_is_said_before_the_work(verb, table, tmp_path):
-    out = tmp_path / "nowhere" / ("x.txt" if verb == "plan" else "x.svg")
+    out = tmp_path / "nowhere" / ("x.txt" if verb == "select" else "x.svg")
     words = ("plot", "times", table) if verb == "plot" else (verb, table)
     result = run(*words, "--out", out)
     assert result.exit_code == 1

@@ -71,7 +71,12 @@ def test_advise_says_nothing_about_a_backend_that_a_profile_does_not_name(record
 
 @pytest.mark.parametrize(
     ("verb", "words"),
-    [("train", ("--splits", "2")), ("rank", ("--resamples", "2")), ("select", ()), ("plan", ())],
+    [
+        ("train", ("--splits", "2")),
+        ("rank", ("--resamples", "2")),
+        ("select", ()),
+        ("select", ("--passes", "3")),
+    ],
 )
 def test_verbs_that_learn_take_a_profile_too(verb, words, report):
     result = run(verb, report, "--model", "dt", *words, "--json")

@@ -38,7 +38,7 @@ CASES = [
     ("train", (*NETWORK, "--model", "dt", "--splits", "2")),
     ("rank", (*NETWORK, "--model", "dt", "--resamples", "2", "--permutations", "20")),
     ("select", ("h200-yolov4-tiny", *FEW, "--most", "1")),
-    ("plan", ("h200-yolov4-tiny", *FEW, "--most", "1", "--passes", "1")),
+    ("select", ("h200-yolov4-tiny", *FEW, "--most", "1", "--passes", "1")),
     ("explain", (*NETWORK, *SIDES, "--model", "dt", "--top", "1")),
     ("explain", (TRACE, TRACE)),
     ("explain", (*NETWORK, *SIDES, "--model", "none", "--brief")),

@@ -28,7 +28,7 @@ VERBS = {
         *("--method", "builtin"),
     ),
     "select": ("select", "{layers}", "--most", "2"),
-    "plan": ("plan", "{layers}", "--most", "2"),
+    "select --passes": ("select", "{layers}", "--most", "2", "--passes", "3"),
     "explain": ("explain", "{layers}", "--baseline", "cublas", "--target", "cudnn"),
     "explain --more": (
         *("explain", "{layers}", "--baseline", "cublas", "--target", "cudnn", "--more"),

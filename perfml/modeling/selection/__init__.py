@@ -1,5 +1,5 @@
-"""Selections: the smallest set of metrics that suffices, and the best within a budget of passes.
+"""Selections: metrics that predict the time together, and those that go with it beyond chance.
 
-Here to change: the criterion in ``smallest_set.py`` and ``budget_plan.py``, the way through the
-sets in the searches beside them.
+Here to change: the criterion of a set in ``metric_set.py``, the way through the sets in
+``search.py``; scikit-learn's selector in ``beyond_chance.py``.
 """

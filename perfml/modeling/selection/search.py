@@ -1,12 +1,11 @@
-"""One forward selection of metrics: within budgets or without, and judged where it did not look."""
+"""One forward selection of metrics with a cost, and its choices judged where it did not look."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,13 +24,25 @@ from perfml.util.typing import Floats
 FOLDS = 4
 """Folds of a search; a protocol with more has them joined into this number, groups kept whole."""
 
+CLOSE = {"regression": 0.1, "classification": 0.01}
+"""Scores that are about as good: MAPE within 10 % of itself, accuracy within one point."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The set of the best score within a limit; its loss is the score, less is better."""
+
+    metrics: tuple[str, ...]
+    loss: float
+    alternatives: tuple[str, ...] = ()  # to the last metric: as good within `CLOSE`
+
 
 @dataclass(frozen=True)
 class Search:
     """What a search is asked, and the rows it may see; small enough for another process.
 
-    `budgets` are numbers of replay passes; None is a search without one. Within a budget features
-    that need no counter are always used.
+    Sets cost what they have of metrics, or (`by_passes`) of replay passes; what needs no counter
+    costs none then, and is always used. The last of `limits` is the budget.
     """
 
     layers: pd.DataFrame
@@ -42,18 +53,34 @@ class Search:
     target: str
     most: int
     seed: int
-    budgets: tuple[int | None, ...] = (None,)
+    by_passes: bool
+    tolerance: float
+    limits: tuple[int, ...] = ()
+    budget: int = 0
 
     @property
     def sign(self) -> float:
         """What a score is multiplied by to be a loss: minus one where more is better."""
         return -1.0 if self.task == "classification" else 1.0
 
-    def free(self, names: Sequence[str]) -> frozenset[int]:
-        """Return the columns that are always used."""
-        if self.budgets == (None,):
-            return frozenset()
-        return frozenset(column for column, name in enumerate(names) if is_free(name))
+    def cost(self, names: Sequence[str]) -> int:
+        """Return what a set of metrics costs."""
+        if not self.by_passes:
+            return len(names)
+        return 0 if all(map(is_free, names)) else load_passes().estimate(names).passes
+
+    def close(self, loss: float, least: float, tolerance: float) -> bool:
+        """Return whether a loss is about as small as the least."""
+        return loss <= least + tolerance * (1.0 if self.task == "classification" else least) + 1e-12
+
+    def chosen(self, choices: dict[str, Choice]) -> Choice:
+        """Return the cheapest choice within the budget that is about as good as any, or as all."""
+        within = [choices[str(limit)] for limit in self.limits if limit <= self.budget]
+        least = min([choices["all"].loss, *(one.loss for one in within)])
+        # all metrics may beat every set; then the best of the sets is chosen
+        best = min(within, key=lambda one: one.loss)
+        close = (one for one in within if self.close(one.loss, least, self.tolerance))
+        return next(close, best)
 
     def prepared(self) -> tuple[Problem, Target, tuple[Split, ...]]:
         """Return the rows as a problem, what is predicted, and the folds to choose on."""
@@ -62,101 +89,79 @@ class Search:
         goal = make_target(self.target, layers)
         return problem, goal, search_folds(problem, self.protocol, self.seed)
 
-    def repeatable(self, folds: tuple[Split, ...]) -> tuple[tuple[Split, ...], str | None]:
-        """Return the folds a search can be repeated without; none, and why, where it cannot."""
-        for train, _ in folds:
+    def outer(self, problem: Problem, repeats: int) -> tuple[tuple[Split, ...], str]:
+        """Return the parts that choices are judged on; none, and why, where that cannot be."""
+        folds: dict[bytes, Split] = {}
+        for repeat in range(repeats):
+            for split in search_folds(problem, self.protocol, self.seed + 1000 * repeat):
+                # a protocol with few groups deals the same parts every time
+                folds.setdefault(split[1].tobytes(), split)
+        for train, _ in folds.values():
             part = dataclasses.replace(self, layers=self.layers.iloc[train])
             try:
-                problem, _, inner = part.prepared()
+                inside, _, inner = part.prepared()
             except PerfmlError as error:
                 return (), error.what
-            if problem.classes and any(
-                len(np.unique(problem.truth[each])) < 2 for each, _ in inner
-            ):
+            if inside.classes and any(len(np.unique(inside.truth[rows])) < 2 for rows, _ in inner):
                 return (), "a part of the data has one backend only"
-        return folds, None
+        return tuple(folds.values()), ""
 
 
-@dataclass(frozen=True)
-class Step:
-    """A metric that was added, and the scores of the sets with each metric that was tried."""
+def run_search(search: Search) -> dict[str, Choice]:
+    """Add metrics one by one, each time the one that helps most, within every limit.
 
-    metric: str
-    tried: dict[str, float]
-
-    @property
-    def score(self) -> float:
-        """The score of the set with the metric."""
-        return self.tried[self.metric]
-
-
-@dataclass(frozen=True)
-class Found:
-    """What a search found: the steps within each budget, and the scores of two sets.
-
-    `nothing` has the features that are always used (NaN where there are none), `everything` all.
+    The keys are the limits, ``chosen`` (the choice among them) and ``all`` (every metric).
     """
-
-    paths: dict[int | None, tuple[Step, ...]]
-    nothing: float
-    everything: float
-
-    def best(self, budget: int | None, sign: float) -> tuple[tuple[str, ...], float]:
-        """Return the set of the best score on the way to a budget, and that score."""
-        best, least = 0, self.nothing * sign if self.nothing == self.nothing else np.inf
-        for size, step in enumerate(self.paths[budget], start=1):
-            if step.score * sign < least - 1e-12:
-                best, least = size, step.score * sign
-        names = tuple(step.metric for step in self.paths[budget][:best])
-        return names, float(sign * least) if np.isfinite(least) else float("nan")
-
-
-def run_search(search: Search) -> Found:
-    """Add metrics one by one, each time the one that helps most, for every budget."""
     problem, goal, folds = search.prepared()
     names = problem.design.names
-    free = search.free(names)
+    free = frozenset(at for at, name in enumerate(names) if not search.cost([name]))
 
     @functools.cache
-    def scored(columns: frozenset[int]) -> float:
-        return mean_score(problem, goal, search.model, folds, tuple(columns | free), search.seed)
+    def loss(columns: frozenset[int]) -> float:
+        losses = [
+            score(
+                problem.task,
+                problem.truth[split[1]],
+                predictions(
+                    problem, goal, search.model, split, columns | free, search.seed + index
+                ),
+            )
+            for index, split in enumerate(folds)
+        ]
+        return search.sign * float(np.mean(losses))
 
-    def path(fits: Callable[[list[int]], bool]) -> tuple[Step, ...]:
-        kept: list[int] = []
-        steps: list[Step] = []
+    def within(limit: int) -> Choice:
+        kept: tuple[int, ...] = ()
+        best = Choice((), loss(frozenset()) if free else float("inf"))
         while len(kept) < search.most:
             tried = {
-                column: scored(frozenset((*kept, column)))
-                for column in range(len(names))
-                if column not in free and column not in kept and fits([*kept, column])
+                column: loss(frozenset((*kept, column)))
+                for column in set(range(len(names))).difference(kept, free)
+                if search.cost([names[at] for at in (*kept, column)]) <= limit
             }
             if not tried:
                 break
-            kept.append(min(tried, key=lambda column: search.sign * tried[column]))
-            named = {names[column]: value for column, value in tried.items()}
-            steps.append(Step(names[kept[-1]], named))
-        return tuple(steps)
+            by_loss = sorted(tried, key=lambda column: (tried[column], column))
+            kept, least = (*kept, by_loss[0]), tried[by_loss[0]]
+            if least < best.loss - 1e-12:
+                close = (
+                    at for at in by_loss[1:] if search.close(tried[at], least, CLOSE[search.task])
+                )
+                best = Choice(
+                    tuple(names[at] for at in kept), least, tuple(names[at] for at in close)
+                )
+        return best
 
-    counts = load_passes()
-
-    def within(budget: int | None) -> Callable[[list[int]], bool]:
-        if budget is None:
-            return lambda columns: True
-        return lambda columns: (
-            counts.estimate([names[column] for column in columns]).passes <= budget
-        )
-
-    return Found(
-        {budget: path(within(budget)) for budget in search.budgets},
-        scored(frozenset()) if free else float("nan"),
-        scored(frozenset(range(len(names))) - free),
-    )
+    choices = {str(limit): within(limit) for limit in search.limits}
+    counted = frozenset(range(len(names))) - free
+    choices["all"] = Choice(tuple(names[at] for at in sorted(counted)), loss(counted))
+    choices["chosen"] = search.chosen(choices)
+    return choices
 
 
 def search_folds(problem: Problem, protocol: str, seed: int) -> tuple[Split, ...]:
     """Return the protocol's splits, dealt into `FOLDS` where there are more."""
-    made = make_protocol(protocol, problem, splits=FOLDS, seed=seed)
-    splits = made.splits
+    splits = make_protocol(protocol, problem, splits=FOLDS, seed=seed).splits
     if len(splits) <= FOLDS:
         return splits
     order = np.random.default_rng(seed).permutation(len(splits))
@@ -169,62 +174,17 @@ def search_folds(problem: Problem, protocol: str, seed: int) -> tuple[Split, ...
 
 
 def predictions(
-    problem: Problem,
-    goal: Target,
-    model: str,
-    split: Split,
-    columns: Sequence[int],
-    seed: int,
-) -> np.ndarray:
+    problem: Problem, goal: Target, model: str, split: Split, columns: frozenset[int], seed: int
+) -> npt.NDArray[np.float64]:
     """Return what a model fitted on some columns of the training rows says of the test rows."""
     # columns in the table's order: the order of choice must not decide a tie in a tree
     ordered = sorted(columns)
-    part = dataclasses.replace(
-        problem,
-        design=Design(
-            problem.design.values[:, ordered],
-            tuple(problem.design.names[column] for column in ordered),
-            {},
-        ),
-    )
+    names = tuple(problem.design.names[column] for column in ordered)
+    part = dataclasses.replace(problem, design=Design(problem.design.values[:, ordered], names, {}))
     train, test = split
     prepared = prepare(part, train, test)
     fitted = fit(get_model(model, problem.task), part, goal, prepared.train, train, seed)
-    return predict(fitted, part, goal, prepared.test, test)
-
-
-def mean_score(
-    problem: Problem,
-    goal: Target,
-    model: str,
-    folds: Sequence[Split],
-    columns: Sequence[int],
-    seed: int,
-) -> float:
-    """Return the mean score over folds of a model on some columns; fold i uses ``seed + i``."""
-    scores = [
-        score(
-            problem.task,
-            problem.truth[split[1]],
-            predictions(problem, goal, model, split, columns, seed + index),
-        )
-        for index, split in enumerate(folds)
-    ]
-    return float(np.mean(scores))
-
-
-@dataclass(frozen=True)
-class Judged:
-    """Losses of rows that took no part in a choice, summed by unit (a layer or shape, else a row).
-
-    `counts` is how often each unit was judged, in rows. All have shape (units,), one for each
-    budget, for all metrics and for the baseline.
-    """
-
-    counts: Floats
-    budgets: dict[int | None, Floats]
-    everything: Floats
-    baseline: Floats
+    return np.asarray(predict(fitted, part, goal, prepared.test, test))
 
 
 def judge(
@@ -232,43 +192,41 @@ def judge(
     goal: Target,
     search: Search,
     outer: Sequence[Split],
-    found: Sequence[Found],
-) -> Judged | None:
-    """Score what each search chose on the rows that it did not see; None without such rows."""
-    if not outer:
-        return None
+    choices: Sequence[dict[str, Choice]],
+) -> dict[str, Floats]:
+    """Return the loss of every choice on rows that took no part in it, one a unit.
+
+    A unit is a layer or shape, else a row. The key ``baseline`` is the mean of the backend, or the
+    most frequent class.
+    """
     names = problem.design.names
     units = problem.layer if problem.has_layers else np.arange(problem.rows)
     if search.protocol == "leave-one-shape-out":
         # layers of one shape are judged by the same models, and are nearly one measurement
         units = problem.shape
-    size = int(units.max()) + 1
-    free = [index for index, name in enumerate(names) if is_free(name)]
-    baseline = "backend-mean" if search.task == "regression" else "most-frequent"
-    sums = {budget: np.zeros(size) for budget in search.budgets}
-    everything, rival, counts = np.zeros(size), np.zeros(size), np.zeros(size)
-
-    def add(to: Floats, test: npt.NDArray[np.intp], guess: npt.NDArray[Any]) -> None:
+    free = {at for at, name in enumerate(names) if not search.cost([name])}
+    regression = search.task == "regression"
+    sums: dict[str, Floats] = {}
+    counts = np.zeros(int(units.max()) + 1)
+    for index, (split, made) in enumerate(zip(outer, choices, strict=True)):
+        test, seed = split[1], search.seed + index
         truth = problem.truth[test]
-        regression = search.task == "regression"
-        each = np.abs(guess - truth) / truth if regression else (guess == truth).astype(float)
-        np.add.at(to, units[test], each)
-
-    for index, (split, one) in enumerate(zip(outer, found, strict=True)):
-        test = split[1]
         np.add.at(counts, units[test], 1.0)
-        seed = search.seed + index
-        made: dict[tuple[int, ...], npt.NDArray[Any]] = {}
 
-        def guess(columns: tuple[int, ...], split: Split = split, seed: int = seed) -> Any:
+        @functools.cache
+        def guess(columns: frozenset[int], split: Split = split, seed: int = seed) -> Floats:
             return predictions(problem, goal, search.model, split, columns, seed)
 
-        for budget in search.budgets:
-            chosen, _ = one.best(budget, search.sign)
-            columns = tuple(sorted({*free, *(names.index(name) for name in chosen)}))
-            if columns not in made:
-                made[columns] = guess(columns)
-            add(sums[budget], test, made[columns])
-        add(everything, test, guess(tuple(range(len(names)))))
-        add(rival, test, predict_baseline(baseline, problem, *split))
-    return Judged(counts, sums, everything, rival)
+        guesses = {
+            key: guess(frozenset(free.union(map(names.index, choice.metrics))))
+            for key, choice in made.items()
+        }
+        # a search may lack columns that are constant on its rows
+        guesses["all"] = guess(frozenset(range(len(names))))
+        rival = "backend-mean" if regression else "most-frequent"
+        guesses["baseline"] = predict_baseline(rival, problem, *split)
+        for key, guessed in guesses.items():
+            losses = np.abs(guessed - truth) / truth if regression else -1.0 * (guessed == truth)
+            np.add.at(sums.setdefault(key, np.zeros(len(counts))), units[test], losses)
+    judged = counts > 0
+    return {key: total[judged] / counts[judged] for key, total in sums.items()}
