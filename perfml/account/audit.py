@@ -35,6 +35,12 @@ LAUNCHING = re.compile(
 COPYING = re.compile(r"(cuda|hip|cu)Memcpy(?!\w*Async)\w*")
 WAITING = re.compile(r"(cuda|hip|cu)(Stream|Device|Event|Ctx)Synchronize\w*")
 """API calls that come back when the device is done: copies, and those that only wait."""
+_DROPPED = re.compile(
+    r"(?!.*(?:NVTX|OS ?runtime|OSRT|sampl|sched))"
+    r".*(dropped|\blost\b|not all|incomplete|invalid (records|timestamps)|insufficient)",
+    re.IGNORECASE,
+)
+"""What profilers say where records of a device, not those of the host's ranges, are missing."""
 _CAPTURE = re.compile(r"(cuda|cu|hip)Stream(Begin|End)Capture\w*")
 _BLOCKED_US = 1000.0
 """A shorter wait may be the time in which the host is woken up."""
@@ -97,6 +103,13 @@ class Audit:
     def from_dict(cls, document: Mapping[str, Any]) -> Audit:
         """Return what `to_dict` wrote."""
         return cls(tuple(Fact(**row) for row in document["facts"]))
+
+
+def said(messages: Iterable[str]) -> tuple[Fact, ...]:
+    """Return the facts that a profiler's own warnings are."""
+    kinds = {True: "dropped_records", False: "profiler_said"}
+    texts = dict.fromkeys(messages)
+    return tuple(Fact(kinds[bool(_DROPPED.search(text))], detail=text[:200]) for text in texts)
 
 
 def audited(recording: Recording, known: Iterable[Fact] = ()) -> tuple[Recording, Audit]:

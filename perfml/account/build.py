@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
+import msgspec
 import numpy as np
 
 from perfml.account.account import (
@@ -21,9 +22,9 @@ from perfml.account.account import (
 from perfml.account.audit import IDLE, unrecorded
 from perfml.account.device_time import Busy, DeviceTime, Spans
 from perfml.account.host import Host, is_pageable
-from perfml.account.intervals import Floats, Intervals, union, within
+from perfml.account.intervals import Floats, alone_us, union, within
 from perfml.account.origins import Origin, Origins
-from perfml.account.recording import Activity, DeviceKind, HostKind, Recording
+from perfml.account.recording import Activity, DeviceKind, HostKind, Recording, move_kind
 from perfml.account.steps import (
     Steps,
     cut_steps,
@@ -34,9 +35,10 @@ from perfml.account.steps import (
 from perfml.kernel_names import kernel_label, kernel_traits
 from perfml.util.ranges import ITERATION
 
-_KINDS = (("HtoD", "to_device"), ("HtoA", "to_device"), ("DtoH", "to_host"), ("AtoH", "to_host"))
 _BETWEEN = frozenset({"elementwise", "conversion", "random", "softmax", "reduction", "fill", ""})
 """What stands between the two products of an attention that is written out."""
+_LONG_NS = 50_000
+"""A kernel of one block that is shorter has nothing for other blocks to do."""
 _OPTIMIZER = "Optimizer.step#"
 
 
@@ -146,17 +148,23 @@ def _longest_run(numbers: set[int]) -> range:
     return max(runs[::-1], key=len)
 
 
-def kernels_of(
-    names: Iterable[str],
-    spans: Spans,
-    streams: Iterable[int],
-    kind: DeviceKind = DeviceKind.KERNEL,
-) -> list[Activity]:
-    """Return kernels, or copies, of which it is known when and where they ran."""
+def kernels_of(names: Iterable[str], spans: Spans, streams: Iterable[int]) -> list[Activity]:
+    """Return kernels of which it is known when and where they ran."""
     columns = (each.tolist() for each in (spans.start, spans.end, spans.device))
     return [
-        Activity(kind, name, start, max(start, end), device, int(stream), None)
+        Activity(DeviceKind.KERNEL, name, start, max(start, end), device, int(stream), None)
         for name, start, end, device, stream in zip(names, *columns, streams, strict=True)
+    ]
+
+
+def moves_of(names: Iterable[str], spans: Spans, sizes: Sequence[float] = ()) -> list[Activity]:
+    """Return copies and fills, which of both by name, with their bytes where they are known."""
+    kinds = {True: DeviceKind.FILL, False: DeviceKind.COPY}
+    return [
+        msgspec.structs.replace(each, kind=kinds[move_kind(each.name) == "filled"], bytes=size)
+        for each, size in zip(
+            kernels_of(names, spans, spans.device), sizes or [0.0] * len(spans), strict=True
+        )
     ]
 
 
@@ -219,7 +227,11 @@ def _device(
         for state, part in states.items()
         if part.length_us > 0
     ]
-    alone = _alone(work, start, end) / count
+    # a kernel waits for pages that it touches; other copies run beside it
+    managed = np.array([move_kind(each.name) == "managed" for each in work.activities])
+    ranks = np.select([work.talks, work.kernels, managed], [2, 1, 0], 3)
+    begins, over = (np.clip(at, start, end) for at in (work.begins, work.over))
+    alone = alone_us(begins, over, ranks) / count
     counted = np.array([steps.of(origin.time) in kept for origin in work.origins])
     return DeviceAccount(
         number,
@@ -234,33 +246,6 @@ def _device(
     )
 
 
-def _alone(work: _Work, start: float, end: float) -> Floats:
-    """Return how long each activity runs while none that is counted before it does.
-
-    Computing counts before communication, and both before copies; of one kind the one that began
-    first. So the sum is the union.
-    """
-    found = np.zeros(len(work.activities))
-    covered = Intervals(np.empty(0), np.empty(0))
-    ranks = np.where(work.kernels, np.where(work.talks, 1, 0), 2)
-    starts, ends = np.clip(work.begins, start, end), np.clip(work.over, start, end)
-    for rank in range(3):
-        rows = np.flatnonzero(ranks == rank)
-        if not rows.size:
-            continue
-        rows = rows[np.argsort(starts[rows], kind="stable")]
-        over = np.maximum.accumulate(ends[rows])
-        before = np.concatenate([[start], over[:-1]])
-        begins = np.minimum(np.maximum(starts[rows], before), ends[rows])
-        hidden = covered.before(ends[rows]) - covered.before(begins)
-        found[rows] = ends[rows] - begins - hidden
-        mine = union(starts[rows], ends[rows])
-        covered = union(
-            np.concatenate([covered.start, mine.start]), np.concatenate([covered.end, mine.end])
-        )
-    return found
-
-
 def _parts(work: _Work, alone: Floats, launches: Floats) -> tuple[Part, ...]:
     written_out = _attention(work)
     operators = any(origin.operator for origin in work.origins)
@@ -270,13 +255,14 @@ def _parts(work: _Work, alone: Floats, launches: Floats) -> tuple[Part, ...]:
         if activity.kind is not DeviceKind.KERNEL or not (alone[at] > 0 or launches[at] > 0):
             continue
         traits = kernel_traits(activity.name)
+        alone_on_it = activity.blocks == 1 and activity.end - activity.start >= _LONG_NS
         part = Part(
             _zone(traits.does, origin, at in written_out),
             origin.operator or ("" if operators else _innermost(origin)),
             origin.backward,
             _label(activity.name),
             traits.does,
-            tuple(sorted(traits.ids())),
+            tuple(sorted({*traits.ids(), *(["one_block"] if alone_on_it else [])})),
         )
         amounts = sums.setdefault(part, np.zeros(2))
         amounts += (alone[at], launches[at])
@@ -337,18 +323,10 @@ def _copies(work: _Work, alone: Floats, times: Floats) -> tuple[Copies, ...]:
     sums: dict[tuple[str, bool], Floats] = {}
     for at in np.flatnonzero(~work.kernels):
         activity = work.activities[at]
-        amounts = sums.setdefault((_kind(activity), is_pageable(activity)), np.zeros(3))
+        amounts = sums.setdefault((move_kind(activity.name), is_pageable(activity)), np.zeros(3))
         amounts += (alone[at], activity.bytes * times[at], times[at])
     rows = [Copies(*key, *amounts.tolist()) for key, amounts in sums.items()]
     return tuple(sorted(rows, key=lambda row: -row.us))
-
-
-def _kind(activity: Activity) -> str:
-    if activity.kind is DeviceKind.FILL:
-        return "filled"
-    name = activity.name.replace(" ", "").replace("HostToDevice", "HtoD")
-    name = name.replace("DeviceToHost", "DtoH")
-    return next((kind for part, kind in _KINDS if part in name), "copied")
 
 
 def _does(activity: Activity) -> str:

@@ -56,6 +56,9 @@ class Spans:
         """Return operations of device, start and end of each."""
         return cls(*np.array(rows, dtype=np.int64).reshape(-1, 3).T)
 
+    def __getitem__(self, rows: slice | Ints | npt.NDArray[np.bool_]) -> Spans:
+        return Spans(self.device[rows], self.start[rows], self.end[rows])
+
     def on(self, device: int) -> tuple[Floats, Floats]:
         """Return start and end of what has a length on a device, microseconds."""
         rows = (self.device == device) & (self.end > self.start)

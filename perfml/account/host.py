@@ -19,7 +19,14 @@ import numpy as np
 
 from perfml.account.intervals import Intervals, difference, intersection, union
 from perfml.account.origins import Origin, Origins, range_name
-from perfml.account.recording import Activity, DeviceKind, HostKind, HostSpan, Recording
+from perfml.account.recording import (
+    Activity,
+    DeviceKind,
+    HostKind,
+    HostSpan,
+    Recording,
+    move_kind,
+)
 
 LONG_US = 1000.0
 """A stretch without any operator or API call from which on the host computes something of its own.
@@ -51,7 +58,6 @@ _LOADING = re.compile(
 _OPTIMIZER = re.compile(r"Optimizer\.step#")
 _MANY_AT_ONCE = re.compile(r"_foreach_|_fused_|multi_tensor|fused_?(adam|sgd|lamb)", re.IGNORECASE)
 _PAGEABLE = re.compile(r"pageable", re.IGNORECASE)
-_TO_DEVICE = re.compile(r"(Memcpy )?(HtoD|HtoA|Host ?To ?Device)\b", re.IGNORECASE)
 
 
 class State(StrEnum):
@@ -99,7 +105,7 @@ def is_pageable(activity: Activity) -> bool:
 
 def is_to_device(activity: Activity) -> bool:
     """Return whether a copy is from the host to a device."""
-    return activity.kind is DeviceKind.COPY and _TO_DEVICE.match(activity.name) is not None
+    return activity.kind is DeviceKind.COPY and move_kind(activity.name) == "to_device"
 
 
 class Host:

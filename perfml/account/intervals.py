@@ -136,6 +136,25 @@ def group_times(
     return GroupTimes(np.where(unknown, np.nan, busy), np.where(unknown, np.nan, last - first))
 
 
+def alone_us(start: Floats, end: Floats, rank: npt.NDArray[np.int_]) -> Floats:
+    """Return how long each interval lasts while none that is counted before it does, shape (n,).
+
+    Those of a lower `rank` count before others; of one rank the one that began first. So the sum is
+    the length of the union.
+    """
+    alone = np.zeros(len(start))
+    covered = Intervals(np.empty(0), np.empty(0))
+    for number in np.unique(rank):
+        rows = np.flatnonzero(rank == number)
+        rows = rows[np.argsort(start[rows], kind="stable")]
+        over = np.maximum.accumulate(end[rows])
+        begins = np.minimum(np.maximum(start[rows], np.r_[start[rows[0]], over[:-1]]), end[rows])
+        hidden = covered.before(end[rows]) - covered.before(begins)
+        alone[rows] = end[rows] - begins - hidden
+        covered = union(np.r_[covered.start, start[rows]], np.r_[covered.end, end[rows]])
+    return alone
+
+
 def difference(one: Intervals, other: Intervals) -> Intervals:
     """Return the time of one union that the other leaves out."""
     if one.start.size == 0 or other.start.size == 0:

@@ -6,6 +6,8 @@ of spans, so they are structures of msgspec, which are made ten times as fast as
 
 from __future__ import annotations
 
+import functools
+import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -62,8 +64,30 @@ class HostSpan(msgspec.Struct, frozen=True, gc=False):
     forward_thread: int = 0
 
 
+_MOVES = {
+    "filled": re.compile("memset|fill"),
+    "managed": re.compile("unified|uvm"),
+    "to_device": re.compile("hto[da]|h2[da]|hosttod|hosttoa"),
+    "to_host": re.compile("[da]toh|[da]2h|devicetoh|arraytoh"),
+}
+"""Where data goes, by letters and digits of what profilers call a copy or fill."""
+
+
+@functools.lru_cache(maxsize=1 << 12)
+def move_kind(name: str) -> str:
+    """Return where a copy or fill brings its data: ``copied`` where it stays on the device.
+
+    Examples
+    --------
+    >>> move_kind("[CUDA memcpy Host-to-Device]"), move_kind("MemcpyD2H"), move_kind("Memset")
+    ('to_device', 'to_host', 'filled')
+    """
+    letters = re.sub("[^a-z0-9]", "", name.lower())
+    return next((kind for kind, form in _MOVES.items() if form.search(letters)), "copied")
+
+
 class Activity(msgspec.Struct, frozen=True, gc=False):
-    """A kernel, copy or fill on a device; times in nanoseconds."""
+    """A kernel, copy or fill on a device; times in nanoseconds, 0 for bytes or blocks not known."""
 
     kind: DeviceKind
     name: str
@@ -73,6 +97,7 @@ class Activity(msgspec.Struct, frozen=True, gc=False):
     stream: int
     correlation: int | None
     bytes: float = 0.0
+    blocks: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,8 @@ from perfml.util.words import Readable, count, micros
 
 _SHOWN = 0.01
 """Parts of less than 1 % of a step have no words of their own."""
+_ROUNDED = 0.0005
+"""Parts of a step that add up to it: smaller ones are less than what numbers are rounded to."""
 _IDLE = 0.1
 """From this part of a step on idle time is worth a word on what a profiler adds to it."""
 _MORE = 1.1
@@ -72,13 +74,21 @@ def steps_text(account: Account) -> str:
 
 def _of_device(device: DeviceAccount, several: bool, unknown: bool) -> str:
     step = device.step
+    beside = f" ({micros(step.both_us)} of it beside copies)"
     named = {
-        "computing": step.computing_us,
-        "copying": step.copying_us,
-        "both": step.both_us,
-        "without a recorded operation" if unknown else "idle": step.idle_us,
+        "computing": (
+            step.computing_us + step.both_us,
+            beside * (step.both_us >= _SHOWN * step.wall_us),
+        ),
+        "copying": (step.copying_us, ""),
+        "without a recorded operation" if unknown else "idle": (step.idle_us, ""),
     }
-    shown = [f"{name} {micros(us)}" for name, us in named.items() if us >= _SHOWN * step.wall_us]
+    # what is left out is less than the rounding of the rest
+    shown = [
+        f"{name} {micros(us)}{note}"
+        for name, (us, note) in named.items()
+        if us >= _ROUNDED * step.wall_us
+    ]
     where = f"Device {device.device}" if several else "The device"
     return f"{where} is {', '.join(shown)}."
 

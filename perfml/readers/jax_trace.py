@@ -14,9 +14,8 @@ import numpy as np
 import pandas as pd
 
 from perfml.account.account import ACCOUNT
-from perfml.account.build import account_without_host, kernels_of
+from perfml.account.build import account_without_host, kernels_of, moves_of
 from perfml.account.device_time import Spans, busy_share
-from perfml.account.recording import DeviceKind
 from perfml.errors import InputError
 from perfml.readers.chrome_trace import ChromeTrace, Event
 from perfml.readers.frame import kernels_frame
@@ -148,7 +147,7 @@ def _table(source: Source, events: Sequence[_XlaKernel], held: set[str]) -> Kern
     }
     paths = [each.layer for each in ran]
     done = kernels_of([each.name for each in ran], spans, stream)
-    done += kernels_of([each.name for each in moves], copies, copies.device, DeviceKind.COPY)
+    done += moves_of([each.name for each in moves], copies)
     places = [*paths, *[()] * len(moves)]
     if (account := account_without_host(done, places)) is not None:
         provenance[ACCOUNT] = account.to_dict()

@@ -2,30 +2,15 @@
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 import pandas as pd
 
 from perfml.account.device_time import Spans, idle_before
-from perfml.account.intervals import union
-from perfml.account.recording import DeviceKind
+from perfml.account.intervals import alone_us
+from perfml.account.recording import move_kind
 from perfml.tables import MOVED_COLUMNS
-from perfml.util.typing import Floats
 
-_KINDS = (
-    ("to_device", re.compile(r"Memcpy Hto[DA]\b")),
-    ("to_host", re.compile(r"Memcpy [DA]toH\b")),
-    ("filled", re.compile(r"Memset\b")),
-    ("copied", re.compile(r"")),
-)
-"""Which columns a copy's name stands for; what is none of the first stays on the device."""
 _OUTSIDE = ""
-
-
-def moved_kind(name: str) -> DeviceKind:
-    """Return whether a copy or a fill is called so."""
-    return DeviceKind.FILL if "memset" in name.lower() else DeviceKind.COPY
 
 
 def with_moves(kernels: pd.DataFrame, moves: pd.DataFrame) -> pd.DataFrame:
@@ -50,10 +35,10 @@ def with_moves(kernels: pd.DataFrame, moves: pd.DataFrame) -> pd.DataFrame:
         for which copies and fills are work.
     """
     ran, moved = _spans(kernels), _spans(moves)
-    alone = _alone(moved, ran)
+    start, end = (np.r_[getattr(ran, s), getattr(moved, s)] / 1e3 for s in ("start", "end"))
+    alone = alone_us(start, end, np.repeat([0, 1], [len(ran), len(moved)]))[len(ran) :]
     target = _targets(kernels, moves)
-    names = moves["kernel"].astype(str).tolist()
-    kinds = [next(kind for kind, form in _KINDS if form.match(name)) for name in names]
+    kinds = [move_kind(name) for name in moves["kernel"].astype(str)]
     columns = {name: np.zeros(len(kernels)) for name in MOVED_COLUMNS}
     size = moves["bytes"].to_numpy(dtype=float)
     for row, (kind, place) in enumerate(zip(kinds, target, strict=True)):
@@ -67,19 +52,6 @@ def _spans(rows: pd.DataFrame) -> Spans:
     start, time = (np.rint(rows[name].to_numpy() * 1e3) for name in ("start_us", "time_us"))
     device = np.zeros(len(rows), dtype=np.int64)
     return Spans(device, start.astype(np.int64), (start + time).astype(np.int64))
-
-
-def _alone(moves: Spans, kernels: Spans) -> Floats:
-    """Return how long each copy runs while no kernel and no earlier copy does, microseconds."""
-    covered = union(kernels.start, kernels.end)
-    found = np.zeros(len(moves))
-    rows = np.argsort(moves.start, kind="stable")
-    end = np.maximum.accumulate(moves.end[rows])
-    before = np.concatenate([moves.start[rows[:1]], end[:-1]])
-    start = np.minimum(np.maximum(moves.start[rows], before), moves.end[rows])
-    over = moves.end[rows]
-    found[rows] = (over - start - (covered.before(over) - covered.before(start))) / 1e3
-    return found
 
 
 def _targets(kernels: pd.DataFrame, moves: pd.DataFrame) -> list[int]:

@@ -29,6 +29,8 @@ _DISPATCHES = "rocpd_kernel_dispatch"
 _SET = re.compile(rf"{_DISPATCHES}(_[0-9a-f_]{{8,64}})?")
 """The table of dispatches of one process; the others end likewise."""
 _SIZES = tuple(f"{what}_size_{axis}" for what in ("grid", "workgroup") for axis in "xyz")
+_WAYS = ("Memcpy", "Memcpy DtoH", "Memcpy HtoD", "Memcpy DtoD")
+"""By what ends of a copy are GPUs: none, where it begins, where it leads to, or both."""
 _OPTIONAL = ("queue_id", "dispatch_id", "group_segment_size")
 
 
@@ -56,7 +58,8 @@ def read(source: Source, options: ReadOptions | None = None) -> Kernels:
         copies = pd.concat([_copies(database, suffix) for suffix in sets]).astype("int64")
         counted = sum(database.count(f"rocpd_pmc_event{suffix}") for suffix in sets)
     spans = Spans(*(copies[name].to_numpy() for name in ("device", "start", "end")))
-    kernels = dispatched(source, ran, NAME, spans)
+    ways = [_WAYS[number] for number in copies["way"].tolist()]
+    kernels = dispatched(source, ran, NAME, spans, ways)
     if counted:
         note = f"{count(counted, 'counter value')} were left out; rocpd convert -f csv has them."
         return Kernels(kernels.frame, kernels.provenance, (*kernels.warnings, note))
@@ -113,5 +116,6 @@ def _copies(database: Database, suffix: str) -> pd.DataFrame:
     known = {key: number for key, (number, name) in agents.items()}
     gpus = set(database.integers(f"{_DISPATCHES}{suffix}", ("agent_id",))["agent_id"])
     ends = [rows[name] for name in optional]
-    target = np.where(ends[0].isin(gpus), ends[0], ends[1])
-    return rows[["start", "end"]].assign(device=[known.get(key, key) for key in target.tolist()])
+    to, since = (side.isin(gpus) for side in ends)
+    device = [known.get(key, key) for key in np.where(to, *ends).tolist()]
+    return rows[["start", "end"]].assign(device=device, way=2 * to + since)

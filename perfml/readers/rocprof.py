@@ -28,9 +28,8 @@ import pandas as pd
 
 from perfml.account.account import ACCOUNT
 from perfml.account.audit import AUDIT, Audit, Fact
-from perfml.account.build import account_without_host, kernels_of
+from perfml.account.build import account_without_host, kernels_of, moves_of
 from perfml.account.device_time import NOTHING, Spans, busy_share
-from perfml.account.recording import DeviceKind
 from perfml.errors import InputError
 from perfml.readers.frame import kernels_frame
 from perfml.readers.json_text import number, parsed, whole
@@ -297,11 +296,16 @@ def _or_nan(value: Any) -> float:
 
 
 def dispatched(
-    source: Source, dispatches: Sequence[Dispatch], form: str = NAME, copies: Spans = NOTHING
+    source: Source,
+    dispatches: Sequence[Dispatch],
+    form: str = NAME,
+    copies: Spans = NOTHING,
+    ways: Sequence[str] = (),
 ) -> Kernels:
     """Return the table of some dispatches, read in the format `form`.
 
-    `copies` are what else kept devices busy. Raises `InputError` if there are no dispatches.
+    `copies` are what else kept devices busy, `ways` what each is called. Raises `InputError`
+    if there are no dispatches.
     """
     if not dispatches:
         msg = "this kernel trace holds no kernels"
@@ -339,8 +343,7 @@ def dispatched(
             provenance[AUDIT] = audit.to_dict()
             warnings += audit.sentences
         provenance["kernels_busy"] = busy_share(spans)
-        moved = ["Memcpy"] * len(copies), copies, copies.device, DeviceKind.COPY
-        ran = [*kernels_of(launches["kernel"], spans, queue), *kernels_of(*moved)]
+        ran = [*kernels_of(launches["kernel"], spans, queue), *moves_of(ways, copies)]
         account = account_without_host(ran, unknown=audit.unknown)
         if account is not None:
             provenance[ACCOUNT] = replace(account, amd=True).to_dict()

@@ -19,13 +19,13 @@ import pyarrow.compute as pc
 import pyarrow.csv
 
 from perfml.account.account import ACCOUNT, Account
-from perfml.account.build import account_without_host
-from perfml.account.recording import Activity, DeviceKind
+from perfml.account.build import account_without_host, kernels_of, moves_of
+from perfml.account.device_time import Spans
 from perfml.account.steps import numbered_steps
 from perfml.account.window import WINDOW, window_of_each
 from perfml.errors import InputError
 from perfml.readers.frame import kernels_frame
-from perfml.readers.moves import moved_kind, with_moves
+from perfml.readers.moves import with_moves
 from perfml.readers.options import ReadOptions
 from perfml.readers.source import Source
 from perfml.tables import Kernels
@@ -100,25 +100,16 @@ def _account(rows: _Rows, windows: int) -> Account | None:
     start, time = (np.rint(rows.numbers(name) * 1e3) for name in ("start_us", "time_us"))
     if not (start + time < 1e3 * _LONGEST).all():
         return None
-    names = rows.texts("kernel").tolist()
-    columns = (names, rows.moved.tolist(), start.tolist(), time.tolist(), rows.bytes.tolist())
-    activities = [
-        Activity(
-            moved_kind(name) if moved else DeviceKind.KERNEL,
-            name,
-            int(begin),
-            int(begin + length),
-            0,
-            0,
-            None,
-            size if moved else 0.0,
-        )
-        for name, moved, begin, length, size in zip(*columns, strict=True)
-    ]
-    paths = [(layer,) if layer else () for layer in rows.texts("layer").tolist()]
-    numbers, name = rows.numbers("iteration"), "iteration"
+    order, kernels = np.argsort(rows.moved, kind="stable"), int((~rows.moved).sum())
+    device = np.zeros(len(order), dtype=np.int64)
+    spans = Spans(device, start.astype(np.int64), (start + time).astype(np.int64))[order]
+    names, layers = (rows.texts(name).to_numpy()[order] for name in ("kernel", "layer"))
+    activities = kernels_of(names[:kernels], spans[:kernels], device[:kernels])
+    activities += moves_of(names[kernels:], spans[kernels:], rows.bytes[order][kernels:].tolist())
+    paths = [(layer,) if layer else () for layer in layers]
+    numbers, name = rows.numbers("iteration")[order], "iteration"
     if windows > 1:
-        numbers, name = window_of_each(start / 1e3, time / 1e3, windows), WINDOW
+        numbers, name = window_of_each(spans.start / 1e3, time[order] / 1e3, windows), WINDOW
     steps = numbered_steps(name, numbers.tolist(), activities)
     if windows > 1 and steps is not None:
         steps = replace(steps, apart=True)

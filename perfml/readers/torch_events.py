@@ -172,7 +172,7 @@ class Events:
         elif kind is not None:
             self.moves.append(self._activity(kind, event))
 
-    def _activity(self, kind: DeviceKind, event: Event) -> Activity:
+    def _activity(self, kind: DeviceKind, event: Event, blocks: float = 0.0) -> Activity:
         arguments, name = event.arguments, str(event.name)
         device, stream = whole(arguments.device), whole(arguments.stream)
         return Activity(
@@ -183,6 +183,7 @@ class Events:
             stream if stream is not None else _number_of(event.tid),
             whole(arguments.correlation),
             number(arguments.bytes) or 0.0,
+            blocks,
         )
 
     def _kernel(self, event: Event) -> Kernel:
@@ -194,7 +195,7 @@ class Events:
         grid, blocks = self._shape(arguments.grid)
         block, threads = self._shape(arguments.block)
         return Kernel(
-            self._activity(DeviceKind.KERNEL, event),
+            self._activity(DeviceKind.KERNEL, event, blocks),
             grid,
             block,
             blocks * threads,

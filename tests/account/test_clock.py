@@ -6,12 +6,16 @@ import gzip
 import importlib.util
 import itertools
 import json
+import re
 
 import numpy as np
 import pytest
 
 from perfml.account.account import UNRECORDED, Account
+from perfml.account.build import account_without_host, kernels_of, moves_of
+from perfml.account.causes import findings
 from perfml.account.device_time import Spans, idle_before, recorded_times
+from perfml.account.recording import move_kind
 from perfml.account.steps import cut_steps
 from perfml.account.words import step_sentence
 from perfml.datasets import Selection, read_inputs
@@ -224,3 +228,113 @@ def test_verbs_are_given_the_clock_of_what_they_read():
         pytest.skip("the cases lie beside the clone")
     given = read_inputs(Selection((str(path),))).first
     assert given.account.devices[0].recorded.wall_us > 300_000
+
+
+COLUMNS = (
+    *("Start", "Duration", "Grid X", "Grid Y", "Grid Z", "Block X", "Block Y", "Block Z", "Size"),
+    *("SrcMemType", "DstMemType", "Device", "Context", "Stream", "Name"),
+)
+TRACE = f"""==1== NVPROF is profiling process 1, command: ./net
+==1== Profiling result:
+{",".join(f'"{name}"' for name in COLUMNS)}
+ms,us,,,,,,,MB,,,,,,
+0.000000,400.0,,,,,,,1.0,"Pageable","Device","Tesla T4 (0)","1","7","[CUDA memcpy HtoD]"
+0.500000,100.0,64,2,1,256,1,1,,,,"Tesla T4 (0)","1","7","gemm"
+1.000000,300.0,128,1,1,32,4,1,,,,"Tesla T4 (0)","1","7","axpy"
+1.200000,200.0,,,,,,,1.0,"Device","Pinned","Tesla T4 (0)","1","8","[CUDA memcpy DtoH]"
+"""
+
+
+def test_a_trace_of_nvprof_has_a_clock_with_its_copies(tmp_path):
+    path = tmp_path / "trace.csv"
+    path.write_text(TRACE)
+    account = account_of(path)
+    own = account.devices[0].recorded
+    told = (own.wall_us, own.computing_us, own.copying_us, own.both_us, own.idle_us)
+    assert told == pytest.approx((1400, 300, 500, 100, 500))
+    copies = {(each.kind, each.pageable, each.bytes) for each in account.devices[0].copies}
+    assert copies == {("to_device", True, 2**20), ("to_host", False, 2**20)}
+    assert findings(account)[0].cause.id == "pageable_copies"
+
+
+def test_rounded_starts_of_a_printed_trace_lose_no_time_of_kernels(tmp_path):
+    # five digits of a second: ten kernels of 15 us one after another begin at two printed times
+    head = "   Start  Duration  Grid Size  Block Size  Regs*  Device  Context  Stream  Name"
+    rows = [
+        f"1.0000{n // 7}s  15.000us  (64 1 1)  (256 1 1)  14  Tesla T4 (0)  1  7  gemm [{n}]"
+        for n in range(10)
+    ]
+    path = tmp_path / "trace.txt"
+    path.write_text(
+        "\n".join([TRACE.splitlines()[0], head, *rows, "", "Regs: Number of registers", ""])
+    )
+    assert account_of(path).devices[0].recorded.computing_us == pytest.approx(150.0)
+
+
+def test_records_that_a_profiler_dropped_make_idle_time_unknown(tmp_path):
+    path = tmp_path / "trace.csv"
+    path.write_text(f"==1== Warning: 3 records have invalid timestamps\n{TRACE}")
+    assert "idle" in account_of(path).unknown
+    for text, lost in (("Not all NVTX events", False), ("4 CUDA events were dropped", True)):
+        export = Export(tmp_path / f"{lost}.sqlite", "2026")
+        export.launch("gemm", 1_000, 10_000, 15_000)
+        export.insert("DIAGNOSTIC_EVENT", timestamp=0, severity=2, text=text)
+        unknown = Account.from_dict(export.read().provenance["step"]).unknown
+        assert ("idle" in unknown) == lost
+
+
+def test_launches_without_kernels_in_an_export_make_idle_time_unknown(tmp_path):
+    export = Export(tmp_path / "a.sqlite")
+    for n in range(4):
+        base = 100_000 * n
+        export.launch("gemm", base + 1_000, base + 10_000, base + 15_000)
+        export.call("cudaLaunchKernel_v7000", base + 20_000, base + 25_000, 900 + n)
+    read = export.read()
+    assert [each["id"] for each in read.provenance["audit"]["facts"]] == [
+        "launches_without_kernels"
+    ]
+    assert "idle" in Account.from_dict(read.provenance["step"]).unknown
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("Memcpy HtoD (Pageable -> Device)", "to_device"),
+        ("[CUDA memcpy Device-to-Host]", "to_host"),
+        ("MEMORY_COPY_HOST_TO_DEVICE", "to_device"),
+        ("CopyDeviceToHost", "to_host"),
+        ("MemcpyH2D", "to_device"),
+        ("Memcpy DtoD (Device -> Device)", "copied"),
+        ("[Unified Memory Memcpy HtoD]", "managed"),
+        ("[CUDA memset]", "filled"),
+    ],
+)
+def test_copies_are_told_apart_by_every_name_that_profilers_give_them(name, kind):
+    assert move_kind(name) == kind
+
+
+def test_a_long_kernel_of_one_block_and_moved_pages_are_causes(tmp_path):
+    export = Export(tmp_path / "a.sqlite")
+    export.launch("add", 1_000, 10_000, 9_010_000)
+    export.connection.execute("UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET gridX = 1, gridY = 1")
+    export.copy(1_000_000, 4_000_000, copyKind=11)
+    found = {
+        each.cause.id: each
+        for each in findings(Account.from_dict(export.read().provenance["step"]))
+    }
+    assert found["one_block"].amount.computing_us == pytest.approx(6_000.0)
+    assert found["managed_memory"].amount.copying_us == pytest.approx(3_000.0)
+
+
+@pytest.mark.parametrize("both", [0.0, 120.0])
+def test_the_parts_in_words_add_up_to_the_step(both):
+    kernels = Spans.of([(0, 0, 600_000)])
+    copies = Spans.of([(0, round(600_000 - 1e3 * both), 700_000), (0, 998_000, 1_000_000)])
+    step = recorded_times(kernels, copies)[0]
+    account = account_without_host(
+        [*kernels_of(["k"], kernels, [0]), *moves_of(["Memset"] * 2, copies)]
+    )
+    said = re.findall(r"(?:computing|copying|idle) ([\d.,]+) µs", step_sentence(account))
+    assert sum(float(text.replace(",", "")) for text in said) == pytest.approx(
+        step.wall_us, rel=2e-3
+    )

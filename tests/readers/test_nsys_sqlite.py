@@ -189,7 +189,7 @@ def test_what_nsight_systems_warned_of_is_passed_on(tmp_path):
     export.insert("DIAGNOSTIC_EVENT", timestamp=1, severity=1, text="Profiling has started.")
     export.insert("DIAGNOSTIC_EVENT", timestamp=2, severity=2, text="Not all CUDA events\x1b[2J")
     warnings = export.read().warnings
-    assert "Nsight Systems said: Not all CUDA events\\x1b[2J" in warnings
+    assert any("Not all CUDA events\\x1b[2J" in each for each in warnings)
     assert not any("has started" in text for text in warnings)
 
 

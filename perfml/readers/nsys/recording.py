@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
 from perfml.account.account import Account
+from perfml.account.audit import Audit, Fact, audited
 from perfml.account.build import account_of
 from perfml.account.device_time import Spans, recorded_times
 from perfml.account.origins import Origins
@@ -25,6 +26,7 @@ CALLS = "CUPTI_ACTIVITY_KIND_RUNTIME"
 COPIES, FILLS = "CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_KIND_MEMSET"
 _VERSION = re.compile(r"_v\d+$")
 _WAYS = {1: "HtoD", 2: "DtoH", 8: "DtoD", 10: "PtoP"}
+_WAYS |= {10 + key: f"Unified {_WAYS[way]}" for key, way in ((1, 1), (2, 2), (3, 8))}
 """``copyKind``: CUPTI's CUpti_ActivityMemcpyKind."""
 _PYTORCH = "at::native"
 """Namespace of PyTorch's own kernels, of which every program of it launches some."""
@@ -116,11 +118,11 @@ class Export:
     ranges: Mapping[int, RangeTable]
     by_process: bool
 
-    def account(self) -> tuple[Account | None, int]:
-        """Return the account, and how many launches its steps rest on.
+    def account(self, facts: Iterable[Fact]) -> tuple[Account | None, int, Audit]:
+        """Return the account, how many launches its steps rest on, and the recording's audit.
 
         Of a long export with steps the first ones are accounted for (`perfml.account.window`).
-        None where no operation has a time.
+        None where no operation has a time. `facts` are what Nsight Systems said.
         """
         operations = (self.kernels, *self.moves.values())
         ends = [*(each["end"].to_numpy() for each in operations), self.calls.end]
@@ -131,7 +133,7 @@ class Export:
             until = last + 1 if len(begun) <= most else int(np.partition(begun, most)[most])
             recording = self._recording(until)
             if not recording.activities:
-                return None, 0
+                return None, 0, Audit(tuple(facts))
             steps = find_steps(recording)
             if until > last or (steps.name and len(steps.starts) > LEAST):
                 break
@@ -140,12 +142,21 @@ class Export:
             until = steps.starts[-1]  # that step was cut
             recording = self._recording(until)
             steps = find_steps(recording)
+        recording, audit = audited(recording, facts)
         finder = Origins(recording, steps)
         pytorch = any(_PYTORCH in name for name in set(self.names))
         origins = finder.all(recording.activities)
         every = recorded_times(spans_of(self.kernels), spans_of(pd.concat(self.moves.values())))
-        account = account_of(recording, steps, finder, origins, pytorch=pytorch, recorded=every)
-        return account, int((self.kernels["called"] < until).sum())
+        account = account_of(
+            recording,
+            steps,
+            finder,
+            origins,
+            pytorch=pytorch,
+            recorded=every,
+            unknown=audit.unknown,
+        )
+        return account, int((self.kernels["called"] < until).sum()), audit
 
     def _recording(self, until: int) -> Recording:
         """Return what the host began, and what it launched, until a time."""
@@ -194,11 +205,12 @@ class Export:
             rows["correlationId"].to_numpy(), process_of(rows["globalPid"].to_numpy())
         )
         columns = [rows[name].tolist() for name in ("start", "end", "deviceId", "streamId")]
+        grid = rows.get(["gridX", "gridY", "gridZ"], pd.DataFrame(index=rows.index))
         sizes = rows["bytes"].clip(lower=0).tolist() if "bytes" in rows else [0] * len(rows)
         return [
-            Activity(kind, name, start, max(start, end), device, stream, number, float(size))
-            for name, size, start, end, device, stream, number in zip(
-                names, sizes, *columns, ids.tolist(), strict=True
+            Activity(kind, name, start, max(start, end), device, stream, number, size, blocks)
+            for name, size, blocks, start, end, device, stream, number in zip(
+                names, sizes, grid.prod(axis=1), *columns, ids.tolist(), strict=True
             )
         ]
 

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from perfml.account.account import ACCOUNT
-from perfml.account.audit import Fact, is_launch
+from perfml.account.audit import AUDIT, Fact, is_launch, said
 from perfml.account.device_time import busy_share
 from perfml.account.window import of_the_first
 from perfml.errors import InputError, plain
@@ -121,7 +121,9 @@ class _Reader:
         called = raw.assign(called=calls.time, name=codes)
         own = {process: table for process, (table, _) in ranges.items()}
         moves, export = self.moves, (self.calls, own, by_process)
-        account, counted = Export(self.database, called, names, moves, *export).account()
+        recorded = Export(self.database, called, names, moves, *export)
+        account, counted, audit = recorded.account(said(self._messages()))
+        self.warnings += at_most(audit.sentences)
         # millions of ranges, and the table takes as much again
         del ranges, own, export
         launches = self._launches(raw, text_column(codes, names))
@@ -129,6 +131,7 @@ class _Reader:
         frame = kernels_frame(launches, around, instances=inside)
         self._other_records(len(processes), raw)
         provenance = self._provenance(raw, frame)
+        provenance |= {AUDIT: audit.to_dict()} if audit.facts else {}
         if account is not None:
             provenance[ACCOUNT] = account.to_dict()
             if counted < len(raw):
@@ -257,7 +260,6 @@ class _Reader:
                 f"{memory} memory copies and sets are no kernels and were left out. They count as "
                 "work where gaps between kernels are given."
             )
-        self.warnings += at_most([f"Nsight Systems said: {text}" for text in self._messages()])
 
     def _messages(self) -> list[str]:
         """Return the warnings and errors that Nsight Systems left in the file."""

@@ -19,15 +19,11 @@ import numpy as np
 import pandas as pd
 
 from perfml.account.account import ACCOUNT, Account
-from perfml.account.build import account_without_host, kernels_of
-from perfml.account.device_time import Spans
-from perfml.account.recording import Activity
 from perfml.errors import InputError
 from perfml.readers.frame import kernels_frame
-from perfml.readers.moves import moved_kind
 from perfml.readers.options import ReadOptions
 from perfml.readers.source import Source
-from perfml.readers.timeline import timed_columns
+from perfml.readers.timeline import printed_clock
 from perfml.tables import Kernels
 from perfml.util.words import count
 
@@ -61,8 +57,8 @@ class _Found:
 
     trace: list[Row] = field(default_factory=list)
     sums: list[Row] = field(default_factory=list)
-    memory: list[tuple[str, str | None, float, float]] = field(default_factory=list)
-    """Name, device, start and duration of memory copies and sets."""
+    memory: list[tuple[str, str | None, float, float, float]] = field(default_factory=list)
+    """Name, device, start, duration and bytes, if known, of memory copies and sets."""
 
 
 def recognises(source: Source) -> bool:
@@ -154,7 +150,7 @@ def _add_launch(
     duration = _number(row[names[1]], names[1], where) * scales[1]
     device = _ORDINAL.sub("", row.get("Device", "").strip()) or None
     if not row["GrdX"].strip():
-        found.memory.append((row.get("Name", "").strip(), device, start, duration))
+        found.memory.append((row.get("Name", "").strip(), device, start, duration, 0.0))
         return
     sizes = [int(_number(row.get(name, ""), name, where, whole=True)) for name in _SIZES]
     name = row.get("Name", "").strip()
@@ -195,19 +191,10 @@ def _columns(rows: list[Row], found: _Found) -> tuple[dict[str, Any], Account | 
     if not found.trace:
         return {str(name): column for name, column in table.items()}, None
     table = table.sort_values("start", kind="stable", ignore_index=True)
-    device, devices = pd.factorize(table["device"].fillna(""))
-    start, stream = (table.pop(name).to_numpy() for name in ("start", "stream"))
-    spans = Spans(*np.array([device, start, start + table["time_us"] * 1e3]).astype(np.int64))
-    numbers = {name or None: number for number, name in enumerate(devices)}
-    moves = [
-        Activity(moved_kind(name), name, int(at), int(at + took), numbers.get(on, -1), 0, None)
-        for name, on, at, took in found.memory
-    ]
-    copies = Spans.of([(each.device, each.start, each.end) for each in moves])
-    printed = {str(name): column for name, column in table.items()}
-    ran = [*kernels_of(table["kernel"], spans, stream), *moves]
-    columns = timed_columns(spans, stream, "nsys", copies) | printed
-    return columns, account_without_host(ran)
+    kernels = table.assign(time=table["time_us"] * 1e3)
+    columns, account = printed_clock(kernels, found.memory, "nsys")
+    printed = table.drop(columns=["start", "stream"])
+    return columns | {str(name): column for name, column in printed.items()}, account
 
 
 def _sizes(sizes: list[int]) -> Row:

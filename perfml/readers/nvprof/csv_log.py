@@ -178,13 +178,11 @@ class _Reader(LogReader):
         if not name:
             msg = "a row of the trace has no name"
             raise self.tables.log.damaged(line.number, msg, line.text)
-        if not is_kernel(name):
-            self.tables.memory[name] += 1
-            return
         sizes = [cells.get(column, "") for column in _SIZES]
         duration = self._time(cells, "Duration")
         sized = all(_COUNT.fullmatch(size) for size in sizes)
-        if ("Grid X" in cells and not sized) or ("Duration" in cells and duration is None):
+        lacks = ("Grid X" in cells and not sized) or ("Duration" in cells and duration is None)
+        if is_kernel(name) and lacks:
             msg = "the row of the trace has no grid, block or duration"
             raise self.tables.log.damaged(line.number, msg, line.text)
         numbers = [int(size) for size in sizes] if sized else []
@@ -198,9 +196,10 @@ class _Reader(LogReader):
             (numbers[3], numbers[4], numbers[5]) if sized else None,
             self._number(cells, "Registers Per Thread"),
             self._number(cells, "Static SMem") + self._number(cells, "Dynamic SMem"),
-            self._metrics(line, cells),
+            self._metrics(line, cells) if is_kernel(name) else {},
         )
-        self.tables.add_launch(row)
+        size = (self.units or {}).get("Size", "")
+        self.tables.add_launch(row, self._time(cells, "Start"), cells, size)
 
     def _metrics(self, line: Line, cells: dict[str, str]) -> dict[str, tuple[Value, ...]]:
         found: dict[str, tuple[Value, ...]] = {}

@@ -5,25 +5,37 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from perfml.account.account import ACCOUNT
+from perfml.account.audit import Audit, said
 from perfml.errors import InputError
 from perfml.readers.frame import kernels_frame
 from perfml.readers.nvprof.join import join
 from perfml.readers.nvprof.log_lines import Line, Log
-from perfml.readers.nvprof.values import Value, canonical, dim3, is_kernel, kernel_name, metric_name
+from perfml.readers.nvprof.values import (
+    Value,
+    canonical,
+    dim3,
+    is_kernel,
+    kernel_name,
+    metric_name,
+    parse_value,
+)
 from perfml.readers.options import ReadOptions, at_most
 from perfml.readers.source import Source
-from perfml.tables import Kernels
+from perfml.readers.timeline import printed_clock
+from perfml.tables import Kernels, validate_kernels
 from perfml.util.words import count
 
 __all__ = ["Row", "Tables", "join"]
 
+_MOVED = re.compile(r"mem(cpy|set)", re.IGNORECASE)
 _ORDINAL = re.compile(r"\(\d+\)$")
 _MISSING = Value(float("nan"), "missing")
 
@@ -32,7 +44,8 @@ _MISSING = Value(float("nan"), "missing")
 class Row:
     """A kernel of a metrics log or summary (an average over launches), or one launch of a trace.
 
-    ``metrics`` maps nvprof's metric name to its average, or to (average, minimum, maximum).
+    ``metrics`` maps nvprof's metric name to its average, or to (average, minimum, maximum). Of a
+    trace it may be a copy or fill, with its `bytes`.
     """
 
     kernel: str
@@ -45,6 +58,9 @@ class Row:
     registers: float = float("nan")
     shared_memory: float = float("nan")
     metrics: dict[str, tuple[Value, ...]] = field(default_factory=dict)
+    start_us: float = float("nan")
+    stream: int = 0
+    bytes: float = 0.0
 
 
 @dataclass
@@ -59,6 +75,7 @@ class Tables:
     averages: list[Row] = field(default_factory=list)
     summary: list[Row] = field(default_factory=list)
     trace: list[Row] = field(default_factory=list)
+    moves: list[Row] = field(default_factory=list)
     titles: list[str] = field(default_factory=list)
     memory: Counter[str] = field(default_factory=Counter)
     events: set[str] = field(default_factory=set)
@@ -106,10 +123,19 @@ class Tables:
         else:
             self.summary.append(Row(kernel_name(name), None, process, launches, mean_us))
 
-    def add_launch(self, row: Row) -> None:
-        """Add one line of a trace."""
+    def add_launch(
+        self, row: Row, start_us: float | None, cells: Mapping[str, str], unit: str = ""
+    ) -> None:
+        """Add one line of a trace that has `cells`; `unit` is that of its sizes."""
+        row.start_us = np.nan if start_us is None else start_us
+        told = parse_value(cells.get("Size", ""), unit), parse_value(cells.get("Stream", ""))
+        size, stream = (np.nan_to_num(each.number) if each else 0.0 for each in told)
+        row.bytes, row.stream = float(size), int(stream)
         if not is_kernel(row.kernel):
             self.memory[row.kernel] += 1
+            ends = (cells.get(f"{end}MemType") for end in ("Src", "Dst"))
+            row.kernel += f" ({' -> '.join(end or '' for end in ends)})"
+            self.moves.append(row)
         else:
             row.kernel = kernel_name(row.kernel)
             self.trace.append(row)
@@ -131,11 +157,43 @@ class Tables:
             for first, rows in ((True, counted), (not counted, timed))
             if rows
         ]
+        if timed:
+            results[-1] = self._with_clock(results[-1], timed)
         if len(results) == 1:
             return results[0]
         both = join(results[0], results[1])
         own = {key: both.provenance[key] for key in both.provenance if key not in _JOINED}
         return Kernels(both.frame, own, both.warnings)
+
+    def _with_clock(self, kernels: Kernels, rows: Sequence[Row]) -> Kernels:
+        """Return a table with when its kernels ran, and with its account, if a trace says it.
+
+        Printed starts are rounded: on its stream an operation begins when the one before is over.
+        Of several processes there is none.
+        """
+        ran = [*rows, *(row for row in self.moves if _MOVED.search(row.kernel) and row.time_us > 0)]
+        if not all(row.start_us >= 0 for row in ran) or len({row.process for row in ran}) > 1:
+            return kernels
+        audit = Audit(said(self.log.spoken))
+        over: dict[tuple[str | None, int], float] = {}
+        for row in sorted(ran, key=lambda row: row.start_us):
+            place = row.device, row.stream
+            row.start_us = max(row.start_us, over.get(place, 0.0))
+            over[place] = row.start_us + row.time_us
+        kinds = ("kernel", "device", "stream", "start_us", "time_us", "bytes")
+        columns = {name: [getattr(row, name) for row in ran] for name in kinds}
+        table = pd.DataFrame(columns).rename(columns={"start_us": "start", "time_us": "time"})
+        table[["start", "time"]] *= 1e3
+        count = len(rows)
+        copies = table.loc[count:, ["kernel", "device", "start", "time", "bytes"]]
+        timed, account = printed_clock(
+            table[:count], copies.to_numpy().tolist(), "nvprof", audit.unknown
+        )
+        frame = kernels.frame.assign(
+            **{name: timed[name] for name in timed if name != "time_source"}
+        )
+        step = {} if account is None else {ACCOUNT: account.to_dict()}
+        return Kernels(validate_kernels(frame), kernels.provenance | step, kernels.warnings)
 
     def _nothing(self) -> InputError:
         memory = [f"{count} x {name}" for name, count in self.memory.items()]

@@ -224,7 +224,7 @@ class _Reader(LogReader):
         cells = dict(zip(self.columns[:place], tokens[:place], strict=True))
         cells.update(zip(self.columns[place + 1 :], tokens[end:], strict=True))
         row = self._launch(line, cells, "  ".join(tokens[place:end]))
-        self.tables.add_launch(row)
+        self.tables.add_launch(row, parse_time(cells.get("Start", "")), cells)
         return True
 
     def _launch(self, line: Line, cells: dict[str, str], name: str) -> Row:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from perfml.account.intervals import union
+from perfml.account.intervals import group_times
 from perfml.account.phases import DECODE, MIXED, PREFILL, STEP
 from perfml.report.document import Cell, ReportTable, Section, Sentence, numbers, section, words
 from perfml.report.labels import capital
@@ -72,7 +72,8 @@ def phase_times(kernels: pd.DataFrame) -> tuple[PhaseTimes, ...]:
         layer.removeprefix(f"{kind}/")
         for kind, layer in zip(rows["kind"], rows["layer"], strict=True)
     ]
-    rows["start_us"], rows["replay"] = rows.get("start_us", np.nan), rows.get("replay", np.nan)
+    for name in ("start_us", "gap_us", "replay"):
+        rows[name] = rows.get(name, np.nan)
     steps, times = _steps(rows), []
     for kind in [kind for kind in (PREFILL, MIXED, DECODE, STEP) if kind in set(rows["kind"])]:
         own, mine = steps[steps["kind"] == kind], rows[rows["kind"] == kind]
@@ -90,20 +91,14 @@ def phase_times(kernels: pd.DataFrame) -> tuple[PhaseTimes, ...]:
 
 def _steps(rows: pd.DataFrame) -> pd.DataFrame:
     """Return a row for each step: its kind, launches, wall, waits in it and before it."""
-    ended: dict[object, float] = {}
-    found = []
-    for (run, _, kind), own in rows.groupby(["run_id", "iteration", "kind"], sort=False):
-        starts = own["start_us"].to_numpy(dtype=float)
-        ends = starts + own["time_us"].to_numpy(dtype=float)
-        begun, wall = starts.min(), ends.max() - starts.min()
-        waits = wall - union(starts, ends).length_us if np.isfinite(wall) else np.nan
-        first = own.iloc[int(starts.argmin())] if np.isfinite(wall) else own.iloc[0]
-        # before a window of a recording with holes it is not known
-        known = run in ended and not pd.isna(first.get("gap_us", 0.0))
-        before = max(0.0, begun - ended[run]) if known else np.nan
-        ended[run] = ends.max()
-        found.append((kind, len(own), wall, waits, before))
-    return pd.DataFrame(found, columns=["kind", "launches", "wall", "waits", "before"])
+    rows = rows.sort_values("start_us", kind="stable")
+    steps = rows.groupby(["run_id", "iteration", "kind"], sort=False, dropna=False)
+    times = group_times(steps.ngroup(), rows["start_us"], rows["time_us"])
+    # before the first one, and before a window of a recording with holes, it is not known
+    firsts = steps.head(1)[["kind", "gap_us"]].rename(columns={"gap_us": "before"})
+    return firsts.assign(
+        launches=steps.size().to_numpy(), wall=times.wall_us, waits=times.wall_us - times.busy_us
+    )
 
 
 def phases_section(phases: Sequence[PhaseTimes]) -> Section | None:
