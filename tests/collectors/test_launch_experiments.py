@@ -61,6 +61,12 @@ def test_a_program_that_fails_at_its_end_keeps_its_experiments_and_says_why(exam
     assert "cudaDeviceReset() failed" in why
 
 
+def test_a_program_that_resets_its_device_may_and_keeps_its_experiments(examine):
+    found, output = examine("units reset adds")
+    assert [each.kernel for each in found.launches] == ["units(float*)"]
+    assert output.splitlines()[-1].startswith("word")
+
+
 def test_a_program_that_fails_without_a_launch_is_an_error_with_its_last_line(examine):
     with pytest.raises(ProfilerError, match=r"cudaDeviceReset\(\) failed"):
         examine("checked")

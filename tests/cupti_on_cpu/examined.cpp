@@ -6,6 +6,7 @@
 // capture, captured                   a capture of a graph begins, and ends
 // cooperative                         a cooperative launch
 // away                                a launch in another context
+// reset                               cudaDeviceReset(), which fails while a green context lives
 // loads                               PTX is given to the driver
 #include "fake_cupti.h"
 
@@ -55,6 +56,10 @@ int main(int count, char** words) {
     if (word == "cooperative") {
       cuLaunchCooperativeKernel_params given = {};
       fake_call(0, CUPTI_DRIVER_TRACE_CBID_cuLaunchCooperativeKernel, "_Z4gridPf", &given);
+    }
+    if (word == "reset") {
+      fake_call(0, CUPTI_DRIVER_TRACE_CBID_cuDevicePrimaryCtxReset_v2, nullptr, nullptr);
+      if (fake_green_contexts > 0) return std::puts("cudaDeviceReset() failed"), 1;
     }
     if (word == "capture")
       fake_call(0, CUPTI_DRIVER_TRACE_CBID_cuStreamBeginCapture_v2, nullptr, nullptr);

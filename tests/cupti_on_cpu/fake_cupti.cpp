@@ -168,6 +168,7 @@ CUptiResult cuptiGetCallbackName(CUpti_CallbackDomain domain, uint32_t id, const
   if (id == CUPTI_DRIVER_TRACE_CBID_cuStreamBeginCapture_v2) *name = "cuStreamBeginCapture_v2";
   if (id == CUPTI_DRIVER_TRACE_CBID_cuModuleLoadData) *name = "cuModuleLoadData";
   if (id == CUPTI_DRIVER_TRACE_CBID_cuStreamEndCapture) *name = "cuStreamEndCapture";
+  if (id == CUPTI_DRIVER_TRACE_CBID_cuDevicePrimaryCtxReset_v2) *name = "cuDevicePrimaryCtxReset_v2";
   return CUPTI_SUCCESS;
 }
 CUptiResult cuptiGetResultString(CUptiResult result, const char** text) {

@@ -13,6 +13,8 @@ void fake_call_that(bool refused, int context, CUpti_CallbackId id, const char* 
 void fake_runs(void (*running)(const char* symbol));  // called while a launch is being made
 void fake_capture(bool on);  // launches become part of a graph
 void fake_launch(int context, const char* kernel, unsigned blocks, unsigned threads);
+extern int fake_green_contexts;
+
 void fake_call(int context, CUpti_CallbackId id, const char* symbol, const void* parameters);
 // A launch that is timed, 500 ns; of a graph's replay where `node` is not 0.
 void fake_kernel(int context, const char* kernel, uint64_t node);

@@ -63,6 +63,8 @@ bool flows() { return g_stop && *g_stop == 0; }
 
 extern "C" {
 
+int fake_green_contexts = 0;  // that live
+
 CUresult CUDAAPI cuStreamIsCapturing(CUstream, CUstreamCaptureStatus* status) {
   *status = CU_STREAM_CAPTURE_STATUS_NONE;
   return CUDA_SUCCESS;
@@ -219,6 +221,12 @@ CUresult CUDAAPI cuDevResourceGenerateDesc(CUdevResourceDesc* description, CUdev
 CUresult CUDAAPI cuGreenCtxCreate(CUgreenCtx* context, CUdevResourceDesc description, CUdevice,
                                   unsigned) {
   *context = reinterpret_cast<CUgreenCtx>(description);
+  ++fake_green_contexts;
+  return CUDA_SUCCESS;
+}
+CUresult CUDAAPI cuStreamDestroy(CUstream) { return CUDA_SUCCESS; }
+CUresult CUDAAPI cuGreenCtxDestroy(CUgreenCtx) {
+  --fake_green_contexts;
   return CUDA_SUCCESS;
 }
 CUresult CUDAAPI cuGreenCtxStreamCreate(CUstream* stream, CUgreenCtx context, unsigned, int) {

@@ -31,7 +31,8 @@ namespace experiments {
     each(device, cuCtxGetDevice) each(attribute, cuDeviceGetAttribute) \
     each(resource, cuDeviceGetDevResource) each(split, cuDevSmResourceSplitByCount) \
     each(describe, cuDevResourceGenerateDesc) each(green, cuGreenCtxCreate) \
-    each(green_stream, cuGreenCtxStreamCreate) each(error, cuGetErrorString)
+    each(green_stream, cuGreenCtxStreamCreate) each(end_green, cuGreenCtxDestroy) \
+    each(end_stream, cuStreamDestroy) each(error, cuGetErrorString)
 
 struct Driver {
   PERFML_DRIVER(PERFML_MEMBER)
@@ -42,7 +43,9 @@ struct Driver {
     return begin_capture && end_capture && instantiate && run_graph && free_graph &&
            free_executable;
   }
-  bool has_green() const { return resource && split && describe && green && green_stream; }
+  bool has_green() const {
+    return resource && split && describe && green && green_stream && end_green && end_stream;
+  }
 };
 
 inline const Driver& driver() {

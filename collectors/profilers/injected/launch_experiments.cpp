@@ -140,6 +140,16 @@ class Examiner {
     spent_ += std::chrono::duration<double>(Clock::now() - begun).count();
   }
 
+  // The program resets its device: nothing of ours may keep it, and there are no more experiments.
+  void close() {
+    std::lock_guard<std::mutex> guard(lock_);
+    given_up_ = true;
+    if (!context_) return;
+    g_experimenting = true;
+    laboratory_.close();
+    g_experimenting = false;
+  }
+
   void finish() {
     std::lock_guard<std::mutex> guard(lock_);
     if (!file_.is_open()) return;
@@ -282,7 +292,7 @@ class Examiner {
   bool given_up_ = false;
 };
 
-enum class Kind { other, launch, memory, code, capture_begins, capture_ends };
+enum class Kind { other, launch, memory, code, capture_begins, capture_ends, reset };
 
 // What a driver call is to the experiments, by its name.
 Kind kind_of(CUpti_CallbackId id) {
@@ -296,6 +306,7 @@ Kind kind_of(CUpti_CallbackId id) {
   const auto begins = [&name](const char* with) { return name.rfind(with, 0) == 0; };
   if (begins("cuStreamBeginCapture")) return Kind::capture_begins;
   if (begins("cuStreamEndCapture")) return Kind::capture_ends;
+  if (begins("cuDevicePrimaryCtxReset")) return Kind::reset;
   if (begins("cuModuleLoad") || begins("cuLibraryLoad")) return Kind::code;
   for (const char* with : {"cuMemcpy", "cuMemset", "cuMemAlloc", "cuMemFree", "cuMemMap",
                            "cuMemUnmap", "cuModuleUnload", "cuLibraryUnload"}) {
@@ -335,6 +346,9 @@ void CUPTIAPI on_call(void*, CUpti_CallbackDomain, CUpti_CallbackId id, const vo
       return;
     case Kind::capture_ends:
       if (!enters) examiner.capture(false);
+      return;
+    case Kind::reset:
+      if (enters) examiner.close();
       return;
     case Kind::other: return;
   }

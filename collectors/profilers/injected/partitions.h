@@ -9,16 +9,28 @@
 
 namespace experiments {
 
-// Multiprocessors set apart from the others.
+// Multiprocessors set apart from the others, until `close`.
 struct Partition {
   CUstream stream = nullptr, others = nullptr;
+  CUgreenCtx of_stream = nullptr, of_others = nullptr;
   unsigned multiprocessors = 0;
+
+  // A context that lives keeps the program from resetting its device.
+  void close() {
+    for (CUstream each : {stream, others}) {
+      if (each) driver().end_stream(each);
+    }
+    for (CUgreenCtx each : {of_stream, of_others}) {
+      if (each) driver().end_green(each);
+    }
+    *this = {};
+  }
 };
 
-inline bool green_stream(CUdevice device, CUdevResource& part, CUstream& stream, std::string& why) {
+inline bool green_stream(CUdevice device, CUdevResource& part, CUgreenCtx& context,
+                         CUstream& stream, std::string& why) {
   const Driver& all = driver();
   CUdevResourceDesc description = nullptr;
-  CUgreenCtx context = nullptr;
   return !failed(all.describe(&description, &part, 1), "green context", why) &&
          !failed(all.green(&context, description, device, CU_GREEN_CTX_DEFAULT_STREAM),
                  "green context", why) &&
@@ -35,8 +47,10 @@ inline bool part(CUdevice device, unsigned wanted, Partition& partition, std::st
   unsigned groups = 1;
   if (all.split(&chosen, &groups, &whole, &rest, 0, wanted) != CUDA_SUCCESS || groups == 0)
     return true;  // this GPU cannot be split so: its experiments are left out
-  if (!green_stream(device, chosen, partition.stream, why)) return false;
-  if (rest.sm.smCount > 0 && !green_stream(device, rest, partition.others, why)) return false;
+  if (!green_stream(device, chosen, partition.of_stream, partition.stream, why)) return false;
+  if (rest.sm.smCount > 0 &&
+      !green_stream(device, rest, partition.of_others, partition.others, why))
+    return false;
   partition.multiprocessors = chosen.sm.smCount;
   return true;
 }

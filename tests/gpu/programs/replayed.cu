@@ -69,5 +69,5 @@ int main() {
   cudaMemcpy(&word, to, sizeof word, cudaMemcpyDeviceToHost);
   const cudaError_t error = cudaDeviceSynchronize();
   std::printf("%s, word %.6f\n", cudaGetErrorString(error), word);
-  return error != cudaSuccess;
+  return error != cudaSuccess || cudaDeviceReset() != cudaSuccess;
 }
