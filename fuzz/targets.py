@@ -14,10 +14,8 @@ import io
 import json
 import lzma
 import sqlite3
-import tarfile
 import tempfile
 import time
-import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -34,7 +32,6 @@ from perfml.readers import (
     Source,
     cupti_csv,
     jax_trace,
-    read,
     rocpd,
     rocprof,
     timing_csv,
@@ -174,10 +171,6 @@ def _database(module, path: Path) -> None:  # noqa: ANN001
         database = path.with_suffix(".sqlite")
         database.write_bytes(connection.serialize())
     _reader(module)(database)
-
-
-def _archive(path: Path) -> None:
-    check_kernels(read(path))
 
 
 def _layer_map(path: Path) -> None:
@@ -384,22 +377,6 @@ def _rocpd_seeds() -> Iterator[bytes]:
     yield "\n".join(lines()).encode()
 
 
-def _archive_seeds() -> Iterator[bytes]:
-    page = b'iteration,layer,kernel,time_us\n0,a,"f<1, 2>(""x"")",1.5\n1,,g,2e-3\n'
-    packed, tarred = io.BytesIO(), io.BytesIO()
-    with zipfile.ZipFile(packed, "w") as archive:
-        for name, content in (("notes.md", b"# slow"), ("../timing.csv", page)):
-            archive.writestr(zipfile.ZipInfo(name), content)
-    with tarfile.open(fileobj=tarred, mode="w", format=tarfile.USTAR_FORMAT) as tar:
-        member = tarfile.TarInfo("run/timing.csv")
-        member.size = len(page)
-        tar.addfile(member, io.BytesIO(page))
-    yield packed.getvalue()
-    # without the padding to 10 KiB, of which no change matters
-    yield tarred.getvalue()[:2048]
-    yield gzip.compress(tarred.getvalue(), mtime=0)
-
-
 def _layer_map_seeds() -> Iterator[bytes]:
     for kernels in (
         '["im2col*", "*gemm*", "activate?"]',
@@ -554,12 +531,6 @@ TARGETS: dict[str, Target] = {
             *("9223372036854775807", "-1", "1.5", "'x'", "X'00'", "59", "60", "INTEGER", "TEXT"),
         ),
         ".sql",
-    ),
-    "archive": Target(
-        _archive,
-        _archive_seeds,
-        ("PK\x03\x04", "PK\x01\x02", "ustar", "../", "iteration,layer,kernel,time_us"),
-        ".zip",
     ),
     "layer_map": Target(
         _layer_map,

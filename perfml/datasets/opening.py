@@ -340,15 +340,12 @@ def _table(path: Path) -> Table | None:
     """Return the table that a file is, as Parquet or as text; None where it is a profile."""
     from perfml.datasets.published import COLUMNS, from_published
     from perfml.datasets.table_files import read_csv_table
-    from perfml.ingest.archives import is_archive_of_profiles
     from perfml.readers import Source, recognise
 
     with path.open("rb") as stream:
         parquet = stream.read(4) == b"PAR1"
     if parquet or path.suffix == ".parquet":
         return read_table(path)
-    if is_archive_of_profiles(path):
-        return None
     source = Source(path)
     try:
         recognise(source)

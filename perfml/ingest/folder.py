@@ -26,7 +26,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from perfml import __version__
 from perfml.errors import Failed, InputError, PerfmlError
-from perfml.ingest.archives import unpacked
 from perfml.ingest.arguments import started_by, told_apart
 from perfml.ingest.folder_index import UNIT, Index, loose_profiles, safe
 from perfml.ingest.profiles import IngestSettings, group_runs, ingest_runs
@@ -147,11 +146,9 @@ def ingest_folder(
     written.
     """
     notes: list[str] = []
-    with unpacked(paths) as found:
-        units = _units(group_runs(found.paths, notes))
-        landed = _ingested(units, Path(folder), settings or IngestSettings(), n_jobs, progress)
-        landed.warnings = [*notes, *landed.warnings]
-        landed.failed = [(found.named(name), found.renamed(err)) for name, err in landed.failed]
+    units = _units(group_runs(map(Path, paths), notes))
+    landed = _ingested(units, Path(folder), settings or IngestSettings(), n_jobs, progress)
+    landed.warnings = [*notes, *landed.warnings]
     return landed
 
 

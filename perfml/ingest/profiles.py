@@ -20,7 +20,6 @@ from perfml.account.account import ACCOUNT
 from perfml.account.window import window_of_each
 from perfml.errors import InputError, PerfmlError
 from perfml.experiments.record import FILE as EXPERIMENTS
-from perfml.ingest.archives import unpacked
 from perfml.ingest.arguments import CONDITION, Started, command_of, told_apart
 from perfml.ingest.layer_map import LayerMap, apply_layer_map
 from perfml.ingest.phases import NAMED_BY_CLASS, with_phases
@@ -98,7 +97,7 @@ def ingest(
     Parameters
     ----------
     paths
-        Exports, run folders, folders of either, or archives of exports or run folders.
+        Exports, run folders, or folders of either.
     settings
         What the user tells of all of them.
     progress
@@ -115,8 +114,7 @@ def ingest(
         If a file is no profile, holds no kernels, or has no partner that it needs.
     """
     notes: list[str] = []
-    with unpacked(paths) as found:
-        kernels = ingest_runs(group_runs(found.paths, notes), settings=settings, progress=progress)
+    kernels = ingest_runs(group_runs(map(Path, paths), notes), settings=settings, progress=progress)
     if not notes:
         return kernels
     said = (*notes, *kernels.warnings)
@@ -269,7 +267,7 @@ def _nullable(dtype: Any) -> Any:
 
 
 def group_runs(
-    paths: Sequence[Path], notes: list[str] | None = None
+    paths: Iterable[Path], notes: list[str] | None = None
 ) -> list[tuple[list[Path], Path | None]]:
     """Group files into runs: a folder with a manifest is one, loose files pair up by name.
 

@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
+from typing import cast
 
 from perfml.errors import InputError
 from perfml.readers.foreign import is_archive, unread
@@ -32,7 +33,6 @@ __all__ = [
     "Format",
     "ReadOptions",
     "Source",
-    "is_profile",
     "read",
     "recognise",
 ]
@@ -87,37 +87,18 @@ ENDINGS = tuple(dict.fromkeys(ending for each in FORMATS for ending in each.endi
 def recognise(source: Source) -> ModuleType:
     """Return the reader module for a source.
 
-    An archive stands from then on for the one profile in it.
-
     Raises
     ------
     InputError
         If no reader knows the content; the message says what it looks like.
     """
-    path, titles = source.path, [known.title for known in FORMATS]
-    if is_archive(source.head):
-        from perfml.readers.archive import enter, is_readable_archive
-
-        # else the text of its first member would be found, and the others silently left out
-        refusal = unread(source.head, path, titles)
-        if not is_readable_archive(source.head):
-            raise refusal
-        enter(source, lambda inner: _reader_of(inner) is not None, refusal)
-    module = _reader_of(source)
-    if module is None:
+    # of an archive the text of the first member would be found, and the others silently left out
+    if not is_archive(source.head):
+        for module in (known.load() for known in FORMATS):
+            if module.recognises(source):
+                return module
         require_whole(source)
-        raise unread(source.head, path, titles)
-    return module
-
-
-def is_profile(source: Source) -> bool:
-    """Tell whether a reader knows a source's content; an archive is no profile itself."""
-    return not is_archive(source.head) and _reader_of(source) is not None
-
-
-def _reader_of(source: Source) -> ModuleType | None:
-    modules = (known.load() for known in FORMATS)
-    return next((module for module in modules if module.recognises(source)), None)
+    raise unread(source.head, source.path, [known.title for known in FORMATS])
 
 
 @contextmanager
@@ -150,11 +131,8 @@ def read(path: str | Path, options: ReadOptions | None = None) -> Kernels:
     source = Source(path)
     try:
         with _uncollected():
-            kernels: Kernels = recognise(source).read(source, options or ReadOptions())
+            return cast("Kernels", recognise(source).read(source, options or ReadOptions()))
     except MemoryError as error:
         msg = "reading this file takes more memory than there is"
         cure = "Split the profile into several files, or use a larger machine."
         raise InputError(msg, where=str(path), cure=cure) from error
-    if source.member is not None:
-        kernels.provenance["member"] = source.member
-    return kernels

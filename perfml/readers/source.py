@@ -7,9 +7,7 @@ import codecs
 import gzip
 import io
 import lzma
-import tarfile
 import tempfile
-import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -37,14 +35,7 @@ RATIO = 200
 HEAD = 1 << 16
 """Bytes a reader sees to recognise its format."""
 
-UNREADABLE = (
-    EOFError,
-    OSError,
-    lzma.LZMAError,
-    zlib.error,
-    zipfile.BadZipFile,
-    tarfile.TarError,
-)
+_UNREADABLE = (EOFError, OSError, lzma.LZMAError, zlib.error)
 """What decompressing a damaged file raises."""
 
 _LONG = 1 << 20
@@ -78,11 +69,6 @@ def _aside(hashed: Callable[[], str]) -> Future[str]:
     return found
 
 
-def is_compressed(head: bytes) -> bool:
-    """Tell whether a file is compressed in a way that is read as it is, from its first bytes."""
-    return head.startswith(tuple(_MAGIC))
-
-
 class Source:
     """A profiler's export on disk.
 
@@ -99,7 +85,6 @@ class Source:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        self.member: str | None = None
         self._hashing: Future[str] | None = None
         require_file(self.path)
         with self._errors(), self.path.open("rb") as stream:
@@ -110,16 +95,6 @@ class Source:
         self.opener = next(
             (opener for key, opener in _MAGIC.items() if magic.startswith(key)), None
         )
-
-    def stand_for(self, member: str | None, opener: Opener | None, head: bytes) -> None:
-        """Read from now on a file in the archive that this one is.
-
-        `opener` opens the member, given the archive's path; `head` are its first `HEAD` bytes.
-        """
-        self.member, self.opener = member, opener
-        for cached in ("data", "view"):
-            self.__dict__.pop(cached, None)
-        self.head = head
 
     @property
     def compressed(self) -> bool:
@@ -266,7 +241,13 @@ class Source:
     def _copy(self, out: IO[bytes]) -> None:
         """Copy the file, decompressed."""
         for block in self._blocks(_BLOCK):
-            self.write(out, block)
+            try:
+                out.write(block)
+            except OSError as error:
+                msg = "no room to unpack the file"
+                cure = "Free some space, or set TMPDIR to a folder that has it."
+                found = error.strerror or str(error)
+                raise InputError(msg, where=str(self.path), found=found, cure=cure) from error
 
     def _blocks(self, size: int) -> Iterator[bytes]:
         """Yield the file, decompressed; refuse one that is a bomb or is still written to."""
@@ -294,28 +275,15 @@ class Source:
             cure = "Wait until the program that writes it has ended."
             raise InputError(msg, where=str(self.path), found=found, cure=cure)
 
-    def write(self, out: IO[bytes], block: bytes) -> None:
-        """Write what was unpacked; an error says that there is no room for it."""
-        try:
-            out.write(block)
-        except OSError as error:
-            msg = "no room to unpack the file"
-            cure = "Free some space, or set TMPDIR to a folder that has it."
-            found = error.strerror or str(error)
-            raise InputError(msg, where=str(self.path), found=found, cure=cure) from error
-
     def _state(self) -> tuple[int, int]:
         """Return what changes when a file is written to: its size and its time."""
         with self._errors():
             found = self.path.stat()
         return found.st_size, found.st_mtime_ns
 
-    def limit(self, size: int, *, packed: bool = False) -> int:
-        """Return how many bytes the file may hold, from its size on disk.
-
-        `packed`: it is an archive that compresses what it holds.
-        """
-        if not self.compressed and not packed:
+    def limit(self, size: int) -> int:
+        """Return how many bytes the file may hold, from its size on disk."""
+        if not self.compressed:
             return LARGEST
         return min(LARGEST, max(FREE, RATIO * size))
 
@@ -337,7 +305,7 @@ class Source:
     def _errors(self) -> Iterator[None]:
         try:
             yield
-        except UNREADABLE as error:
+        except _UNREADABLE as error:
             msg = "the file cannot be read to its end"
             raise InputError(
                 msg, where=str(self.path), found=str(error), cure="Copy or export it again."

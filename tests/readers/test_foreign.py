@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import tarfile
+import zipfile
+
 import pytest
 
 from perfml.errors import InputError
 from perfml.readers import read
-from tests.support.paths import PUBLIC
+from tests.support.paths import DATA, PUBLIC
 
 
 def refusal(path) -> str:
@@ -54,10 +57,25 @@ def test_a_summary_of_the_engine_explorer_names_the_files_with_layers(tmp_path):
     assert ".profile.json" in refusal(path)
 
 
-def test_an_archive_that_cannot_be_looked_into_is_named_and_its_name_is_quoted(tmp_path):
+def test_an_archive_is_named_and_its_name_is_quoted(tmp_path):
     path = tmp_path / "my run; rm x\x1b[2J.rar"
     path.write_bytes(b"Rar!" + bytes(30))
     assert "this is a RAR archive" in refusal(path)
+
+
+@pytest.mark.parametrize(("mode", "name"), [("w", "x.tar"), ("w:gz", "x.tgz"), ("w:xz", "x.xz")])
+def test_of_a_tar_archive_no_member_is_taken_for_the_file(mode, name, tmp_path):
+    path = tmp_path / name
+    with tarfile.open(path, mode) as archive:
+        archive.add(DATA / "ncu" / "vectors.csv")
+    assert f"tar xf {name}" in refusal(path)
+
+
+def test_a_zip_archive_names_the_command_that_unpacks_it(tmp_path):
+    path = tmp_path / "a b.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.write(DATA / "ncu" / "vectors.csv")
+    assert "unzip 'a b.zip'" in refusal(path)
 
 
 SPEEDSCOPE = b'{"$schema": "https://www.speedscope.app/file-format-schema.json", "profiles": []}'

@@ -24,7 +24,7 @@ def test_seeds_and_corpus_lead_to_no_finding(name):
     assert any(one(name, seed) for seed in TARGETS[name].seeds())
 
 
-NO_TEXT = {"layer_map", "darknet_cfg", "nsys_sqlite", "rocpd", "archive"}
+NO_TEXT = {"layer_map", "darknet_cfg", "nsys_sqlite", "rocpd"}
 
 
 @pytest.mark.parametrize("name", sorted(set(TARGETS) - NO_TEXT))
