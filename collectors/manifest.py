@@ -1,6 +1,6 @@
 """What ``run.json`` says of a run, as types: each step gives its part, nobody changes another's.
 
-Readers (`perfml.ingest.run_labels.read_manifest`, `perfml.datasets.redact`) take the file as plain
+Readers (`perfml.ingest.run_labels.read_manifest`) take the file as plain
 JSON: perfml reads runs where nothing is collected, and never imports this package there.
 """
 

@@ -46,4 +46,4 @@ HYPOTHESIS_PROFILE=dev "$venv/bin/python" -m pytest -q -p no:cacheprovider -m 'n
   tests/perfml/test_tables.py tests/readers/test_ncu_csv.py tests/readers/test_nvprof_text.py tests/readers/test_frame.py \
   tests/ingest/test_ingest.py tests/ingest/test_merge.py tests/metrics/test_catalogue.py tests/modeling/test_linear_model_tree.py \
   tests/modeling/test_sklearn_compat.py tests/modeling/test_features.py tests/modeling/test_protocols.py \
-  tests/datasets/test_redact.py tests/cli/test_cli.py
+  tests/cli/test_cli.py

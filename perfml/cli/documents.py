@@ -135,11 +135,6 @@ _ALONE = (
         },
         words="What a table holds.",
     ),
-    Document(
-        "InspectRun",
-        {"out": str, "written": _TEXTS, "left": _TEXTS},
-        words="A run's folder, redacted.",
-    ),
     Document("Metrics", {"metrics": list[Metric]}, words="Metrics of the catalogue."),
     Document("MetricRequest", {"request": _TEXTS}, words="What to ask ncu --metrics for."),
     Document("Datasets", {"datasets": [_DATASET]}, words="The data sets."),

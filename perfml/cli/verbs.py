@@ -69,7 +69,7 @@ VERBS: dict[str, tuple[str, str, Documents]] = {
     "sweep": ("record", "sweep", _types("Sweep", "SweepPlan")),
     "ingest": ("tables", "tables", _result("IngestParts", _INGEST, "Ingest", out=str)),
     "merge": ("tables", "tables", _result("Merge", _MERGE, out=str, weights=_WEIGHTS)),
-    "inspect": ("tables", "inspected", _types("Inspect", "InspectRun")),
+    "inspect": ("tables", "inspected", _types("Inspect")),
     "metrics": ("tables", "tables", _types("Metrics", "MetricRequest")),
     "report": ("answers", "report", _types("Report")),
     "explain": ("answers", "explain", _result("Explain", _EXPLAIN, _BRIEF, tables=list[str])),

@@ -1,6 +1,6 @@
 """Fit what `perfml predict` keeps of the atlas: ``python -m studies.atlas.fit``.
 
-Run it after `studies.atlas.pack`, or after a change to how layers are described or fitted; a test
+Run it after a change to how layers are described or fitted; a test
 compares what is kept with models fitted anew.
 """
 
@@ -16,7 +16,7 @@ from perfml.predict.describe import Vocabulary
 from perfml.predict.learned import AXES, FILE, KEPT, NETWORK, Kept, digest_of
 from perfml.predict.model import LayerModel, codes_of, held_out_residuals
 from perfml.predict.python import reference
-from studies.atlas.pack import ATLAS
+from studies.atlas.record import ATLAS
 
 
 def fit_all(reference, made_of):

@@ -39,6 +39,8 @@ FIRST = (
 )
 """Backend, precision and batch, the most wanted first, each in all networks before the next."""
 
+ATLAS = Path(__file__).resolve().parents[2] / "datasets" / "atlas"
+
 LATER = "later"
 """Folder of an atlas for runs that nothing was fitted on, all that `studies.atlas.confirm` has."""
 

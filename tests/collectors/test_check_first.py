@@ -11,7 +11,6 @@ from collectors.collect import collect
 from collectors.workloads import runner as run
 from collectors.workloads import workload, workloads
 from perfml.cli import app
-from perfml.datasets.redact import redact_run
 from perfml.ingest.profiles import ingest
 from tests.support import checked_workload
 from tests.support.checked_workload import LAUNCHER, LIMIT, Workload
@@ -132,12 +131,10 @@ def test_a_description_without_a_check_is_not_wrong(tmp_path):
         require_right(tmp_path)
 
 
-def test_a_checked_run_is_ingested_and_its_check_may_be_shared(errors, tmp_path):
+def test_a_checked_run_is_ingested_with_its_check(errors, tmp_path):
     errors(fused=[1e-7])
     (result,) = conv(tmp_path / "runs", "fused")
     # the stand-in profiler measured other layers than the stand-in workload timed
     (result.folder / "timing.csv").unlink()
     (described,) = ingest([result.folder]).provenance["runs"]
     assert described["check"] == result.record["check"]
-    redact_run(result.folder, tmp_path / "shared")
-    assert json.loads((tmp_path / "shared/run.json").read_text())["check"] == described["check"]

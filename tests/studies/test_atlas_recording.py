@@ -7,8 +7,7 @@ from collections import Counter
 import pytest
 
 from collectors.sweep.spec import read_sweep
-from studies.atlas.pack import ATLAS
-from studies.atlas.record import FIRST, LATER, REST, TIER, named, order, recorded
+from studies.atlas.record import ATLAS, FIRST, LATER, REST, TIER, named, order, recorded
 
 LEFT_OUT = ("unet", "convnext", "gpt2", "mobilenet_v3", "vit_b", "vit_base", "/bert", "resnet50")
 

@@ -12,7 +12,6 @@ from collectors.run_spec import Run
 from collectors.workloads import Options, runner, workload
 from collectors.workloads.torch_models.session import LIMITS, SETTLED_LIMIT
 from perfml.cli import app
-from perfml.datasets.redact import redactor
 from perfml.errors import InputError, MissingExtraError, PerfmlError
 from tests.support.paths import ROOT
 from tests.support.ranges import ListedRanges
@@ -261,15 +260,11 @@ def test_modules_compiled_one_by_one_keep_their_names(monkeypatch):
 
 
 @pytest.mark.extras
-def test_the_runner_checks_a_model_and_its_record_can_be_shared(tmp_path):
+def test_the_runner_checks_a_model_and_writes_it_down(tmp_path):
     words = [NET, "--backend", "cudnn", "--device", "cpu", "--mode", "check"]
     assert runner.main([*words, "--warmup", "0", "--out", str(tmp_path)]) == 0
     record = json.loads((tmp_path / "run.json").read_text())
     assert record["check"]["passed"]
-    shared = redactor([record]).value(record)
-    assert shared["layers"] == record["layers"]
-    assert shared["settings"] == record["settings"]
-    assert str(FILE.parent) not in json.dumps(shared)
 
 
 @pytest.mark.extras
