@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from perfml.cli import options
-from perfml.cli.complete import datasets
 from perfml.cli.options import Predicted
 from perfml.cli.output import Output
 from perfml.cli.reading import read
@@ -186,7 +185,7 @@ def predict(
         str,
         typer.Option(
             help="What to compare with: atlas, or a table or folder of runs of other networks.",
-            autocompletion=datasets,
+            autocompletion=options.datasets,
         ),
     ] = "atlas",
     top: options.Top = 3,

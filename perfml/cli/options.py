@@ -7,15 +7,25 @@ makes a selection of them.
 
 from __future__ import annotations
 
+import glob
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from perfml.cli.complete import backends, conditions, datasets, layers, models
 from perfml.cli.output import Output
 from perfml.errors import PerfmlError, did_you_mean
+
+
+def datasets(incomplete: str) -> list[str]:
+    """Offer the datasets' names, and the files and folders that begin so, to a shell."""
+    from perfml.datasets.registry import DATASETS
+
+    paths = sorted(map(Path, glob.glob(f"{glob.escape(incomplete)}*")))
+    names = [f"{path}/" if path.is_dir() else str(path) for path in paths]
+    return [*(name for name in DATASETS if name.startswith(incomplete)), *names]
+
 
 Layers = Annotated[
     list[str] | None,
@@ -23,7 +33,6 @@ Layers = Annotated[
         "--layer",
         help="Only this layer: its name, or a pattern of the whole name such as 'conv_.*'; "
         "repeatable.",
-        autocompletion=layers,
     ),
 ]
 LayerMap = Annotated[
@@ -58,7 +67,6 @@ SELECTION: dict[str, tuple[Any, Any]] = {
     "where": _option(
         list[str] | None,
         "Keep rows where COLUMN=VALUE, such as batch=1; repeatable.",
-        autocompletion=conditions,
     ),
     "kernel": _option(str | None, "Only kernels with this in their name, or a regular expression."),
     "kernel_b": _option(str | None, "The target's kernel, where it differs from --kernel."),
@@ -67,12 +75,8 @@ SELECTION: dict[str, tuple[Any, Any]] = {
     "launches": _option(Path | None, "The Kernels table behind a Layers table."),
     "layer_map": (LayerMap, None),
     "by": _option(str, "Column that tells baseline and target apart.", "backend"),
-    "baseline": _option(
-        str | None, "The side to compare with, such as cublas.", autocompletion=backends
-    ),
-    "target": _option(
-        str | None, "The side that is compared, such as cudnn.", autocompletion=backends
-    ),
+    "baseline": _option(str | None, "The side to compare with, such as cublas."),
+    "target": _option(str | None, "The side that is compared, such as cudnn."),
 }
 """Types and defaults of what says what is asked about."""
 
@@ -151,7 +155,6 @@ Backends = Annotated[
     typer.Option(
         "--backend",
         help="A backend, such as cublas, cudnn, inductor or tensorrt; repeatable.",
-        autocompletion=backends,
     ),
 ]
 Precisions = Annotated[
@@ -166,7 +169,6 @@ Model = Annotated[
         "--model",
         help="dt, gbr, lmt or none; dt, lr, rf of backends. train and rank take several, with "
         "commas.",
-        autocompletion=models,
     ),
 ]
 Features = Annotated[

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from perfml.cli import options
-from perfml.cli.complete import datasets
 from perfml.cli.output import Output
 from perfml.cli.reading import read
 from perfml.cli.verb import verb
@@ -48,7 +47,7 @@ def plot(
         typer.Argument(
             help="Profiles, runs, tables, dataset.csv, or datasets' names; of several, the "
             "backends are named after their table.",
-            autocompletion=datasets,
+            autocompletion=options.datasets,
         ),
     ] = None,
     show: Annotated[bool, typer.Option("--list", help="Describe the figures.")] = False,

@@ -10,7 +10,7 @@ import html
 import math
 import re
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from perfml.util.words import count, plain_number
@@ -227,34 +227,3 @@ def runs(frame: pd.DataFrame, rows: str) -> pd.DataFrame:
     found[rows] = grouped.size()
     found["µs an iteration"] = grouped["time_us"].sum(min_count=1) / found["iterations"]
     return found.reset_index(drop=True)
-
-
-def progress() -> Callable[[int, int, str], None]:
-    """Return a ``progress`` argument that draws a bar below the cell.
-
-    `perfml.ingest.ingest`, `perfml.modeling.evaluate`, `perfml.modeling.rank` and
-    `perfml.reproduce.reproduce` take it. One bar shows the last call.
-    """
-    handle = _handle()
-
-    def show(done: int, total: int, what: str) -> None:
-        if handle is not None:
-            label = f"{what} {done} of {total}"
-            bar = f'<progress value="{done}" max="{max(total, 1)}"></progress>'
-            handle.update(
-                {"text/html": f"{bar} {html.escape(label)}", "text/plain": label}, raw=True
-            )
-
-    return show
-
-
-def _handle() -> Any:
-    """Return what IPython updates in place, or None where there is no notebook to draw on."""
-    try:
-        from IPython import display, get_ipython
-    except ImportError:
-        return None
-    if get_ipython() is None:
-        return None
-    start = {"text/html": "<progress></progress>", "text/plain": ""}
-    return display.display(start, raw=True, display_id=True)

@@ -11,7 +11,6 @@ import sys
 import pytest
 
 from perfml.cli import app
-from perfml.cli import complete as completion
 from tests.support.processes import PATIENCE_S
 
 pytestmark = pytest.mark.process
@@ -74,47 +73,20 @@ def test_verbs_figures_and_datasets_are_offered(complete):
     assert complete("perfml explain h200-sweep h200-y") == ["h200-yolov4-tiny"]
 
 
-def test_tables_of_the_folder_are_offered_and_other_files_are_not(complete, tmp_path):
-    for name in ("layers.parquet", "latex.tex", "labs/dataset.csv"):
+def test_files_and_folders_are_offered(complete, tmp_path):
+    for name in ("layers.parquet", "labs/dataset.csv", "l[0]"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
     assert complete("perfml report la", cwd=tmp_path) == ["labs/", "layers.parquet"]
     assert complete("perfml report labs/", cwd=tmp_path) == ["labs/dataset.csv"]
-
-
-def test_layers_and_backends_come_from_the_dataset_typed_before(complete):
-    assert complete("perfml plot times h200-yolov4-tiny --layer conv_2") == ["conv_20", "conv_21"]
-    assert complete("perfml plot times h200-yolov4-tiny --layer ro") == []
-    assert complete("perfml plot times h200-strangers2 --layer ro") != []
-    assert complete("perfml plot times h200-sweep --layer conv_2") == ["conv_20", "conv_21"]
-    offered = complete("perfml explain h200-yolov4-tiny --baseline c")
-    assert sorted(offered) == ["cublas", "cudnn"]
-
-
-def test_conditions_are_offered_as_columns_and_then_as_values(complete):
-    assert complete("perfml report h200-yolov4-tiny --where pre") == ["precision="]
-    offered = complete("perfml report h200-yolov4-tiny --where precision=")
-    assert sorted(offered) == ["precision=fp16", "precision=fp32", "precision=tf32"]
-
-
-def test_models_are_offered_one_after_another():
-    assert completion.models("") == ["dt", "gbr", "lmt", "lr", "rf"]
-    assert completion.models("dt,") == ["dt,gbr", "dt,lmt", "dt,lr", "dt,rf"]
-    assert completion.models("dt,g") == ["dt,gbr"]
-
-
-def test_what_cannot_be_read_offers_nothing(complete, tmp_path):
-    (tmp_path / "torn.parquet").write_bytes(b"PAR1 and no more")
-    assert complete("perfml plot times torn.parquet --layer c", cwd=tmp_path) == []
-    assert complete("perfml plot times missing.parquet --layer c", cwd=tmp_path) == []
+    assert complete("perfml report l[", cwd=tmp_path) == ["l[0]"]
     assert complete("perfml report missing/folder/x", cwd=tmp_path) == []
 
 
 def test_completion_imports_no_heavy_library():
     code = (
-        "import sys\nfrom perfml.cli import complete\n"
-        "assert complete.datasets('h200')\n"
-        "assert complete._column('h200-yolov4-tiny', 'layer')\n"
+        "import sys\nfrom perfml.cli import options\n"
+        "assert options.datasets('h200')\n"
         "heavy = {'pandas', 'sklearn', 'matplotlib', 'torch', 'scipy'}\n"
         "print(sorted(heavy & set(sys.modules)))"
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import re
 import struct
-import sys
 import warnings
 
 import nbformat
@@ -264,14 +263,3 @@ def test_a_long_text_is_shown_whole():
     from perfml.util.shown import section
 
     assert "x" * 200 in section("title", [], pd.DataFrame({"evidence": ["x" * 200]}))
-
-
-@pytest.mark.parametrize("installed", [True, False])
-def test_progress_outside_a_notebook_draws_nothing(installed, capsys, monkeypatch):
-    from perfml.util.shown import progress
-
-    if not installed:
-        monkeypatch.setitem(sys.modules, "IPython", None)
-    show = progress()
-    show(1, 2, "fits")
-    assert capsys.readouterr() == ("", "")
