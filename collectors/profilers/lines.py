@@ -16,10 +16,10 @@ from typing import Any
 
 from collectors.profilers.inject import SAMPLES, library, run_injected
 from collectors.profilers.process import ProfilerError
+from collectors.profilers.stall_lines import Code, SampledInstruction, StallLine, stall_lines
 from collectors.profilers.timing import check_ended
 from perfml.util.files import write_text
 from perfml.util.machine_code import BROKEN, Program
-from perfml.util.scoreboards import Code, SampledInstruction, StallLine, stall_lines
 
 LINES_FILE = "lines.csv"
 SHOWN = 10

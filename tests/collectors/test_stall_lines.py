@@ -3,10 +3,11 @@
 import pandas as pd
 import pytest
 
+from collectors.profilers.stall_lines import Code, SampledInstruction, stall_lines
 from perfml.explain.lines import carrying_line
 from perfml.readers.ncu.instructions import SCOREBOARDS, STALLED
 from perfml.util.machine_code import Function, Place
-from perfml.util.scoreboards import Code, SampledInstruction, Scoreboards, stall_lines
+from perfml.util.scoreboards import Scoreboards
 from tests.perfml.test_scoreboards import ADD, CALL, EXIT, LDG, instruction
 
 HEADER = "/usr/local/cuda/include/device_atomic_functions.hpp"
