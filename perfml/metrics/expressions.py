@@ -10,8 +10,8 @@ import ast
 import math
 import operator
 import re
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,22 +22,18 @@ from perfml.errors import PerfmlError
 _TOKEN = re.compile(
     r"\s*(?:(?P<number>\d+(?:\.\d*)?(?:[eE][+-]?\d+)?)|(?P<name>[A-Za-z_][\w.:]*)|(?P<op>[-+*/()]))"
 )
-_OPERATORS: dict[type[ast.operator], str] = {
-    ast.Add: "+",
-    ast.Sub: "-",
-    ast.Mult: "*",
-    ast.Div: "/",
+_ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
 }
-_ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
-    "+": operator.add,
-    "-": operator.sub,
-    "*": operator.mul,
-}
+_DEEPEST = 300
+"""Operations within each other; Python stops at some 900, less where it is called deeply."""
 
 Array = npt.NDArray[np.float64]
 Lookup = Callable[[str], Array]
-Step = tuple[str, str | float]
-"""What to do with a stack: push a ``number`` or what a ``name`` stands for, ``negate``, combine."""
+Value = Callable[[Callable[[str], Any], Callable[[Any, Any], Any]], Any]
+"""The value of a part of a formula, from what looks a name up and what divides."""
 
 
 if TYPE_CHECKING:
@@ -50,7 +46,10 @@ class Expression:
 
     text: str
     names: tuple[str, ...]
-    _program: tuple[Step, ...]
+    _value: Value = field(compare=False, repr=False)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return parse, (self.text,)
 
     def __call__(self, lookup: Lookup) -> Array:
         """Evaluate over columns (n,) by name; a division by zero gives NaN, never infinity."""
@@ -58,35 +57,11 @@ class Expression:
         def column(value: Any) -> Array:
             return np.asarray(value, dtype=float)
 
-        return column(self._evaluated(lambda name: column(lookup(name)), column, _divided))
+        return column(self._value(lambda name: column(lookup(name)), _divided))
 
     def number(self, lookup: Callable[[str], float]) -> float:
         """Evaluate for single numbers, without arrays; a division by zero gives NaN."""
-
-        def divided(left: float, right: float) -> float:
-            return left / right if right != 0 else math.nan
-
-        return float(self._evaluated(lookup, float, divided))
-
-    def _evaluated(
-        self,
-        lookup: Callable[[str], Any],
-        made: Callable[[Any], Any],
-        divided: Callable[[Any, Any], Any],
-    ) -> Any:
-        """Run the program; `made` turns its numbers into what `lookup` gives."""
-        stack: list[Any] = []
-        for kind, value in self._program:
-            if kind == "number":
-                stack.append(made(value))
-            elif kind == "name":
-                stack.append(lookup(str(value)))
-            elif kind == "negate":
-                stack.append(-stack.pop())
-            else:
-                right, left = stack.pop(), stack.pop()
-                stack.append(_ARITHMETIC.get(kind, divided)(left, right))
-        return stack[0]
+        return float(self._value(lookup, _divided_number))
 
 
 def parse(text: str) -> Expression:
@@ -97,14 +72,14 @@ def parse(text: str) -> Expression:
     text = text.strip()
     code = _plain(text)
     try:
-        program = tuple(_steps(ast.parse(code, mode="eval").body, text))
+        names: dict[str, None] = {}
+        value = _value_of(ast.parse(code, mode="eval").body, text, names, _DEEPEST)
     except SyntaxError as error:
         place = min(max((error.offset or 1) - 1, 0), len(text))
         raise _syntax(text, place, text[place : place + 10] or "the end") from error
     except (RecursionError, MemoryError) as error:
-        raise _syntax(text, 0, "too many nested parentheses") from error
-    names = tuple(dict.fromkeys(str(value) for kind, value in program if kind == "name"))
-    return Expression(text, names, program)
+        raise _syntax(text, 0, "more than 300 operations within each other") from error
+    return Expression(text, tuple(names), value)
 
 
 def _plain(text: str) -> str:
@@ -120,21 +95,27 @@ def _plain(text: str) -> str:
     return code
 
 
-def _steps(node: ast.expr, text: str) -> Iterator[Step]:
-    """Yield the steps of a formula, operands before what combines them."""
+def _value_of(node: ast.expr, text: str, names: dict[str, None], deepest: int) -> Value:
+    """Return the value of a node of a formula; `names` gets the metrics that it reads."""
+    if not deepest:
+        raise RecursionError
     if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
-        yield "number", float(node.value)
-    elif isinstance(node, ast.Name):
-        yield "name", text[node.col_offset : node.end_col_offset]
-    elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        yield from _steps(node.operand, text)
-        yield "negate", ""
-    elif isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
-        yield from _steps(node.left, text)
-        yield from _steps(node.right, text)
-        yield _OPERATORS[type(node.op)], ""
-    else:
+        number = float(node.value)
+        return lambda lookup, divided: number
+    if isinstance(node, ast.Name):
+        name = text[node.col_offset : node.end_col_offset]
+        names[name] = None
+        return lambda lookup, divided: lookup(name)
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        operand = _value_of(node.operand, text, names, deepest - 1)
+        return lambda lookup, divided: -operand(lookup, divided)
+    if not isinstance(node, ast.BinOp) or type(node.op) not in {*_ARITHMETIC, ast.Div}:
         raise _syntax(text, node.col_offset, ast.unparse(node)[:10])
+    left, right = (_value_of(side, text, names, deepest - 1) for side in (node.left, node.right))
+    combine = _ARITHMETIC.get(type(node.op))
+    if combine is None:
+        return lambda lookup, divided: divided(left(lookup, divided), right(lookup, divided))
+    return lambda lookup, divided: combine(left(lookup, divided), right(lookup, divided))
 
 
 def _syntax(text: str, position: int, found: str) -> PerfmlError:
@@ -144,6 +125,10 @@ def _syntax(text: str, position: int, found: str) -> PerfmlError:
         found=found,
         cure="Allowed are metric names, numbers, + - * / and parentheses.",
     )
+
+
+def _divided_number(left: float, right: float) -> float:
+    return left / right if right != 0 else math.nan
 
 
 def _divided(left: Array, right: Array) -> Array:
