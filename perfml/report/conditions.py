@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -31,19 +33,39 @@ class Condition:
 
     label: str  # what tells it from the other conditions, such as ``fp32, batch 8``
     key: dict[str, object]  # column to value: what its rows have in common
-    backends: tuple[str, ...]  # Names, in order of appearance
-    layers: tuple[str, ...]
-    # ``layer, backend, median, low, high, repeats, kernels``: microseconds; low and high are the
-    # fastest and slowest repeat, NaN when there is only one
-    times: pd.DataFrame
-    # ``backend, total, low, high, layers``, fastest first: the time of all layers that every
-    # backend ran
-    totals: pd.DataFrame
-    # ``layer, fastest, runner_up, ratio, clear``: one row a layer that two or more backends ran.
-    # ``clear`` is 1 when no repeat of the fastest overlaps one of any other, 0 when one does, NaN
-    # when a spread is unknown.
-    winners: pd.DataFrame
-    rows: pd.DataFrame  # the Layers rows it was made of
+    rows: pd.DataFrame  # of the Layers table, with names
+
+    @cached_property
+    def backends(self) -> tuple[str, ...]:
+        """Names, in order of appearance."""
+        return tuple(dict.fromkeys(self.rows["backend"]))
+
+    @cached_property
+    def layers(self) -> tuple[str, ...]:
+        """Names, in order of appearance."""
+        return tuple(dict.fromkeys(self.rows["layer"]))
+
+    @cached_property
+    def times(self) -> pd.DataFrame:
+        """``layer, backend, median, low, high, repeats, kernels``, in microseconds.
+
+        ``low`` and ``high`` are the fastest and slowest repeat, NaN when there is only one.
+        """
+        return layer_stats(self.rows)
+
+    @cached_property
+    def totals(self) -> pd.DataFrame:
+        """``backend, total, low, high, layers``, fastest first: of layers that all backends ran."""
+        return _totals(self.rows)
+
+    @cached_property
+    def winners(self) -> pd.DataFrame:
+        """``layer, fastest, runner_up, ratio, clear``: a row a layer of two or more backends.
+
+        ``clear`` is 1 when no repeat of the fastest overlaps one of any other, 0 when one does, NaN
+        when a spread is unknown.
+        """
+        return _winners(self.times)
 
     def select(self, kernels: pd.DataFrame) -> pd.DataFrame:
         """Return the rows of a Kernels table that belong to this condition's layers."""
@@ -114,7 +136,7 @@ def conditions(layers: pd.DataFrame | Sequence[Condition]) -> list[Condition]:
     frame = named_layers(layers)
     keys = [name for name in _CONDITION if name in frame.columns and frame[name].notna().any()]
     if not keys:
-        return [_condition(EVERY_RUN, {}, frame)]
+        return [Condition(EVERY_RUN, {}, frame.reset_index(drop=True))]
     found = [
         (dict(zip(keys, key, strict=True)), part)
         for key, part in frame.groupby(keys, dropna=False, sort=False)
@@ -124,7 +146,10 @@ def conditions(layers: pd.DataFrame | Sequence[Condition]) -> list[Condition]:
     names = short_models(
         str(key["workload"]) for key, _ in found if key.get("workload") is not None
     )
-    return [_condition(_label(key, shown, names), key, part) for key, part in found]
+    return [
+        Condition(_label(key, shown, names), key, part.reset_index(drop=True))
+        for key, part in found
+    ]
 
 
 def settings(layers: pd.DataFrame) -> str:
@@ -156,15 +181,6 @@ def _label(values: dict[str, object], shown: Sequence[str], names: Mapping[str, 
         elif str(value) != "unknown":
             parts.append(clean(names.get(str(value), value), 80))
     return ", ".join(parts) or EVERY_RUN
-
-
-def _condition(label: str, key: dict[str, object], rows: pd.DataFrame) -> Condition:
-    rows = rows.reset_index(drop=True)
-    backends = tuple(dict.fromkeys(rows["backend"]))
-    layers = tuple(dict.fromkeys(rows["layer"]))
-    times = layer_stats(rows)
-    totals, winners = _totals(rows), _winners(times)
-    return Condition(label, key, backends, layers, times, totals, winners, rows)
 
 
 def layer_stats(rows: pd.DataFrame) -> pd.DataFrame:
@@ -203,9 +219,9 @@ def _totals(rows: pd.DataFrame) -> pd.DataFrame:
     records = []
     for name in backends:
         mine = inside[inside["backend"] == name]
-        wide = mine.pivot_table(index="repeat", columns="layer", values="time_us", aggfunc="sum")
         # a repeat that lacks a layer has no total, and devices that work side by side no sum
-        whole = mine[mine["repeat"].isin(wide.dropna().index)]
+        complete = mine.groupby("repeat")["layer"].nunique() == mine["layer"].nunique()
+        whole = mine[mine["repeat"].map(complete).astype(bool)]
         devices = (
             whole["device_id"].fillna(0) if "device_id" in whole.columns else 0 * whole["time_us"]
         )
@@ -224,19 +240,18 @@ def _totals(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _winners(times: pd.DataFrame) -> pd.DataFrame:
+    by_layer: dict[str, list[dict[Any, Any]]] = {}
+    for row in times[times["median"].notna()].to_dict("records"):
+        by_layer.setdefault(row["layer"], []).append(row)
     records = []
-    for layer, part in times[times["median"].notna()].groupby("layer", sort=False):
-        if len(part) < 2:
+    for layer, rows in by_layer.items():
+        if len(rows) < 2:
             continue
-        order = part.sort_values("median", kind="stable")
-        first, others = order.iloc[0], order.iloc[1:]
-        bounds = [first["high"], *others["low"]]
-        clear = (
-            math.nan
-            if any(math.isnan(bound) for bound in bounds)
-            else float(first["high"] < others["low"].min())
-        )
-        second = others.iloc[0]
+        first, *others = sorted(rows, key=itemgetter("median"))
+        lows = [other["low"] for other in others]
+        unknown = any(math.isnan(bound) for bound in (first["high"], *lows))
+        clear = math.nan if unknown else float(first["high"] < min(lows))
+        second = others[0]
         ratio = float(second["median"] / first["median"]) if first["median"] > 0 else math.nan
         records.append((layer, first["backend"], second["backend"], ratio, clear))
     return pd.DataFrame(records, columns=["layer", "fastest", "runner_up", "ratio", "clear"])
