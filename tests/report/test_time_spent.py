@@ -98,8 +98,8 @@ def test_a_collective_is_not_profiled_alone():
     [
         (
             "csc746_nsys_report1.sqlite.xz",
-            "The device waits while the host computes something of its own",
-            "nsys profile",
+            "A long kernel of one block: one multiprocessor works, the others are idle",
+            "kernel<<<",
         ),
         ("traffic_metrics_sqlite.nvprof.gz", "Profile step_print_histogram", "nvprof --kernels"),
         (
