@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -132,7 +132,11 @@ def audited(recording: Recording, known: Iterable[Fact] = ()) -> tuple[Recording
     untimed = int(sum(fact.count for fact in facts if fact.id == "kernels_without_times"))
     if lost > untimed:
         facts.append(Fact("launches_without_kernels", lost - untimed, launches))
-    return recording, Audit((*facts, *_blocked(recording)))
+    blocked = _blocked(recording)
+    if not lost:
+        waits = {"blocked_in_wait": "waits_for_nothing"}
+        blocked = [replace(fact, id=waits.get(fact.id, fact.id)) for fact in blocked]
+    return recording, Audit((*facts, *blocked))
 
 
 def unrecorded(recording: Recording) -> tuple[int, ...]:

@@ -178,7 +178,8 @@ class StepComparison:
         if first is None or self.verdict not in ("slower", "faster"):
             return "low"
         large = abs(first.us) >= MOST * abs(self.difference_us)
-        sure = large and first.cause is not None and min(self.repeats) >= _MEDIANS
+        known = not (self.baseline.unknown or self.target.unknown)
+        sure = known and large and first.cause is not None and min(self.repeats) >= _MEDIANS
         if first.id == LAUNCH_BOUND:  # launching is what a profiler makes longer
             sure = sure and None not in (self.baseline.bare_us, self.target.bare_us)
         return "high" if sure else "medium"

@@ -81,7 +81,7 @@ def test_launch_before_the_end_of_the_one_before_is_no_wrong_time():
     [
         ("hipMemcpyWithStream", "blocked_in_copy", {LAUNCH_BOUND}),
         ("cudaMemcpy", "blocked_in_copy", {LAUNCH_BOUND}),
-        ("hipStreamSynchronize", "blocked_in_wait", {IDLE, LAUNCH_BOUND}),
+        ("hipStreamSynchronize", "waits_for_nothing", {LAUNCH_BOUND}),
         ("cudaMemcpyAsync", None, set()),
         ("cudaMalloc", None, set()),
     ],
@@ -93,6 +93,15 @@ def test_host_that_waits_while_nothing_is_recorded(name, fact, unknown):
     _, audit = audited(Recording.of(host, activities))
     assert [each.id for each in audit.facts] == ([fact] if fact else [])
     assert audit.unknown == unknown
+
+
+def test_host_that_waits_beside_a_launch_without_kernel_may_wait_for_that():
+    host = [call("hipLaunchKernel", 0, 10, 1), call("hipGraphLaunch", MS, 10, 2)]
+    host += [call("hipStreamSynchronize", 2 * MS, 198 * MS)]
+    host += [call("hipLaunchKernel", 201 * MS, 10, 3)]
+    _, audit = audited(Recording.of(host, [kernel(100, MS, 1), kernel(202 * MS, MS, 3)]))
+    assert [each.id for each in audit.facts] == ["launches_without_kernels", "blocked_in_wait"]
+    assert audit.unknown == {IDLE, LAUNCH_BOUND}
 
 
 def test_host_that_waits_for_a_recorded_kernel_is_not_blocked():
