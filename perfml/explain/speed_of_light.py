@@ -131,7 +131,7 @@ def kernel_levels(
     `sources` are the provenance of the table's files (``speed_of_light``: see
     `perfml.readers.ncu.findings`).
     """
-    units, codes = kernel_units(kernels)
+    units, codes = kernel_units(kernels, by_workload=True)
     facts = {fact_key(each): each for one in sources for each in one.get("speed_of_light", ())}
     launches = launches_behind_rows(kernels, codes)
     times = kernels["time_us"].to_numpy(dtype=float) * launches

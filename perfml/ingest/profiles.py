@@ -37,8 +37,9 @@ from perfml.ingest.run_labels import (
 from perfml.ingest.timing import join_timing, joined_processes, with_gaps, with_processes
 from perfml.ingest.trace_times import TRACES, named_layers, with_trace
 from perfml.readers import ENDINGS, ReadOptions, Source, read, recognise
+from perfml.readers.nvprof.kernels import LOG_RUNS
 from perfml.readers.torch_trace import BY_OPERATOR
-from perfml.tables import CLOCK, Kernels, validate_kernels
+from perfml.tables import CLOCK, Kernels, metric_columns, validate_kernels
 from perfml.util.typing import Progress
 
 UNKNOWN = "unknown"
@@ -84,6 +85,7 @@ class _Run:
     found: list[Kernels]
     manifest: dict[str, Any]
     collected: bool
+    part: int = 0  # of a file with several runs, from 1 on
 
 
 def ingest(
@@ -151,11 +153,14 @@ def ingest_runs(
     manifests: list[dict[str, Any]] = []
     warnings: list[str] = []
     started: list[Started] = []
-    runs = _paired_nvprof(runs)
+    runs = [part for run in _paired_nvprof(runs) for part in _parts(run)]
     for run in runs:
         frame, notes = _one_run(run, user)
         if settings.layer is not None:
             frame["layer"] = frame["layer"].fillna(settings.layer)
+        if run.part:
+            frame["run_id"] += f"-{run.part}"
+            frame["workload"] += "" if user.workload else f" run {run.part}"
         frames.append(frame)
         run_id = str(frame["run_id"].iloc[0])
         condition = tuple(str(frame[name].iloc[0]) for name in CONDITION)
@@ -198,6 +203,27 @@ def ingest_runs(
     if warnings:
         provenance["warnings"] = warnings
     return Kernels(validate_kernels(_stack(frames)), provenance, tuple(warnings))
+
+
+def _parts(run: _Run) -> list[_Run]:
+    """Return the runs of a log in which nvprof timed several, one after another."""
+    first, *others = run.found
+    of, frame = first.provenance.get(LOG_RUNS) or {}, first.frame
+    if others or len(set(of.values())) < 2 or "process" not in frame or metric_columns(frame):
+        return [run]
+    number = frame["process"].map(of)
+    said = (
+        f"{number.nunique()} runs are in this file, each a workload of its own. If they repeat "
+        "each other, add --label workload=NAME"
+    )
+    return [
+        replace(
+            run,
+            part=part,
+            found=[Kernels(rows.reset_index(drop=True), first.provenance, (*first.warnings, said))],
+        )
+        for part, (_, rows) in enumerate(frame.groupby(number, sort=True), 1)
+    ]
 
 
 def _name_precisions(frames: Sequence[pd.DataFrame], runs: Sequence[_Run]) -> None:

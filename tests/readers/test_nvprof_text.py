@@ -12,6 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfml.errors import InputError
+from perfml.ingest import ingest
+from perfml.ingest.merge.by_kernel import kernel_units
 from perfml.metrics import load_catalogue
 from perfml.readers.nvprof import csv_log as nvprof_csv
 from perfml.readers.nvprof import text_log as nvprof_text
@@ -479,3 +481,25 @@ if SHARED.is_dir():
         assert dot["grid"].unique().tolist() == ["(256, 1, 1)"]
         assert dot["shared_memory_per_block"].unique().tolist() == [8192]
         assert not found.frame["kernel"].str.contains(re.escape("[")).any()
+
+
+def test_a_log_of_several_runs_is_several_runs(tmp_path):
+    path = tmp_path / "log.txt"
+    rows = []
+    for process, time in ((101, "110.60ms"), (202, "460.00us")):
+        rows += [
+            f"=={process}== NVPROF is profiling process {process}, command: ./nbody",
+            f"=={process}== Profiling result:",
+            "            Type  Time(%)      Time     Calls       Avg       Min       Max  Name",
+            f" GPU activities:  100.00%  1.0s        10  {time}  1us  1s  bodyForce(float*)",
+        ]
+    path.write_text("\n".join(rows) + "\n")
+    frame = ingest([path]).frame
+    assert frame["run_id"].nunique() == frame["workload"].nunique() == 2
+    assert frame["time_us"].tolist() == [110_600.0, 460.0]
+    units, _ = kernel_units(frame, by_workload=True)
+    assert len(units) == 2
+    # ranks of one job run at a time: they announce themselves before any result
+    announced = [rows[0], rows[4], *rows[1:4], *rows[5:]]
+    path.write_text("\n".join(announced) + "\n")
+    assert ingest([path]).frame["run_id"].nunique() == 1

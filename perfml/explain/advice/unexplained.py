@@ -56,7 +56,7 @@ def longest_kernels(
     levels = kernel_levels(kernels, sources) if is_ordinary(sources) else ()
     limits = {each.kernel: each for each in levels if each.limit in _BY_LIMIT}
     found: list[Finding] = []
-    units, codes = kernel_units(kernels)
+    units, codes = kernel_units(kernels, by_workload=True)
     launches = launches_behind_rows(kernels, codes)
     times = np.nan_to_num(kernels["time_us"].to_numpy(dtype=float) * launches)
     spent = np.bincount(codes, times, len(units))

@@ -34,19 +34,25 @@ class KernelUnit:
         return kernel_label(self.kernel, _WHOLE)
 
 
-def kernel_units(kernels: pd.DataFrame) -> tuple[list[KernelUnit], npt.NDArray[np.intp]]:
+def kernel_units(
+    kernels: pd.DataFrame, *, by_workload: bool = False
+) -> tuple[list[KernelUnit], npt.NDArray[np.intp]]:
     """Return the kernels of a table, each shape apart, and the unit of every row.
 
-    Units are in order of their first launch; their positions are one a row.
+    Units are in order of their first launch; their positions are one a row. A mean over programs is
+    of none of them: with `by_workload` those of several workloads are apart.
     """
     if kernels.empty:  # pandas 2 makes no index of no rows
         return [], np.empty(0, dtype=np.intp)
     parts = [kernels[name].astype("string").fillna("") for name in ("kernel", "grid", "block")]
+    workload = kernels["workload"].astype("string").fillna("")
+    several = by_workload and bool((workload != workload.iloc[0]).any())
+    parts.append(workload if several else workload.str.slice(0, 0))
     keys = pd.MultiIndex.from_arrays(parts)
     codes, known = pd.factorize(keys)
-    names = [str(kernel) for kernel, _, _ in known]
-    shapes = [launch_shape(str(grid), str(block)) for _, grid, block in known]
-    labels = [kernel_label(name) for name in names]
+    names = [str(kernel) for kernel, *_ in known]
+    shapes = [launch_shape(str(grid), str(block)) for _, grid, block, _ in known]
+    labels = [f"{kernel_label(name)} {of}".rstrip() for name, _, _, of in known]
     shaped = [
         f"{label} {shape}" if Counter(labels)[label] > 1 and shape else label
         for label, shape in zip(labels, shapes, strict=True)

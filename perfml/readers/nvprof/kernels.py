@@ -36,6 +36,8 @@ from perfml.util.words import count
 __all__ = ["Row", "Tables", "join"]
 
 _MOVED = re.compile(r"mem(cpy|set)", re.IGNORECASE)
+LOG_RUNS = "log_runs"
+"""Key of the number of the run that each process of a log is of."""
 _ORDINAL = re.compile(r"\(\d+\)$")
 _MISSING = Value(float("nan"), "missing")
 
@@ -241,6 +243,7 @@ class Tables:
             "command": "; ".join(dict.fromkeys(commands)) or None,
             "processes": sorted({row.process for row in rows if row.process is not None}),
             "memory_operations": self.memory.total(),
+            LOG_RUNS: self.log.runs,
         }
 
 

@@ -50,6 +50,8 @@ class Log:
     written: list[str] = field(default_factory=list)
     foreign: list[int] = field(default_factory=list)
     process: int | None = None
+    runs: dict[int, int] = field(default_factory=dict)
+    """Which run of the log each process is of: one begins after the tables of the one before."""
 
     def lines(self, text: str) -> Iterator[Line]:
         """Yield the lines of `text`, nvprof's messages taken apart from the program's output."""
@@ -84,6 +86,7 @@ class Log:
                     "file are read as one."
                 )
             self.commands[announced] = started[2]
+            self.runs[announced] = len(self.sections)
         elif written := _WRITTEN.match(message):
             self.written.append(written[1])
         elif message.endswith(("result:", "API calls:")):
