@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
+import re
 import tomllib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,6 +19,8 @@ from typing import Any, ClassVar
 from perfml.account.account import Account, Copies, DeviceAccount, Part
 
 LAUNCH_BOUND = "launch_bound"
+_HIP = re.compile(r"\bcuda(?=[A-Z])")
+"""What HIP's runtime calls ``hip``, with the same names behind it."""
 _FEW = 0.05
 """Launches that make less of all do not explain why the host takes longer to launch."""
 
@@ -61,7 +64,8 @@ class Cause:
     instead
         Other lines to type, by the operator at which the host waits most often.
     otherwise
-        ``remedy`` and ``also`` of a program that is not PyTorch's.
+        ``remedy`` and ``also`` of a program that is not PyTorch's; ``amd`` is that remedy where the
+        other is of NVIDIA's tools, and not of the runtime, whose names HIP has too.
     amd
         The line for AMD's devices, where `remedy` is one of NVIDIA's tools.
     launches
@@ -90,14 +94,19 @@ class Cause:
         if account.amd and self.amd:
             return self.amd
         if not account.pytorch:
-            return self.otherwise.get("remedy", self.remedy)
+            line = self.otherwise.get("remedy", self.remedy)
+            return self.otherwise.get("amd") or _HIP.sub("hip", line) if account.amd else line
         waits = account.waits[0].operator if account.waits else ""
         return self.instead.get(waits, self.remedy)
 
+    def why(self, account: Account) -> str:
+        """Return the sentence to that line."""
+        also = self.also if account.pytorch else self.otherwise.get("also", self.also)
+        return _HIP.sub("hip", also) if account.amd else also
+
     def action(self, account: Account) -> str:
         """Return the line to type, and the sentence to it."""
-        also = self.also if account.pytorch else self.otherwise.get("also", self.also)
-        return f"{self.line(account)}. {also}" if also else self.line(account)
+        return ". ".join(filter(None, (self.line(account), self.why(account))))
 
     def has_copies(self, copies: Copies) -> bool:
         """Return whether some copies are this cause's."""

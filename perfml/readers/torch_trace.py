@@ -52,6 +52,8 @@ _CAPABILITY = ("computeMajor", "computeMinor")
 _MTIA = "MTIA"
 """Meta's accelerator: Kineto's categories ``mtia_runtime`` and ``mtia_ccp_events``. How HTA groups
 them is followed here; no recorded file is."""
+_AMD = "AMD GPU"
+"""A device without a name whose runtime is HIP: some releases of ROCm write an empty one."""
 _WAVEFRONT = 64
 """Threads of a wavefront of AMD's; a warp of NVIDIA's has 32."""
 _RECORD = (
@@ -96,6 +98,11 @@ class _Trace:
     def _of_mtia(self) -> bool:
         return any(name.startswith("mtia_") for name in self.events.categories)
 
+    @property
+    def _of_hip(self) -> bool:
+        calls = (span.name for span in self.events.host if span.kind is HostKind.CALL)
+        return any(name.startswith("hip") for name in calls)
+
     def kernels(self) -> Kernels:
         """Return the Kernels table of the whole trace."""
         if not self.events.kernels:
@@ -122,7 +129,8 @@ class _Trace:
             account = account_of(
                 first, counted, finder, theirs, recorded=every, unknown=audit.unknown
             )
-            account = replace(account, bare_us=_bare_step(self.source.path))
+            amd = is_amd(str(frame["device"].iloc[0]))
+            account = replace(account, bare_us=_bare_step(self.source.path), amd=amd)
             if first is not recording:
                 held = sum(each.kind is DeviceKind.KERNEL for each in first.activities)
                 of = len(counted.starts), held, len(kernels)
@@ -244,7 +252,10 @@ class _Trace:
                 devices[device] = _name_and_capability(entry)
         kinds = set(devices.values())
         alike = next(iter(kinds)) if len(kinds) == 1 else (_MTIA if self._of_mtia else None, None)
-        return [devices.get(device, alike) for device in numbers]
+        if alike[0] is None and self._of_hip:
+            alike = _AMD, None
+        known = (devices.get(device, alike) for device in numbers)
+        return [alike if name is None else (name, capability) for name, capability in known]
 
     def _provenance(
         self, kernels: Sequence[Kernel], frame: pd.DataFrame, account: Account | None
@@ -268,8 +279,9 @@ def _name_and_capability(entry: Mapping[str, Any]) -> tuple[str | None, str | No
     """Return what a device is called, and its compute capability if it is one of NVIDIA's."""
     name = entry.get("name")
     parts = [whole(entry.get(part)) for part in _CAPABILITY]
-    text = name if isinstance(name, str) and name else None
-    amd = whole(entry.get("warpSize")) == _WAVEFRONT or is_amd(text)
+    amd = whole(entry.get("warpSize")) == _WAVEFRONT
+    text = name if isinstance(name, str) and name else _AMD if amd else None
+    amd = amd or is_amd(text)
     known = all(part is not None for part in parts) and not amd
     return text, ".".join(map(str, parts)) if known else None
 

@@ -2,16 +2,20 @@
 
 import contextlib
 import json
+import re
 import sqlite3
+from dataclasses import replace
 
 import pytest
 
 from perfml.account.account import Account
 from perfml.account.audit import AUDIT, IDLE, LAUNCH_BOUND, Audit
+from perfml.account.causes import causes
 from perfml.errors import InputError
 from perfml.explain.advice.network import step_findings
 from perfml.readers import read
 from tests.support import rocpd
+from tests.support.torch_trace import Trace
 
 HEADER = (
     '"Kind","Agent_Id","Queue_Id","Stream_Id","Thread_Id","Dispatch_Id","Kernel_Id","Kernel_Name",'
@@ -240,6 +244,24 @@ def test_no_line_of_another_vendors_tool_is_advised_for_an_amd_device(tmp_path):
     lines = [one.command for one in step_findings(account)]
     assert any(line.startswith("rocprofv3 ") for line in lines)
     assert not any(line.startswith("nsys") for line in lines)
+
+
+@pytest.mark.parametrize("name", ["AMD Instinct MI300X", ""])
+def test_no_remedy_of_cuda_is_offered_for_a_pytorch_trace_of_an_amd_device(tmp_path, name):
+    trace = Trace(deviceProperties=[{"id": 0, "name": name, "computeMajor": 9, "warpSize": 64}])
+    for at in range(8):
+        trace.launch("Cijk_gemm_f32", 100 * at, 100 * at + 20, 60)
+        trace.events[-1]["name"] = "hipLaunchKernel"
+    path = tmp_path / "trace.json"
+    path.write_bytes(trace.data())
+    kernels = read(path)
+    account = Account.from_dict(kernels.provenance["step"])
+    assert account.amd
+    assert kernels.frame["device"].iloc[0].startswith("AMD")
+    said = [text for row in causes() for text in (row.line(account), row.why(account))]
+    assert not [text for text in said if re.search(r"cublas|TF32_|nvcc|nsys|\bncu\b", text)]
+    said = [text for row in causes() for text in (row.line(replace(account, pytorch=False)),)]
+    assert not [text for text in said if re.search(r"cu(da|blas)[A-Z]|nvcc|nsys|\bncu\b|nv_", text)]
 
 
 def test_dispatches_that_are_missing_leave_idle_time_unknown(tmp_path):

@@ -185,7 +185,6 @@ def step_findings(account: Account, known_by: KnownBy = "clock") -> tuple[Findin
         if each.saved_us < _MATTERS * each.step_us:
             continue
         cause, saved = each.cause, Time(each.saved_us, _of(account))
-        also = cause.also if account.pytorch else cause.otherwise.get("also", cause.also)
         one = Finding(
             rules=(cause.id,),
             where=Where(),
@@ -194,7 +193,7 @@ def step_findings(account: Account, known_by: KnownBy = "clock") -> tuple[Findin
             confidence="medium",
             hazard=cause.words,
             evidence=evidence(each, account),
-            mitigation=also,
+            mitigation=cause.why(account),
             command=cause.line(account),
         )
         found.append(one)
@@ -226,7 +225,7 @@ def _not_recorded(account: Account, idle_us: float) -> Finding:
         confidence="medium",
         hazard=row.words,
         evidence=f"idle {micros(idle_us)} of {micros(account.step_us)} on the clock",
-        mitigation=row.also,
+        mitigation=row.why(account),
         command=row.line(account),
     )
 
