@@ -125,7 +125,7 @@ def brief_advice(advice: Advice, of: tuple[str, ...], levels: Sequence[KernelLev
     unchecked = advice.not_checked.drop_duplicates(["rule", "missing"]).to_dict("records")
     missing = (f"{row['rule']}: {row['missing']} {row['why']}" for row in unchecked)
     verdict = f"{count(len(advice.table), 'finding')} in {count(advice.layers, 'layer')}"
-    left = headroom(levels, advice.largest_saving_us)
+    left = headroom(levels, advice.findings)
     return _fitting(of, verdict, layers, missing, (*advice.warnings, *advice.time_notes), left)
 
 

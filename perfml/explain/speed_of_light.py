@@ -10,7 +10,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -24,6 +24,9 @@ from perfml.ingest.merge.by_kernel import (
 from perfml.metrics.expressions import Array
 from perfml.readers.ncu.findings import LONGEST, unit_means
 from perfml.util.words import micros, percentage
+
+if TYPE_CHECKING:
+    from perfml.explain.advice.answer import Finding
 
 LOW = 0.6
 """Fraction of the peak below which latency is the limit: that of Nsight Compute's rule
@@ -85,6 +88,11 @@ class KernelLevels:
         return most
 
     @property
+    def limits(self) -> str:
+        """The same, with both where compute and memory are busy: either then limits it."""
+        return "compute and memory" if min(self.compute, self.memory) >= LOW else self.limit
+
+    @property
     def category(self) -> Annotated[str, "memory, compute, underutilized or not measured"]:
         """The same in the word that agents ask for."""
         return "underutilized" if self.limit == "latency" else self.limit
@@ -110,7 +118,7 @@ class KernelLevels:
         """Say what limits it, with the numbers."""
         levels = (("compute", self.compute), ("memory", self.memory))
         said = [f"{name} {100 * level:.0f} %" for name, level in levels if not math.isnan(level)]
-        return f"limit: {self.limit} ({', '.join(said) or 'no level'} of peak)"
+        return f"limit: {self.limits} ({', '.join(said) or 'no level'} of peak)"
 
     JSON: ClassVar = (
         *("kernel", ("launch", "first_launch"), "launches", ("time_us", "total_us"), "share"),
@@ -193,11 +201,11 @@ class Headroom:
     kernels: Annotated[tuple[KernelLevels, ...], "the kernels, the one that takes most time first"]
 
 
-def headroom(levels: Sequence[KernelLevels], saving_us: float) -> Headroom | None:
+def headroom(levels: Sequence[KernelLevels], findings: Sequence[Finding]) -> Headroom | None:
     """Return what is left to gain, or None where no kernel is known.
 
-    `levels` say how busy each kernel keeps the GPU; `saving_us` is the largest likely saving that
-    advice knows, in microseconds.
+    `levels` say how busy each kernel keeps the GPU; `findings` are what advice knows. What saves a
+    part of a step is set against the step, and not against the time of some kernels.
     """
     whole = sum(each.total_us for each in levels)
     if not whole > 0:
@@ -211,17 +219,17 @@ def headroom(levels: Sequence[KernelLevels], saving_us: float) -> Headroom | Non
         key=lambda limit: -limit.headroom_us,
     )
     at_roof = sum(each.total_us for each in levels if each.at_roofline) / whole
-    stop = at_roof >= ALL_AT_ROOF and saving_us < SMALL_GAIN * whole
+    savings = [
+        (one.likely_us, one.holds.us if one.clock else whole)
+        for one in findings
+        if one.gain is not None
+    ]
+    saved, of = max(savings, key=lambda saving: saving[0] / saving[1], default=(0.0, whole))
+    stop = at_roof >= ALL_AT_ROOF and saved < SMALL_GAIN * of
     known = sum(each.total_us for each in measured) / whole
-    reason = _reason(stop, at_roof, saving_us, whole)
+    roof = f"{percentage(at_roof)} of the kernels' time is at a roofline"
+    reason = f"{roof}, and the largest known saving is {micros(saved)} of {micros(of)}."
+    reason = f"Stop: nothing left to gain here; {reason}" if stop else f"Go on: {reason}"
     if known < ALL_AT_ROOF:
         reason += f" How busy the GPU was is known for {percentage(known)} of it."
     return Headroom(stop, reason, tuple(limits), tuple(levels))
-
-
-def _reason(stop: bool, at_roof: float, saving_us: float, whole: float) -> str:
-    roof = f"{percentage(at_roof)} of the kernels' time is at a roofline"
-    saving = f"the largest known saving is {micros(saving_us)} of {micros(whole)}"
-    if stop:
-        return f"Stop: nothing left to gain here; {roof}, and {saving}."
-    return f"Go on: {roof}, and {saving}."

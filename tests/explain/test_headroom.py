@@ -4,15 +4,35 @@ import math
 
 import pytest
 
+from perfml.explain.advice.answer import Finding, Gain, Where
 from perfml.explain.speed_of_light import KernelLevels, headroom
+from perfml.util.findings import Time
 
 
 def levels(time_us, compute, memory, share=1.0):
     return KernelLevels("k", 2, time_us / 2, share, compute, memory, math.nan, 3)
 
 
+def saving(likely_us, of_us=100.0, layers=("k",), of="all launches"):
+    gain = Gain(Time(likely_us, of), Time(likely_us, of), "clock")
+    words = dict.fromkeys(("hazard", "evidence", "mitigation"), "")
+    where, holds = Where(layers), Time(of_us, of)
+    return Finding(rules=(), where=where, holds=holds, gain=gain, confidence="medium", **words)
+
+
+def test_what_saves_a_part_of_a_step_is_set_against_the_step():
+    of_a_step = [saving(40.0, 1000.0, (), "step")]
+    assert headroom([levels(100.0, 0.3, 0.93)], of_a_step).stop
+    assert not headroom([levels(10_000.0, 0.3, 0.93)], [saving(90.0, 1000.0, (), "step")]).stop
+
+
+def test_a_kernel_that_keeps_both_busy_is_limited_by_both():
+    assert levels(100.0, 0.85, 0.83).limits == "compute and memory"
+    assert (levels(100.0, 0.85, 0.3).limits, levels(1.0, 0.85, 0.83).category) == ("compute",) * 2
+
+
 def test_a_kernel_at_its_roofline_without_a_saving_is_where_to_stop():
-    left = headroom([levels(100.0, 0.3, 0.93)], saving_us=1.0)
+    left = headroom([levels(100.0, 0.3, 0.93)], [saving(1.0)])
     assert left.stop
     kernel = left.kernels[0]
     assert (kernel.category, kernel.at_roofline, kernel.first_launch) == ("memory", True, 3)
@@ -20,11 +40,11 @@ def test_a_kernel_at_its_roofline_without_a_saving_is_where_to_stop():
 
 
 def test_a_kernel_at_its_roofline_that_moves_too_much_goes_on():
-    assert not headroom([levels(100.0, 0.3, 0.93)], saving_us=40.0).stop
+    assert not headroom([levels(100.0, 0.3, 0.93)], [saving(40.0)]).stop
 
 
 def test_time_that_no_unit_fills_is_underutilized_and_the_rest_is_by_limit():
-    left = headroom([levels(60.0, 0.2, 0.3, 0.6), levels(40.0, 0.75, 0.1, 0.4)], saving_us=0.0)
+    left = headroom([levels(60.0, 0.2, 0.3, 0.6), levels(40.0, 0.75, 0.1, 0.4)], [])
     assert not left.stop
     assert {each.category: each.headroom_us for each in left.limits} == pytest.approx(
         {"underutilized": 42.0, "compute": 10.0}
@@ -32,7 +52,7 @@ def test_time_that_no_unit_fills_is_underutilized_and_the_rest_is_by_limit():
 
 
 def test_what_was_not_measured_is_no_headroom_and_is_said():
-    left = headroom([levels(100.0, math.nan, 0.2)], saving_us=0.0)
+    left = headroom([levels(100.0, math.nan, 0.2)], [])
     assert (left.stop, left.limits) == (False, ())
     assert "is known for 0 %" in left.reason
-    assert headroom([], 0.0) is None
+    assert headroom([], []) is None

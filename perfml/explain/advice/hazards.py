@@ -128,11 +128,6 @@ class Advice:
         return in_one_order(self.groups, self.network, self.said, self.unexplained)
 
     @property
-    def largest_saving_us(self) -> float:
-        """The largest likely saving of all findings, in microseconds; 0 without any."""
-        return max((one.likely_us for one in self.findings if one.gain is not None), default=0.0)
-
-    @property
     def left_out(self) -> str:
         """How many findings are not listed, and why; empty where all are."""
         if not self.below:

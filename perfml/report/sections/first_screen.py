@@ -59,7 +59,7 @@ def limits_table(
             amount(each.time_us),
             share(each.share, bar=each.share),
             *(share(level, bar=level) for level in _bars(each) if known),
-            *([Cell(each.limit)] if known else ()),
+            *([Cell(each.limits)] if known else ()),
         ]
         for each in levels
     ]
