@@ -179,7 +179,7 @@ def evidence(finding: Finding, account: Account) -> str:
     said = f"{', '.join(parts) or micros(amount.us)} of {_whole(account)}"
     if amount.place:
         said += f", most in {amount.place}"
-    if amount.operator and amount.computing_us >= amount.idle_us:
+    if amount.operator not in ("", amount.place) and amount.computing_us >= amount.idle_us:
         said += f" ({amount.operator})"
     if finding.cause.id == _SYNCHRONISING and account.waits:
         first = account.waits[0]

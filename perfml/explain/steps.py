@@ -216,7 +216,8 @@ class StepComparison:
         first = self.first
         if first is None or not self.difference_us:
             return None
-        where = f", most in {first.where}" if first.where else ""
+        known = first.where in ("", *first.operators)
+        where = "" if known else f", most in {first.where}"
         on = f" ({', '.join(first.operators)})" if first.operators else ""
         said = f"in {self.slower} {first.words}{on}{where}: {micros(abs(first.us))}"
         share = first.us / self.difference_us

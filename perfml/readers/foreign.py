@@ -36,7 +36,7 @@ def unread(head: bytes, path: Path, titles: Sequence[str]) -> InputError:
     found = kind.get("what") or _looks_like(head)
     cure = f"perfml reads: {'; '.join(titles)}."
     if not kind and _is_table(head):
-        own = "A table with columns of your own is for Python: perfml.rank(X, y) ranks its columns."
+        own = "Of a table with columns of your own: perfml rank FILE --target COLUMN."
         cure = f"{own} {cure}"
     return InputError(msg, where=str(path), found=found, cure=cure)
 

@@ -143,4 +143,4 @@ def test_a_pointer_of_git_lfs_names_the_command_that_brings_the_file(tmp_path):
 def test_a_table_with_columns_of_ones_own_is_sent_to_python(tmp_path):
     path = tmp_path / "metrics.csv"
     path.write_text("op,Memory [%],Duration (ms)\n1,40.5,2.5\n")
-    assert "perfml.rank(X, y)" in refusal(path)
+    assert "perfml rank FILE --target COLUMN" in refusal(path)

@@ -292,7 +292,21 @@ def test_advice_becomes_cards_on_a_phone(tab, report):
         assert scroll.evaluate("each => each.scrollWidth <= each.clientWidth")
     cell = opened.page.locator("#advice .panel:visible tbody tr").first.locator("td").nth(1)
     label = cell.evaluate("each => getComputedStyle(each, '::before').content")
-    assert "hazard" in label or "where" in label
+    assert "finding" in label
+
+
+@pytest.mark.parametrize(("media", "width"), [("screen", 1200), ("print", 690)])
+def test_what_to_do_is_read_without_scrolling_on_a_laptop_and_on_paper(tab, report, media, width):
+    opened = tab.open(report, width=width)
+    opened.page.emulate_media(media=media)
+    table = opened.page.locator("#advice .cards:visible").first
+    cut = "each => each.scrollWidth > each.clientWidth + 1"
+    assert not table.locator("..").evaluate(cut)
+    cells = table.locator("tbody tr").first.locator("th, td").all()
+    assert not any(cell.evaluate(cut) for cell in cells)
+    # a remedy has room for a few words on a line, and paper shows it in one card
+    assert cells[-1].evaluate("each => each.offsetWidth") > 0.25 * width
+    assert media == "screen" or len({cell.bounding_box()["x"] for cell in cells}) == 1
 
 
 def test_a_bar_says_its_value_under_the_pointer_and_leads_to_the_kernels_of_its_layer(desktop):

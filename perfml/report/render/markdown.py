@@ -17,8 +17,6 @@ _SPECIAL = re.compile(r"([\\`*\[\]|~$]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9]))")
 _MOST_OPEN = 14
 """Lines of a table that is not folded."""
 
-_UNMARKED = ("high", "caution")
-
 
 def to_markdown(document: doc.Document) -> str:
     """Return a document in GitHub's Markdown; long tables fold, pictures are left out."""
@@ -50,7 +48,7 @@ def escape(text: object) -> str:
 
 
 def _marked(sure: doc.Sure) -> str:
-    return "" if sure in _UNMARKED else f" *({doc.in_words(sure)})*"
+    return "" if sure == "caution" else f" *({doc.in_words(sure)})*"
 
 
 def _sentence(sentence: doc.Sentence) -> list[str]:

@@ -44,7 +44,7 @@ _ON_A_PAGE = 2000
 """Findings from which on each condition keeps fewer: a browser takes seconds for ten thousand."""
 
 _TITLE = 90
-"""Characters of a finding in a title."""
+"""Characters of a finding in a title; of a longer sentence it is the rule that says it."""
 
 LEAD = (
     "What is expected to save most is first. Findings of a layer are often two views of one loss: "
@@ -144,7 +144,7 @@ def _step(one: Finding, levels: Sequence[KernelLevels], label: str) -> Sentence:
     names = {*one.where.layers, one.where.kernel}
     own = next((each for each in levels if each.kernel in names), None)
     long = len(one.hazard) > _TITLE
-    hazard = f"{one.hazard[:_TITLE].rpartition(' ')[0]} …" if long else one.hazard
+    hazard = f"{listed(one.says)}: {listed(one.rules)}" if long else one.hazard
     title = capital(hazard)
     if one.where.name and one.gain is not None:
         title = f"{title} in {one.where.name}"
