@@ -249,10 +249,11 @@ def _device(
 def _parts(work: _Work, alone: Floats, launches: Floats) -> tuple[Part, ...]:
     written_out = _attention(work)
     operators = any(origin.operator for origin in work.origins)
-    sums: dict[Part, Floats] = {}
+    sums: dict[Part, list[float]] = {}
+    alone_us, often = alone.tolist(), launches.tolist()
     where: dict[Part, defaultdict[str, float]] = {}
     for at, (activity, origin) in enumerate(zip(work.activities, work.origins, strict=True)):
-        if activity.kind is not DeviceKind.KERNEL or not (alone[at] > 0 or launches[at] > 0):
+        if activity.kind is not DeviceKind.KERNEL or not (alone_us[at] > 0 or often[at] > 0):
             continue
         traits = kernel_traits(activity.name)
         alone_on_it = activity.blocks == 1 and activity.end - activity.start >= _LONG_NS
@@ -264,13 +265,14 @@ def _parts(work: _Work, alone: Floats, launches: Floats) -> tuple[Part, ...]:
             traits.does,
             tuple(sorted({*traits.ids(), *(["one_block"] if alone_on_it else [])})),
         )
-        amounts = sums.setdefault(part, np.zeros(2))
-        amounts += (alone[at], launches[at])
+        amounts = sums.setdefault(part, [0.0, 0.0])
+        amounts[0] += alone_us[at]
+        amounts[1] += often[at]
         place = "/".join(name for name in origin.path if not ITERATION.fullmatch(name))
-        where.setdefault(part, defaultdict(float))[place] += float(alone[at])
+        where.setdefault(part, defaultdict(float))[place] += alone_us[at]
     parts = [
         replace(part, where=max(where[part], key=where[part].__getitem__), us=us, launches=times)
-        for part, (us, times) in ((part, amounts.tolist()) for part, amounts in sums.items())
+        for part, (us, times) in sums.items()
     ]
     return tuple(sorted(parts, key=lambda part: -part.us))
 

@@ -183,7 +183,7 @@ class Host:
 
     def where(self, part: Intervals) -> str:
         """Return the innermost range that holds most of some time; empty where none does."""
-        held = {name: intersection(part, whole).length_us for name, whole in self._named.items()}
+        held = {name: intersection(whole, part).length_us for name, whole in self._named.items()}
         most = [name for name, us in held.items() if us >= 0.6 * part.length_us > 0]
         return min(most, key=lambda name: self._named[name].length_us, default="")
 

@@ -89,6 +89,9 @@ def pack_kernels(
     return PackedKernels(packer.short_and_full, packer.cut, conditions)
 
 
+_COLUMNS = ("layer", "kernel", "backend", "launches", "time_us", "share")
+
+
 @dataclass
 class _Packer:
     """Counts names as they come, and rows until the page is full."""
@@ -99,12 +102,14 @@ class _Packer:
 
     def layers(self, kernels: pd.DataFrame, condition: Condition) -> list[dict[str, Any]]:
         """Pack the layers of one condition, all launches first."""
-        times = kernel_times(kernels.assign(layer=kernels["layer"].fillna(OUTSIDE)))
-        everything = kernel_times(kernels.assign(layer=EVERYTHING))
-        of_layer = dict(iter(times.groupby("layer", sort=False, observed=True)))
+        of_layer: dict[str, list[tuple[Any, ...]]] = {}
+        for given in (EVERYTHING, kernels["layer"].fillna(OUTSIDE)):
+            times = kernel_times(kernels.assign(layer=given))
+            for name, *row in zip(*(times[column].tolist() for column in _COLUMNS), strict=True):
+                of_layer.setdefault(name, []).append(tuple(row))
         packed = []
         for name in (EVERYTHING, *condition.layers, OUTSIDE):
-            source = everything if name == EVERYTHING else of_layer.get(name, times.iloc[:0])
+            source = of_layer.get(name, [])
             if self.budget < len(source):
                 self.left_out += 1
             elif len(source):
@@ -113,11 +118,10 @@ class _Packer:
         return packed
 
     def _rows(
-        self, source: pd.DataFrame, backends: Sequence[str]
+        self, source: Sequence[tuple[Any, ...]], backends: Sequence[str]
     ) -> dict[str, list[list[float | int | None]]]:
         packed: dict[str, list[list[float | int | None]]] = {}
-        names = ("kernel", "backend", "launches", "time_us", "share")
-        for kernel, backend, *numbers in zip(*(source[name] for name in names), strict=True):
+        for kernel, backend, *numbers in source:
             entry = [self.names.setdefault(str(kernel), len(self.names)), *map(_rounded, numbers)]
             packed.setdefault(str(backends.index(str(backend))), []).append(entry)
         return packed

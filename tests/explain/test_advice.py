@@ -213,6 +213,11 @@ def test_a_library_s_product_on_cuda_cores_is_told_of_tensor_cores():
     assert "tensor_unused" not in found(launch(**cells, kernel="mine"))
 
 
+@pytest.mark.parametrize("counted", [{}, {"inst_executed": 1e6}, {"inst_executed": 1e6, "ipc": 2}])
+def test_how_busy_l1_is_is_unknown_where_nothing_of_it_was_counted(counted):
+    assert math.isnan(LaunchState(one_launch({"time_us": 1.0, **counted}))["l1_level"])
+
+
 def test_a_wait_for_loads_is_a_memory_s_as_far_as_they_stand_in_a_queue():
     # 58 of 64 warps, 20 cycles an instruction, an instruction a load: 0.8 of the time waited for it
     wait = {"stall_memory_dependency": 0.8, "inst_executed": 2e6, "dram_utilization": 0.3}

@@ -136,7 +136,7 @@ def launch_findings(layer: Layer, *, merged: bool = False) -> list[dict[str, Any
     whole = layer.time_us
     together: dict[tuple[str, ...], list[_Part]] = defaultdict(list)
     for launch, label in zip(layer.launches, layer.labels, strict=True):
-        share, state = launch.time_us / whole, LaunchState(launch)
+        share, state = launch.time_us / whole, LaunchState.of(launch)
         single = not merged or launch["kernels"] == 1
         for claimed in losses(launch, single=single):
             if claimed.part * share < _LEAST or remedy_of(claimed.cause) is None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Mapping
 from functools import cache, cached_property
 
 from perfml.chips import REFERENCE
-from perfml.explain.launches import Launch, known
+from perfml.explain.launches import Launch
 from perfml.explain.limits.traffic import (
     SECTOR,
     bytes_asked,
@@ -68,6 +68,14 @@ class LaunchState:
         known = self._values.get(formula.text)
         if known is None:
             known = self._values[formula.text] = formula.number(self.__getitem__)
+        return known
+
+    @classmethod
+    def of(cls, launch: Launch) -> LaunchState:
+        """Return the one state of a launch: what was found for one is known to all who ask."""
+        known: LaunchState | None = launch.__dict__.get("state")
+        if known is None:
+            known = launch.__dict__["state"] = cls(launch)
         return known
 
     @property
@@ -129,7 +137,8 @@ def _busiest_memory(state: LaunchState) -> float:
 def _l1_busy(state: LaunchState) -> float:
     """How busy L1 is by the largest of what was collected of it; NaN where nothing was."""
     launch = state.launch
-    return max(l1_level(launch), known(launch["l1_utilization"], 0.0)) or math.nan
+    levels = (l1_level(launch), launch["l1_utilization"])
+    return max((level for level in levels if level >= 0), default=math.nan)
 
 
 def _short_scoreboard(state: LaunchState) -> float:

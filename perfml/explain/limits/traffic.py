@@ -53,7 +53,7 @@ def global_traffic(launch: Launch) -> dict[str, float]:
 
 
 def l1_level(launch: Launch) -> float:
-    """Return how busy L1's data stage is, of a multiprocessor's cycles; 0 if not known."""
+    """Return how busy L1's data stage is, of a multiprocessor's cycles; NaN if not known."""
     # It gives a wavefront a cycle: a request takes one at least (two where 16 load/store units are
     # and not 32: of 456 launches in public reports of such chips the busiest asked 0.49 times a
     # cycle, L1 98 % busy with it; on 9.0 0.99 times, 2026-11-23), and one for each four sectors of
@@ -62,12 +62,14 @@ def l1_level(launch: Launch) -> float:
     # lanes of one bank 32: what takes longer than a cycle fills the queue that `stall_lg_throttle`
     # waits for (``studies/truth/wavefronts.cu``, ``benchmarks/results/wavefronts-h200.csv``).
     if not launch["inst_executed"] > 0:
-        return 0.0
+        return math.nan
     enters = 1 / launch.chip.known("l1_requests", 1.0)
     wavefronts = sum(
         _wavefronts(launch, sectors, requests, enters) for sectors, requests in L1_ACCESSES.items()
     )
-    return min(known(wavefronts * launch["ipc"] / launch["inst_executed"], 0.0), 1.0)
+    counted = any(launch[name] >= 0 for names in L1_ACCESSES.items() for name in names)
+    level = wavefronts * launch["ipc"] / launch["inst_executed"]
+    return min(level, 1.0) if counted and level >= 0 else math.nan
 
 
 def _wavefronts(launch: Launch, sectors: str, requests: str, enters: float) -> float:

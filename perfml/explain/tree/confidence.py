@@ -149,7 +149,7 @@ def _groups(limits: Mapping[str, float]) -> set[str]:
 
 def _missing(first: Term, limits: Mapping[str, float], pair: Answered) -> Iterator[Term]:
     """Yield causes that may hold the first one's time, and whose counters were not collected."""
-    slow = LaunchState(max((pair.before, pair.after), key=lambda launch: launch.time_us))
+    slow = LaunchState.of(max((pair.before, pair.after), key=lambda launch: launch.time_us))
     places = {name for name, part in limits.items() if part > 0}
     for term in TERMS.values():
         if term == first or is_proven(term, pair.before, pair.after):

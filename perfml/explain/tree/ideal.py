@@ -112,10 +112,10 @@ def ideal_launch(launch: Launch, *, more_blocks: bool = False) -> Launch:
     """Return the ideal side of a launch: its time is that of its fullest unit."""
     # Busy levels and waits are parts of that time. With `more_blocks` the grid can be split as far
     # as one wave has places, which no counter tells.
-    state = LaunchState(launch)
+    state = LaunchState.of(launch)
     counters = ideal_counters(state)
     counters |= _shape(state, more_blocks)
-    part = min(max(fullest(LaunchState(replace(launch, counters=counters))), _LEAST), _MOST)
+    part = min(max(fullest(LaunchState.of(replace(launch, counters=counters))), _LEAST), _MOST)
     for name in counters:
         if name.startswith("stall_") or "_utilization" in name:
             counters[name] /= part

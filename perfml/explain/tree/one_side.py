@@ -54,7 +54,7 @@ def _beside(launch: Launch, ideal: Launch, *, single: bool) -> list[Loss]:
     decomposed = decompose_pair(ideal, launch, single=single)
     ratio = sum(each.log_ratio for each in decomposed.contributions)
     saved = 1 - ideal.time_us / launch.time_us
-    found, state = [], LaunchState(launch)
+    found, state = [], LaunchState.of(launch)
     for each in decomposed.contributions:
         part = saved * each.log_ratio / ratio
         if each.term.id in unknown_needs():
@@ -111,7 +111,7 @@ def unknown_of(launch: Launch, cause: str) -> str:
     if cause == "theoretical_occupancy":
         return "how few registers and how little shared memory a thread needs"
     name = ALIKE.get(cause, cause)
-    if name == "sectors_per_request" and math.isnan(LaunchState(launch)["bytes_asked"]):
+    if name == "sectors_per_request" and math.isnan(LaunchState.of(launch)["bytes_asked"]):
         return "what lanes ask for, as the efficiency of accesses was not collected"
     return next((row.unknown for row in load_ideals() if row.cause == name), "")
 
@@ -128,20 +128,20 @@ def time_after(
     """
     if not has_ideal(cause):
         return math.nan
-    before = LaunchState(launch) if state is None else state
+    before = LaunchState.of(launch) if state is None else state
     if cause in (*_RESIDENT, *_IDLE):
         stays = _of_shape(before, cause) if left is None else left
         return _bounded(before, launch, min(stays, 1.0))
     name = ALIKE.get(cause, cause)
     changed = replace(launch, counters=ideal_counters(before, (name,), left))
-    return _bounded(before, changed, _waited(before, LaunchState(changed), name))
+    return _bounded(before, changed, _waited(before, LaunchState.of(changed), name))
 
 
 def _of_shape(before: LaunchState, cause: str) -> float:
     """Return what stays where more warps are resident, or no multiprocessor is idle."""
     if cause == "wave_quantization":
         return known(before["wave_fill"], 1.0)
-    best = LaunchState(ideal_launch(before.launch))
+    best = LaunchState.of(ideal_launch(before.launch))
     name = "achieved_occupancy" if cause in _RESIDENT else "active"
     stays = known(before[name] / best[name], 1.0) if best[name] > 0 else 1.0
     if cause == "sm_imbalance":  # even work ends when the mean SM does now; other idle time stays
@@ -153,7 +153,7 @@ def _bounded(before: LaunchState, changed: Launch, inside: float) -> float:
     """Return the time, no shorter than the fullest unit's and the start of the launch."""
     now = max(before.launch.duration_us, START_US)
     start = min(1 - before["active"], START_US / now) if before["active"] < 1 else 0.0
-    return min(1.0, start + (1 - start) * max(inside, fullest(LaunchState(changed))))
+    return min(1.0, start + (1 - start) * max(inside, fullest(LaunchState.of(changed))))
 
 
 def _waited(before: LaunchState, after: LaunchState, cause: str) -> float:

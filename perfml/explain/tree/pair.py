@@ -57,7 +57,7 @@ class Pair:
     """Two launches; a mean of waves over kernels, not `single` launches, has no last wave."""
 
     def __init__(self, before: Launch, after: Launch, *, single: bool) -> None:
-        self.before, self.after = LaunchState(before), LaunchState(after)
+        self.before, self.after = LaunchState.of(before), LaunchState.of(after)
         slower = after.time_us > before.time_us
         self.slow, self.fast = (self.after, self.before) if slower else (self.before, self.after)
         self.log_ratio = math.log(self.slow.launch.time_us / self.fast.launch.time_us)
@@ -92,8 +92,8 @@ class Pair:
 
     def taken(self, limit: Limit) -> tuple[float, float]:
         """Return the part of the slow side's time, and of the additional time, of a limit."""
-        slow, fast = self.slow.value(limit.time), self.fast.value(limit.time)
-        if not (slow >= 0 and fast >= 0):
+        slow = self.slow.value(limit.time)
+        if not (slow >= 0 and (fast := self.fast.value(limit.time)) >= 0):
             return 0.0, 0.0
         longer = slow * self.slow.launch.time_us - fast * self.fast.launch.time_us
         span, before = self.spans(limit)
