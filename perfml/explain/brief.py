@@ -7,6 +7,7 @@ left out first, and how much that was is said.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, ClassVar
@@ -125,7 +126,10 @@ def brief_advice(advice: Advice, of: tuple[str, ...], levels: Sequence[KernelLev
     unchecked = advice.not_checked.drop_duplicates(["rule", "missing"]).to_dict("records")
     missing = (f"{row['rule']}: {row['missing']} {row['why']}" for row in unchecked)
     verdict = f"{count(len(advice.table), 'finding')} in {count(advice.layers, 'layer')}"
-    left = headroom(levels, advice.findings)
+    known = (one for one in advice.findings if one.gain is not None)
+    # what saves a part of a step is no part of the time of some kernels
+    savings = [(one.likely_us, one.holds.us if one.clock else math.nan) for one in known]
+    left = headroom(levels, savings)
     return _fitting(of, verdict, layers, missing, (*advice.warnings, *advice.time_notes), left)
 
 

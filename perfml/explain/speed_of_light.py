@@ -10,7 +10,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -24,9 +24,6 @@ from perfml.ingest.merge.by_kernel import (
 from perfml.metrics.expressions import Array
 from perfml.readers.ncu.findings import LONGEST, unit_means
 from perfml.util.words import micros, percentage
-
-if TYPE_CHECKING:
-    from perfml.explain.advice.answer import Finding
 
 LOW = 0.6
 """Fraction of the peak below which latency is the limit: that of Nsight Compute's rule
@@ -201,11 +198,13 @@ class Headroom:
     kernels: Annotated[tuple[KernelLevels, ...], "the kernels, the one that takes most time first"]
 
 
-def headroom(levels: Sequence[KernelLevels], findings: Sequence[Finding]) -> Headroom | None:
+def headroom(
+    levels: Sequence[KernelLevels], savings: Sequence[tuple[float, float]]
+) -> Headroom | None:
     """Return what is left to gain, or None where no kernel is known.
 
-    `levels` say how busy each kernel keeps the GPU; `findings` are what advice knows. What saves a
-    part of a step is set against the step, and not against the time of some kernels.
+    `levels` say how busy each kernel keeps the GPU; `savings` are the likely ones that advice
+    knows, microseconds, and what each is of: the clock's time, or NaN for that of the kernels.
     """
     whole = sum(each.total_us for each in levels)
     if not whole > 0:
@@ -219,12 +218,8 @@ def headroom(levels: Sequence[KernelLevels], findings: Sequence[Finding]) -> Hea
         key=lambda limit: -limit.headroom_us,
     )
     at_roof = sum(each.total_us for each in levels if each.at_roofline) / whole
-    savings = [
-        (one.likely_us, one.holds.us if one.clock else whole)
-        for one in findings
-        if one.gain is not None
-    ]
-    saved, of = max(savings, key=lambda saving: saving[0] / saving[1], default=(0.0, whole))
+    known_us = [(us, whole if math.isnan(of) else of) for us, of in savings]
+    saved, of = max(known_us, key=lambda saving: saving[0] / saving[1], default=(0.0, whole))
     stop = at_roof >= ALL_AT_ROOF and saved < SMALL_GAIN * of
     known = sum(each.total_us for each in measured) / whole
     roof = f"{percentage(at_roof)} of the kernels' time is at a roofline"

@@ -4,26 +4,18 @@ import math
 
 import pytest
 
-from perfml.explain.advice.answer import Finding, Gain, Where
 from perfml.explain.speed_of_light import KernelLevels, headroom
-from perfml.util.findings import Time
 
 
 def levels(time_us, compute, memory, share=1.0):
     return KernelLevels("k", 2, time_us / 2, share, compute, memory, math.nan, 3)
 
 
-def saving(likely_us, of_us=100.0, layers=("k",), of="all launches"):
-    gain = Gain(Time(likely_us, of), Time(likely_us, of), "clock")
-    words = dict.fromkeys(("hazard", "evidence", "mitigation"), "")
-    where, holds = Where(layers), Time(of_us, of)
-    return Finding(rules=(), where=where, holds=holds, gain=gain, confidence="medium", **words)
-
-
 def test_what_saves_a_part_of_a_step_is_set_against_the_step():
-    of_a_step = [saving(40.0, 1000.0, (), "step")]
-    assert headroom([levels(100.0, 0.3, 0.93)], of_a_step).stop
-    assert not headroom([levels(10_000.0, 0.3, 0.93)], [saving(90.0, 1000.0, (), "step")]).stop
+    assert headroom([levels(100.0, 0.3, 0.93)], [(40.0, 1000.0)]).stop
+    left = headroom([levels(10_000.0, 0.3, 0.93)], [(90.0, 1000.0), (100.0, math.nan)])
+    assert not left.stop
+    assert "90 µs of 1,000 µs" in left.reason.replace("90.0", "90")
 
 
 def test_a_kernel_that_keeps_both_busy_is_limited_by_both():
@@ -32,7 +24,7 @@ def test_a_kernel_that_keeps_both_busy_is_limited_by_both():
 
 
 def test_a_kernel_at_its_roofline_without_a_saving_is_where_to_stop():
-    left = headroom([levels(100.0, 0.3, 0.93)], [saving(1.0)])
+    left = headroom([levels(100.0, 0.3, 0.93)], [(1.0, math.nan)])
     assert left.stop
     kernel = left.kernels[0]
     assert (kernel.category, kernel.at_roofline, kernel.first_launch) == ("memory", True, 3)
@@ -40,7 +32,7 @@ def test_a_kernel_at_its_roofline_without_a_saving_is_where_to_stop():
 
 
 def test_a_kernel_at_its_roofline_that_moves_too_much_goes_on():
-    assert not headroom([levels(100.0, 0.3, 0.93)], [saving(40.0)]).stop
+    assert not headroom([levels(100.0, 0.3, 0.93)], [(40.0, math.nan)]).stop
 
 
 def test_time_that_no_unit_fills_is_underutilized_and_the_rest_is_by_limit():
