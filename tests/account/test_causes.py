@@ -5,6 +5,7 @@ import pytest
 from perfml.account.account import Account, Copies, DeviceAccount, Idle, Part
 from perfml.account.causes import amounts, causes, changes, findings
 from perfml.account.device_time import DeviceTime
+from perfml.kernel_names import kernel_traits
 
 
 def account(*, idle=(), parts=(), copies=(), trains=False):
@@ -139,3 +140,18 @@ def test_an_operator_is_compared_with_itself_and_the_kernels_names_tell_why():
     assert [each.id for each in changes(one, account(parts=[single]))] == ["wider_type"]
     again = part("gemm_align8", 60.0, does="product", traits=["type:half"], launches=6.0)
     assert [each.id for each in changes(one, account(parts=[again]))] == ["more_launches"]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "trains", "cause"),
+    [
+        ("ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)", True, "all_to_all"),
+        ("ncclKernel_AllReduce_RING_LL_Sum_float(ncclDevComm*)", True, "communication"),
+        ("ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL(x)", True, "sharded_parameters"),
+        ("ncclDevKernel_AllReduce_Sum_f16_RING_LL(x)", False, "activations_reduced"),
+    ],
+)
+def test_communication_is_told_apart_by_collective_and_phase(kernel, trains, cause):
+    traits = kernel_traits(kernel)
+    ran = part(kernel, 90.0, does=traits.does, traits=traits.ids(), zone="communication")
+    assert first(account(parts=[ran], trains=trains)) == cause
