@@ -114,16 +114,25 @@ class Ranks:
 
 
 def account_in(provenance: Mapping[str, Any]) -> Account | None:
-    """Return the account of the one trace that a whole table was read from; None without one.
+    """Return the account of the one run that a whole table was read from; None without one.
 
-    Of ranks of one job it is that of the rank which the others wait for.
+    Of processes that ran the program one after another it is the middle one's by its step. Of ranks
+    of one job it is that of the rank which the others wait for.
     """
     sources = [each for each in provenance.get("sources", ()) if isinstance(each, Mapping)]
-    accounts = [each[ACCOUNT] for each in sources if ACCOUNT in each]
-    if len(accounts) == 1 and "where" not in provenance:
-        return Account.from_dict(accounts[0])
+    timed = [each for each in sources if ACCOUNT in each]
+    if "where" not in provenance and (len(timed) == 1 or _of_one_run(timed)):
+        accounts = [Account.from_dict(each[ACCOUNT]) for each in timed]
+        return sorted(accounts, key=lambda each: each.step_us)[len(accounts) // 2]
     ranks = ranks_in(provenance)
     return None if ranks is None else ranks.account
+
+
+def _of_one_run(sources: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether some files are the timing passes of one run, a process each."""
+    return len({(each.get("run_id"), each.get("format")) for each in sources}) == 1 and all(
+        each.get("format") == "timing-csv" and RANK not in each for each in sources
+    )
 
 
 def ranks_in(provenance: Mapping[str, Any]) -> Ranks | None:

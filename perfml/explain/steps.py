@@ -37,6 +37,7 @@ _PROFILED = 1.39
 is the limit: so much more time to launch the same kernels is no difference of programs."""
 LAUNCHING = next(each.idle for each in causes() if each.id == LAUNCH_BOUND)
 """States of the host in which it launches, and does no more."""
+_TICK_US = 1e-3  # of the clocks of profilers
 _SHOWN = 0.1  # a smaller part of a step is no headline
 _WHOLE = 1.1  # from here on a cause is no share of the difference, as others work against it
 _NAMED = 0.02  # what makes less of the difference is told in one row
@@ -53,11 +54,12 @@ class StepComparison:
     @property
     def log_ratio(self) -> float:
         """Natural logarithm of the target's step over the baseline's."""
-        return math.log(self.target.step_us / self.baseline.step_us)
+        one, other = (max(side.step_us, _TICK_US) for side in (self.baseline, self.target))
+        return math.log(other / one)
 
     @property
     def _of_the_clock(self) -> TimeVerdict:
-        return _verdict(self.baseline.kept_us, self.target.kept_us)
+        return _verdict(_walls(self.baseline), _walls(self.target))
 
     @property
     def idle(self) -> bool:
@@ -128,7 +130,7 @@ class StepComparison:
     @property
     def total(self) -> Ratio:
         """The ratio of a step on the clock, with its interval from four steps a side."""
-        low, high = bounds_of(self.baseline.kept_us, self.target.kept_us) or (None, None)
+        low, high = bounds_of(_walls(self.baseline), _walls(self.target)) or (None, None)
         return Ratio(
             baseline_us=self.baseline.step_us,
             target_us=self.target.step_us,
@@ -273,6 +275,11 @@ class StepComparison:
         *("verdict", "difference_us", "first_cause", "confidence", ("do", "command"), "changes"),
     )
     to_dict = json_object
+
+
+def _walls(account: Account) -> list[float]:
+    """Return the steps that count; one that the device did beside the one before takes a tick."""
+    return [max(us, _TICK_US) for us in account.kept_us]
 
 
 def bounds_of(one: Sequence[float], other: Sequence[float]) -> tuple[float, float] | None:

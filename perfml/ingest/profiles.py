@@ -167,8 +167,10 @@ def ingest_runs(
         started.append(Started(run_id, condition, command_of(run.manifest, run.found)))
         named = run.manifest.get("workload") or user.workload
         guess = {} if named else {"workload_from": "file name"}
-        # an account of other steps than the table's would contradict it
-        left_out = {ACCOUNT} if NAMED_BY_CLASS in notes else set()
+        # one of other steps than the table's would contradict it, and what runs a built-in workload
+        # waits between its layers
+        built_in = run.collected and not run.manifest.get("program")
+        left_out = {ACCOUNT} if built_in or NAMED_BY_CLASS in notes else set()
         facts = [{k: v for k, v in p.provenance.items() if k not in left_out} for p in run.found]
         sources += [{"run_id": run_id, **guess, **each} for each in facts]
         prefix = f"{run_id}/" if run.collected else ""

@@ -15,10 +15,12 @@ from perfml.account.account import UNRECORDED, Account
 from perfml.account.build import account_without_host, kernels_of, moves_of
 from perfml.account.causes import findings
 from perfml.account.device_time import Spans, idle_before, recorded_times
+from perfml.account.ranks import account_in
 from perfml.account.recording import move_kind
 from perfml.account.steps import cut_steps
 from perfml.account.words import step_sentence
 from perfml.datasets import Selection, read_inputs
+from perfml.ingest import ingest
 from perfml.readers import read
 from tests.support.nsys_export import Export
 from tests.support.paths import ROOT
@@ -338,3 +340,20 @@ def test_the_parts_in_words_add_up_to_the_step(both):
     assert sum(float(text.replace(",", "")) for text in said) == pytest.approx(
         step.wall_us, rel=2e-3
     )
+
+
+@pytest.mark.parametrize("program", [["./a.out"], None])
+def test_processes_of_a_collected_program_have_one_clock_and_a_built_in_workload_none(
+    tmp_path, program
+):
+    manifest = {"run_id": "a", "workload": "a", "program": program}
+    (tmp_path / "run.json").write_text(json.dumps(manifest))
+    for name, period in (("timing", 100), ("timing_2", 120), ("timing_3", 300)):
+        rows = ["iteration,layer,kernel,time_us,grid,block,start_us"]
+        rows += [f"{n},a,gemm,10,,,{period * n + 30 * k}" for n in range(4) for k in range(2)]
+        (tmp_path / f"{name}.csv").write_text("\n".join(rows) + "\n")
+    account = account_in(ingest([tmp_path]).provenance)
+    if program is None:
+        assert account is None
+    else:
+        assert account.step_us == pytest.approx(120.0)

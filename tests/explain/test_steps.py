@@ -178,6 +178,13 @@ def truth(path):
     return (end - min(step["ts"] for step in steps)) / len(steps)
 
 
+def test_a_step_without_length_is_compared_and_divides_nothing():
+    found = sides([100.0, 0.0, 101.0, 99.0], [200.0, 0.0, 210.0, 190.0])
+    assert found.verdict in ("slower", "undecided")
+    assert found.total.log_low is not None
+    assert sides([0.0], [0.0]).verdict == "no difference"
+
+
 if PAIRS.is_dir():
 
     @pytest.fixture(scope="module")
