@@ -1,6 +1,6 @@
 """Record a ladder: measure every version that is right, pack, print the table.
 
-What the ``record.py`` of a dataset calls. ``perfml collect`` compares every version with its
+`studies.seeds.measure` calls it. ``perfml collect`` compares every version with its
 reference before it measures it. Finished runs are kept, so a second call on the same machine does
 what is missing.
 """

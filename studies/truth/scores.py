@@ -106,7 +106,7 @@ def read_truth(folder: Path, *, held_out: bool = False) -> Truth:
     found += sorted(folder.glob(f"*/*/{TRUTH_FILE}"))
     path = next((each for each in found if each.is_file()), None)
     if path is None:
-        what, cure = "no planted causes here", "Record one: studies/data/h200-planted/record.py"
+        what, cure = "no planted causes here", "Record one: perfml collect planted"
         raise InputError(what, where=str(folder), found=f"no {TRUTH_FILE}", cure=cure)
     try:
         document = json.loads(path.read_text(encoding="utf-8"))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import statistics
 from collections import Counter
 
 import pytest
@@ -14,8 +13,6 @@ from studies.atlas.page import results as atlas
 from studies.attention.page import benchmark
 from studies.plan.page import PAGE as PLAN
 from studies.seeds.page import judged, tally
-from studies.sweep.page import NAMES, cases
-from studies.sweep.page import results as sweeps
 from tests.support.paths import ROOT
 
 pytestmark = pytest.mark.page
@@ -140,23 +137,6 @@ def test_counted_work_agrees_with_nsight_compute_as_the_page_says():
     assert len(counted) == 2
     largest = max(row[pair][1] for row in counted for pair in agreement.PAIRS if row[pair])
     assert f"differ by {largest:.1g} at the most" in page("explanation/counters.md")
-
-
-def test_sweeps_are_as_fast_as_the_pages_say():
-    ratios = {name: wall[0] / wall[1] for name, wall, *_ in cases()}
-    network, replay = (ratios[NAMES[name]] for name in ("network", "kernel-replay"))
-    assert f"were {network:.2f} times as fast on two H200s" in TEXT
-    assert f"gain only {replay:.2f} times" in TEXT
-    guide = page("howto/sweep.md")
-    assert {f"{network:.2f}", f"{replay:.2f}"} <= set(re.findall(r"\d+\.\d+", guide))
-    probes = {each["what"]: each.get("seconds_per_launch") for each in sweeps()["probes"]}
-    names = ("1 pass", "3 passes", "8 passes")
-    one, three, eight = (probes[f"{name}, alone"][0] for name in names)
-    beside = [statistics.mean(probes[f"{name}, two"]) for name in names]
-    assert f"{eight:.3f} s a launch" in guide
-    assert f"and {beside[2]:.2f} s under each of two at once" in guide
-    assert f"three passes {three:.3f} and {beside[1]:.3f} s" in guide
-    assert f"one pass {one:.4f} and {beside[0]:.4f} s" in guide
 
 
 def test_speed_is_what_the_table_says():

@@ -11,11 +11,10 @@ from studies.page_tables import table_on
 from studies.plan import page as plan
 from studies.ranking import page as ranking
 from studies.seeds import page as seeds
-from studies.sweep import page as sweep
 
 pytestmark = pytest.mark.page
 
-PROGRAMS = (atlas, attention, counters_page, gate_page, plan, ranking, seeds, sweep)
+PROGRAMS = (atlas, attention, counters_page, gate_page, plan, ranking, seeds)
 ON_CARD = ("times", "times_fp16", "ranges")
 """Tables of the attention ladder on the card of its recording."""
 SLOW = {

@@ -1,1 +1,0 @@
-"""Sweeps on several GPUs."""
