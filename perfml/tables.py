@@ -62,7 +62,7 @@ MOVED_COLUMNS = (
 )
 """What a layer copies from and to the host, copies on the device, and fills, before a kernel.
 
-Microseconds in which no kernel runs, and bytes (`perfml.readers.moves`).
+Microseconds in which no kernel runs, and bytes (`perfml.readers.timeline`).
 """
 
 PRODUCT_COLUMNS = ("product_m", "product_n", "product_k", "product_bytes", "product_flops")

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from collectors.profilers.inject import EXPERIMENTS, library, run_injected
 from collectors.profilers.process import Finished, ProfilerError
-from perfml.experiments.findings import Finding
 from perfml.experiments.record import Condition, Examined, Experiments
+from perfml.experiments.verdicts import Finding
 
 
 @dataclass(frozen=True)

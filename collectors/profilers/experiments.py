@@ -32,11 +32,10 @@ from collectors.profilers.experiment_record import (
 from collectors.profilers.inject import COUNTERS, library
 from collectors.profilers.process import Finished, ProfilerError, last_lines
 from collectors.profilers.timing import check_ended, trace
-from perfml.experiments.findings import Finding
-from perfml.experiments.mutation.catalog import OFF, Mutant, mutants
-from perfml.experiments.mutation.programs import kernels_of
-from perfml.experiments.plan import mutations, plan
+from perfml.experiments.mutation.programs import OFF, Mutant, kernels_of, mutants
+from perfml.experiments.proof import mutations, plan
 from perfml.experiments.record import Examined, Experiments
+from perfml.experiments.verdicts import Finding
 from perfml.util.ranges import ITERATION
 
 MOST_HUNG = 4

@@ -20,8 +20,8 @@ import numpy as np
 
 from perfml.account.intervals import union
 from perfml.account.recording import Activity, DeviceKind, HostKind, HostSpan, Recording
+from perfml.util.files import read_rows
 from perfml.util.json_values import json_object
-from perfml.util.rows import read_rows
 
 AUDIT = "audit"
 """Key of an audit in what a reader notes of its source."""

@@ -1,16 +1,19 @@
-"""The verb explain: why is one side slower than the other."""
+"""The verbs explain, advise and roofline: why is it slow, what helps, how far from peaks."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
+from enum import StrEnum
 from typing import Annotated
 
 import typer
 
 from perfml.cli import options
 from perfml.cli.output import Output
-from perfml.cli.reading import read
+from perfml.cli.reading import read, show_ranks, show_step
 from perfml.cli.verb import verb
 from perfml.datasets import Selection
+from perfml.errors import PerfmlError
 
 
 @verb(
@@ -77,3 +80,113 @@ def explain(
     else:
         shown = explanation_summary(explanation, named=bool(selection.layers))
     output.document({"tables": selection.names, **explanation.to_dict()}, shown)
+
+
+class Per(StrEnum):
+    """What a row of a roofline is."""
+
+    layer = "layer"
+    kernel = "kernel"
+
+
+@verb("dataset", "layer", "kernel", "skip", "launches", "layer_map", "where")
+def advise(
+    selection: Selection,
+    output: Output,
+    top: options.Top = 10,
+    peaks: options.Peaks = None,
+    brief: options.Brief = False,
+) -> None:
+    """Say what slow layers suffer from, and what helps.
+
+    With the numbers that show it, and how much it can give at most.
+
+    Example: perfml advise h200-yolov4-tiny --where batch=1 --where backend=cudnn;
+    perfml advise profile.ncu-rep
+    """
+    from perfml.datasets.choosing import layers_named
+    from perfml.explain import advise as check
+    from perfml.explain.brief import brief_advice
+    from perfml.explain.experiments import with_experiments
+    from perfml.explain.lines import advice_with_lines
+    from perfml.explain.reports import reports_behind
+    from perfml.explain.speed_of_light import is_ordinary, kernel_levels
+    from perfml.report.verbs import advice_document
+    from perfml.util.json_values import json_value
+
+    found = read(selection, output, in_layers=True).first
+    given = found.in_layers
+    advice = check(
+        given.layers,
+        kernels=given.kernels,
+        peaks=options.peaks_named(peaks, given.layers["device"]),
+        layers=layers_named(given.layers, selection.layers),
+        account=found.account,
+        sources=found.sources,
+    )
+    advice = advice_with_lines(advice, given.kernels, reports_behind(found, given.kernels))
+    advice = with_experiments(advice, found.name)
+    output.warn_all(advice.warnings)
+    rows = given.kernels if found.ranged else found.timed
+    levels = kernel_levels(rows, found.sources) if rows is not None else ()
+    if brief:
+        short = brief_advice(advice, selection.names, levels)
+        output.result(short.to_dict(), short.lines)
+        return
+    if found.ranged and not is_ordinary(found.sources):
+        levels = ()  # the layers say it
+    ranks = found.ranks
+    if ranks is not None and not output.as_json:
+        show_ranks(output, ranks)
+    if found.account is not None and not output.as_json:
+        show_step(output, found.account, "" if ranks is None else f"Rank {ranks.last.rank}")
+    shown = advice_document(advice, top, everything=bool(output.verbose), levels=levels)
+    kernels = json_value([*map(asdict, levels)])
+    document = {"table": found.name, "ranks": json_value(ranks), "kernels": kernels}
+    document |= advice.to_dict()
+    output.document(document, shown)
+
+
+@verb("dataset", "layer", "kernel", "skip", "launches", "layer_map", "where")
+def roofline(
+    selection: Selection,
+    output: Output,
+    per: Annotated[Per, typer.Option(help="What a row is: a layer or a kernel.")] = Per.layer,
+    peaks: options.Peaks = None,
+) -> None:
+    """Place layers or kernels under the roofs of their device.
+
+    Example: perfml roofline h200-yolov4-tiny --where batch=8 --where precision=fp32;
+    perfml roofline kernels.parquet --peaks peaks.json --layer conv_20 --per kernel
+    """
+    from perfml.account.time_sources import time_notes
+    from perfml.datasets.choosing import layers_named
+    from perfml.datasets.loading import DEVICE_FACTS
+    from perfml.explain.roofs.by_layer import with_described_flops
+    from perfml.explain.roofs.peaks import REPORTED, peaks_of
+    from perfml.explain.roofs.python import usual_roofline
+    from perfml.report.verbs import roofline_document
+
+    given = read(selection, output, in_layers=True).first.in_layers
+    by_kernel = per is Per.kernel
+    table = given.kernels if by_kernel else with_described_flops(given.layers, given.provenance)
+    if table is None:
+        msg = "only merged layers are known"
+        raise PerfmlError(msg, cure="Give the Kernels table with --launches.")
+    if (names := layers_named(table, selection.layers)) is not None:
+        table = table[table["layer"].isin(names)]
+    devices = sorted(map(str, table["device"].dropna().unique()))
+    named = options.peaks_named(peaks, table["device"])
+    roofs = peaks_of(devices, named, table.attrs.get(DEVICE_FACTS))
+    rows = usual_roofline(table, roofs)
+    if REPORTED in roofs.kinds.values():
+        ran = {str(each) for each in table["precision"].dropna()} - {"unknown", *roofs.values}
+        if ran:
+            output.warn(
+                f"the bounds in {', '.join(sorted(ran))} are unknown: the report has no such peak. "
+                "Run perfml doctor --measure-peaks --out peaks.json, then add --peaks peaks.json"
+            )
+    notes = time_notes(("", table))
+    answer = {"table": given.name, "peaks": roofs.to_dict(), "rows": rows}
+    shown = roofline_document(rows, roofs, by_kernel=by_kernel, time_notes=notes)
+    output.document({**answer, "time_notes": list(notes)}, shown)

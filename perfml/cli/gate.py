@@ -75,7 +75,7 @@ def _run(
     out: Path | None,
 ) -> int:
     from perfml.gate import render
-    from perfml.gate.baselines import save_baseline
+    from perfml.gate.policy import save_baseline
     from perfml.gate.verdict import judge
 
     written: Mapping[Form, Callable[[GateResult, str, str], str]] = {
@@ -128,7 +128,7 @@ def _saved(name: str, where: Sequence[str]) -> Table | None:
     from perfml.datasets.choosing import only
     from perfml.datasets.registry import is_dataset
     from perfml.datasets.selection import split_place
-    from perfml.gate.baselines import load_baseline, unknown_baseline
+    from perfml.gate.policy import load_baseline, unknown_baseline
     from perfml.tables import Table
 
     if Path(split_place(name)[0]).exists():
@@ -142,8 +142,7 @@ def _saved(name: str, where: Sequence[str]) -> Table | None:
 
 
 def _policy(path: Path | None) -> Policy:
-    from perfml.gate.baselines import FOLDER
-    from perfml.gate.policy import FILE, Policy, load_policy
+    from perfml.gate.policy import FILE, FOLDER, Policy, load_policy
 
     if path is not None:
         return load_policy(path)

@@ -17,10 +17,9 @@ from perfml.cli.verb import verb
 from perfml.errors import PerfmlError
 
 if TYPE_CHECKING:
-    from perfml.experiments.findings import Finding
     from perfml.experiments.proof import LaunchProof
     from perfml.experiments.record import Experiments
-    from perfml.experiments.verdicts import Verdict
+    from perfml.experiments.verdicts import Finding, Verdict
 
 _ITERATIONS = ("--iterations", "2", "--warmup", "2")
 """Of a built-in workload: the second measured iteration is examined."""
@@ -76,9 +75,9 @@ def prove(
     Example: perfml prove slow/ --explained explain.json
     """
     from perfml.datasets.choosing import layer_names
-    from perfml.experiments.findings import read_findings
     from perfml.experiments.proof import proof
     from perfml.experiments.record import FILE, read_experiments
+    from perfml.experiments.verdicts import read_findings
 
     findings = [] if explained is None else read_findings(explained)
     folder = Path(what[0])

@@ -1,11 +1,12 @@
-"""The verb report: one page with the answer, its evidence and its provenance."""
+"""The verbs report and plot: one page with the answer and its evidence; one figure in one file."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -20,7 +21,9 @@ from perfml.errors import PerfmlError
 if TYPE_CHECKING:
     import pandas as pd
 
+    from perfml.datasets import Inputs
     from perfml.report.document import Document
+
 
 _ENDINGS = ("", ".html", ".htm", ".md")
 
@@ -131,3 +134,145 @@ def _write(
         {"out": str(out), "bytes": len(text.encode()), "summary": lines, "warnings": warnings},
         [*(short if short and not output.verbose else lines), f"Report: {out.resolve()}"],
     )
+
+
+FORMATS = ("png", "svg", "pdf")
+
+_DPI = 144
+"""Of PNG: two pixels a point."""
+
+
+Figure = StrEnum(
+    "Figure",
+    "times kernels importances models ranks tree predictions roofline stalls ratios attribution",
+)
+"""What can be drawn; `perfml.report.figures.registry.PLOTS` has the same names."""
+
+
+@verb("layer", "baseline", "target", "kernel", "skip", "launches", "layer_map", "where")
+def plot(
+    selection: Selection,
+    output: Output,
+    figure: Annotated[
+        Figure | None,
+        typer.Argument(help="Which one, such as times; --list describes all."),
+    ] = None,
+    dataset: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Profiles, runs, tables, dataset.csv, or datasets' names; of several, the "
+            "backends are named after their table.",
+            autocompletion=options.datasets,
+        ),
+    ] = None,
+    show: Annotated[bool, typer.Option("--list", help="Describe the figures.")] = False,
+    out: options.OptionalOut = None,
+    predict: Annotated[options.Predicted | None, options.PREDICT] = None,
+    model: options.Model = None,
+    method: options.Method = None,
+    protocol: Annotated[str | None, options.PROTOCOL] = None,
+    splits: Annotated[int | None, options.SPLITS] = None,
+    resamples: Annotated[int | None, options.RESAMPLES] = None,
+    top: Annotated[int | None, options.TOP] = None,
+    width: Annotated[
+        float | None, typer.Option(min=200, max=4000, help="Width in points (1/72 inch).")
+    ] = None,
+    seed: options.Seed = 0,
+) -> None:
+    """Draw one figure of one or more datasets into a file.
+
+    A .png, .svg or .pdf file: FIGURE.png where --out names none.
+
+    Example: perfml plot times h200-yolov4-tiny --where batch=1 --out times.svg;
+    perfml plot kernels kernels.parquet --layer conv_03 --out kernels.png
+    """
+    if show:
+        _describe(output)
+        return
+    if figure is None or not dataset:
+        msg = f"plot needs a figure ({', '.join(Figure)}) and a dataset; see perfml plot --list."
+        raise typer.BadParameter(msg)
+    if predict is not None and predict.target != "time":
+        msg = "figures are of the time or of the backend"
+        raise PerfmlError(msg, where="--predict", found=predict, cure="Choose time or backend.")
+    target_file = _file(figure, out)
+    output.place(target_file)
+    from perfml.datasets.choosing import layers_named
+    from perfml.report.figures.registry import Request, draw_plot
+
+    inputs = read(replace(selection, names=tuple(dataset)), output, in_layers=True)
+    layers = layers_named(inputs.first.in_layers.layers, selection.layers)
+    asked = {
+        "layer": options.only_one("--layer", layers),
+        "baseline": selection.baseline,
+        "target": selection.target,
+        "task": predict and predict.task,
+        "model": model,
+        "method": method,
+        "protocol": protocol,
+        "splits": splits,
+        "resamples": resamples,
+        "top": top,
+        "seed": seed or None,
+    }
+    table, launches = _tables(inputs)
+    provenance = inputs.first.provenance
+    with output.progress("drawing") as progress:
+        ax = draw_plot(figure.value, Request(table, launches, provenance, asked, width, progress))
+        _save(ax, target_file)
+    document = {
+        "figure": figure.value,
+        "datasets": list(dataset),
+        "out": str(target_file),
+        "bytes": target_file.stat().st_size,
+    }
+    output.result(document, [f"Figure: {target_file.resolve()}"])
+
+
+def _describe(output: Output) -> None:
+    from perfml.report.figures.registry import PLOTS, flag
+
+    rows = [
+        (name, each.what, ", ".join(map(flag, each.options)) or "-") for name, each in PLOTS.items()
+    ]
+    columns = ["figure", "what it shows", "options"]
+    keys = ("figure", "what", "options")
+    output.result({"figures": [dict(zip(keys, row, strict=True)) for row in rows]})
+    output.table(columns, rows)
+
+
+def _file(figure: Figure, out: Path | None) -> Path:
+    found = Path(f"{figure.value}.png") if out is None else out
+    if found.suffix.lower().removeprefix(".") not in FORMATS:
+        msg = "a figure is written as .png, .svg or .pdf"
+        raise PerfmlError(
+            msg, where=str(found), found=found.suffix or "no suffix", cure="Name it FILE.png."
+        )
+    return found
+
+
+def _tables(inputs: Inputs) -> tuple[pd.DataFrame, pd.DataFrame | None]:
+    """Return the rows of every input, and the launches behind them."""
+    import pandas as pd
+
+    from perfml.explain.compared import make_side
+    from perfml.report.figures.registry import named_apart
+
+    given = [each.in_layers for each in inputs.tables]
+    sides = [make_side(each.name, each.layers, each.kernels) for each in given]
+    tables = named_apart([side.layers for side in sides], inputs.names)
+    launches = named_apart([side.kernels for side in sides], inputs.names)
+    behind = [each for each in launches if each is not None]
+    return pd.concat(tables, ignore_index=True) if len(tables) > 1 else tables[0], (
+        pd.concat(behind, ignore_index=True) if behind else None
+    )
+
+
+def _save(ax: Any, path: Path) -> None:
+    from perfml.tables import replacing
+
+    form = path.suffix.lower().removeprefix(".")
+    # without a date, the same table gives the same file
+    metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(form)
+    with replacing(path) as temporary:
+        ax.figure.savefig(temporary, format=form, dpi=_DPI, metadata=metadata)

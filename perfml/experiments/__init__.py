@@ -2,5 +2,5 @@
 
 Here to change: the table (`record`), elasticities and their intervals (`responses`), which limit a
 pattern of responses shows (`limits`), kernels without one of their habits (`mutation`) and what
-that gains (`repairs`), whether a cause is proven (`verdicts`), what is measured first (`plan`).
+that gains (`repairs`), whether a cause is proven (`verdicts`), what is measured first (`proof`).
 """

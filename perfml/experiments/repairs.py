@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from perfml.experiments.mutation.catalog import MUTATIONS, OFF, RECOMPILED, WORDS, mutations_of
+from perfml.experiments.mutation.programs import MUTATIONS, OFF, RECOMPILED, WORDS, mutations_of
 from perfml.experiments.responses import Responses
 
 UNREACHED = frozenset({"cached_loads"})

@@ -13,7 +13,7 @@ import pandas as pd
 
 from perfml.account.account import Account
 from perfml.errors import PerfmlError, TableError, did_you_mean
-from perfml.ingest.merge.numbering import launch_numbers
+from perfml.ingest.merge.groups import launch_numbers
 from perfml.ingest.merge.rule import launch_totals, merge, unattributed_time
 from perfml.modeling.layer_shapes import AMOUNTS
 from perfml.util.words import Readable, count

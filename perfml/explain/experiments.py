@@ -12,10 +12,9 @@ from typing import Any, TypeVar
 import pandas as pd
 
 from perfml.datasets.selection import split_place
-from perfml.experiments.findings import Examination, Finding, claimed_of, examine
 from perfml.experiments.record import FILE, read_experiments
 from perfml.experiments.responses import Responses, responses
-from perfml.experiments.verdicts import PROVEN, REFUTED
+from perfml.experiments.verdicts import PROVEN, REFUTED, Examination, Finding, claimed_of, examine
 from perfml.explain.advice.first_fix import on_side
 from perfml.explain.advice.fix import Estimate
 from perfml.explain.advice.hazards import Advice

@@ -34,7 +34,7 @@ from perfml.explain.compared import (
 )
 from perfml.explain.reports import Report, reports_behind
 from perfml.ingest.merge.by_kernel import KernelUnit, kernel_units, occurrences, with_layers
-from perfml.ingest.merge.numbering import launch_numbers
+from perfml.ingest.merge.groups import launch_numbers
 
 _SHOWN = 4  # pairs of kernels with different names that the sentence on pairing lists
 

@@ -4,8 +4,8 @@ Counted work decides, because it repeats: instructions, requests and sectors of 
 the same to 3e-5 where times differ by 2 to 4 %. Times confirm; alone they are a verdict of its own.
 
 Here to change: which counters are work (`work`), what may be compared (`conditions`), the rule
-(`verdict`), its times (`clock`), exit codes and tolerances (`policy`), and where named
-baselines lie (`baselines`).
+(`verdict`), its times (`clock`), exit codes, tolerances and where named baselines lie
+(`policy`).
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ _HOMES = {
     "ExitCode": "policy",
     "Policy": "policy",
     "load_policy": "policy",
-    "load_baseline": "baselines",
-    "save_baseline": "baselines",
+    "load_baseline": "policy",
+    "save_baseline": "policy",
 }
 
 __all__ = sorted(_HOMES)

@@ -10,8 +10,7 @@ import pandas as pd
 from perfml.datasets.loading import Input
 from perfml.datasets.opening import read_input
 from perfml.explain.compared import make_side
-from perfml.gate.baselines import load_baseline
-from perfml.gate.policy import Policy, load_policy
+from perfml.gate.policy import Policy, load_baseline, load_policy
 from perfml.gate.verdict import OUTSIDE, GateResult, judge
 
 

@@ -21,10 +21,8 @@ from perfml.account.window import window_of_each
 from perfml.errors import InputError, PerfmlError
 from perfml.experiments.record import FILE as EXPERIMENTS
 from perfml.ingest.arguments import CONDITION, Started, command_of, told_apart
+from perfml.ingest.inferred import NAMED_BY_CLASS, precision_of, with_phases
 from perfml.ingest.layer_map import LayerMap, apply_layer_map
-from perfml.ingest.phases import NAMED_BY_CLASS, with_phases
-from perfml.ingest.precision import precision_of
-from perfml.ingest.run_columns import with_experiments, with_products
 from perfml.ingest.run_labels import (
     MANIFEST,
     SHAPES,
@@ -33,9 +31,18 @@ from perfml.ingest.run_labels import (
     from_name,
     pair_key,
     read_manifest,
+    with_experiments,
+    with_products,
 )
-from perfml.ingest.timing import join_timing, joined_processes, with_gaps, with_processes
-from perfml.ingest.trace_times import TRACES, named_layers, with_trace
+from perfml.ingest.timing import (
+    TRACES,
+    join_timing,
+    joined_processes,
+    named_layers,
+    with_gaps,
+    with_processes,
+    with_trace,
+)
 from perfml.readers import ENDINGS, ReadOptions, Source, read, recognise
 from perfml.readers.nvprof.kernels import LOG_RUNS
 from perfml.readers.torch_trace import BY_OPERATOR

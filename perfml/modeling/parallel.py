@@ -11,7 +11,7 @@ from joblib.parallel import LokyBackend, get_active_backend
 from sklearn import config_context
 from threadpoolctl import ThreadpoolController
 
-from perfml.modeling.models.convergence import Notes, collecting
+from perfml.modeling.models.sklearn_compat import Notes, collecting
 from perfml.util.typing import Progress
 
 Unit = TypeVar("Unit")
@@ -35,7 +35,7 @@ def run_all(
 
     `n_jobs` processes: None decides from `seconds`, the estimate of the whole work on one core, or
     takes the engine that `joblib.parallel_config` chose; -1 is one a core. `notes` gets what the
-    fits noted (`perfml.modeling.models.convergence`).
+    fits noted (`perfml.modeling.models.sklearn_compat`).
     """
     results: list[Result] = []
     for result, noted in _results(function, units, _jobs(n_jobs, seconds, len(units))):

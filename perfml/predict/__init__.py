@@ -4,9 +4,9 @@
 of some kind, shape and precision take, and compares a profile's layers with that. What was fitted
 on the atlas is kept beside it as arrays; on other tables a model is fitted on first use.
 
-Here to change: what a layer is described by, in ``describe.py`` and ``families.py``; the model, in
-``model.py``; what is kept of it, in ``learned.py``; intervals and what is refused, in
-``intervals.py`` and ``compare.py``; the reasons, in ``reasons.py``.
+Here to change: what a layer is described by, in ``describe.py`` and ``families.py``; the model
+and its intervals, in ``model.py``; what is kept of it, in ``learned.py``; what is refused, in
+``compare.py``; the reasons, in ``reasons.py``.
 """
 
 from __future__ import annotations

@@ -16,8 +16,8 @@ from perfml.explain.roofs.peaks import Peaks
 from perfml.modeling.features import BOUND
 from perfml.predict.comparable import Refused, by_counters, unseen_axes, weaker, why_not
 from perfml.predict.describe import MOST, WHOLE, knows_launches, prepare_layers, with_bounds
-from perfml.predict.intervals import CONFIDENCE, Intervals
 from perfml.predict.learned import NETWORK, FittedNow, Kept, KeptFor
+from perfml.predict.model import CONFIDENCE, Intervals
 from perfml.predict.reasons import (
     condition,
     findings_of,

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from perfml.errors import InputError, plain
-from perfml.util.rows import read_rows
+from perfml.util.files import read_rows
 
 _TAR_MAGIC = slice(257, 262)
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
+import pyarrow as pa
 
 from perfml.errors import InputError
-from perfml.readers.coded_ranges import CodedRanges
-from perfml.readers.occurrences import count_within, layer_column, occurrences, text_column
 from perfml.tables import KERNEL_COLUMNS, KERNEL_OPTIONAL, validate_kernels
+from perfml.util.ranges import Path, joined_names, split_range
 from perfml.util.typing import Ints
 
 MOST_NESTED = 500
@@ -143,3 +146,233 @@ def _typed(cells: dict[str, Any], rows: int) -> dict[str, Any]:
         else:
             typed[name] = column
     return typed
+
+
+def occurrences(
+    iterations: Ints,
+    codes: Ints,
+    layers: Sequence[tuple[str, ...]],
+    instances: Sequence[int] | Ints | None,
+) -> Ints:
+    """Return each launch's occurrence of its layer within its iteration, from 0.
+
+    A range stays open while launches run in it or in a range inside it, so coming back from
+    ``block/conv`` to ``block`` is the same ``block``. Iteration and layer of each launch, and its
+    range instance where that is known, have shape (n,); a code stands for range names, outermost
+    first.
+    """
+    found = np.zeros(len(codes), dtype=np.int64)
+    depths = np.array([len(layer) for layer in layers], dtype=np.int64)
+    iteration = np.asarray(pd.factorize(iterations)[0], dtype=np.int64)
+    if instances is not None:
+        return _ranked(iteration, codes, np.asarray(instances))
+    nodes = _nodes(layers)
+    rows = np.arange(len(codes), dtype=np.int64)
+    for depth in range(1, int(depths.max(initial=0)) + 1):
+        # the work is that of the names in the file: a deep path is looked at only where it is
+        rows = rows[depths[codes[rows]] >= depth]
+        node_of = np.array([path[depth - 1] if len(path) >= depth else -1 for path in nodes])
+        before = np.maximum(rows - 1, 0)
+        node = node_of[codes[rows]]
+        entered = (node != node_of[codes[before]]) | (iteration[rows] != iteration[before])
+        entered |= rows == 0
+        deepest = depths[codes[rows]] == depth
+        key = iteration[rows][entered] * (int(node_of.max()) + 1) + node[entered]
+        count = count_within(key)
+        found[rows[deepest]] = count[np.cumsum(entered) - 1][deepest]
+    return found
+
+
+def _ranked(iterations: Ints, codes: Ints, instances: Ints) -> Ints:
+    """Return how many other instances of its path came before each launch's in its iteration.
+
+    Launches of one instance need not follow each other: backward runs through a module with what
+    others wait for in between.
+    """
+    keys = pd.DataFrame({"iteration": iterations, "code": codes, "instance": instances})
+    first = keys.drop_duplicates()
+    rank = first.groupby(["iteration", "code"], sort=False).cumcount()
+    return np.asarray(
+        keys.merge(first.assign(rank=rank), how="left")["rank"].to_numpy(), dtype=np.int64
+    )
+
+
+def count_within(keys: Ints) -> Ints:
+    """Return how often each key came before, shape as `keys`."""
+    order = np.argsort(keys, kind="stable")
+    ranked = keys[order]
+    starts = np.flatnonzero(np.r_[True, ranked[1:] != ranked[:-1]]) if len(keys) else order
+    lengths = np.diff(np.r_[starts, len(keys)])
+    count = np.empty(len(keys), dtype=np.int64)
+    count[order] = np.arange(len(keys)) - np.repeat(starts, lengths)
+    return count
+
+
+def _nodes(layers: Sequence[tuple[str, ...]]) -> list[list[int]]:
+    """Return paths as numbers: one for each range within the ranges around it."""
+    numbers: dict[tuple[int, str], int] = {}
+    paths = []
+    for layer in layers:
+        path: list[int] = []
+        for name in layer:
+            around = path[-1] if path else -1
+            path.append(numbers.setdefault((around, name), len(numbers)))
+        paths.append(path)
+    return paths
+
+
+def layer_column(
+    codes: Ints, layers: Sequence[tuple[str, ...]], occurrence: Ints
+) -> pd.Series[str]:
+    """Return layer names, ``path#n`` from the second occurrence on; missing without a path."""
+    most = int(occurrence.max(initial=0)) + 1
+    places, pairs = pd.factorize(codes * most + occurrence)
+    texts = []
+    for pair in pairs.tolist():
+        name = "/".join(layers[pair // most]) or None
+        turn = pair % most
+        texts.append(f"{name}#{turn + 1}" if name is not None and turn else name)
+    return text_column(np.asarray(places, dtype=np.int64), texts)
+
+
+def text_column(codes: npt.NDArray[np.integer[Any]], texts: Sequence[str | None]) -> pd.Series[str]:
+    """Return a column of text from numbers and what they stand for."""
+    cells = pa.array(texts, pa.large_string()).take(pa.array(codes))
+    dtype: Any = pd.StringDtype()
+    return pd.Series(dtype.__from_arrow__(cells))
+
+
+@dataclass(frozen=True)
+class SplitRanges:
+    """What the ranges around launches say.
+
+    Attributes
+    ----------
+    iterations
+        The iteration of each launch, 0 where no range numbers it, shape (n,).
+    numbered
+        Whether any range numbers an iteration.
+    codes
+        A number for the layer of each launch, shape (n,).
+    layers
+        The range names that a number stands for, each layer once.
+    """
+
+    iterations: Ints
+    numbered: bool
+    codes: Ints
+    layers: list[Path]
+
+
+@dataclass(frozen=True)
+class CodedRanges:
+    """The range path of each launch, in two parts: ``around[outer] + within[inner]``.
+
+    A program of 1,000 iterations through 30 layers has 30,000 paths, but only 1,000 names around
+    and 30 within, and each of those is taken apart once.
+
+    Attributes
+    ----------
+    outer, inner
+        A number for each part of a launch's path, shape (n,).
+    around, within
+        The range names that a number stands for.
+    """
+
+    outer: Ints
+    around: list[Path]
+    inner: Ints
+    within: list[Path]
+
+    @classmethod
+    def none(cls, launches: int) -> CodedRanges:
+        """Return launches that run in no range."""
+        nowhere = np.zeros(launches, dtype=np.int64)
+        return cls(nowhere, [()], nowhere, [()])
+
+    @classmethod
+    def of(cls, paths: Sequence[Sequence[str]]) -> CodedRanges:
+        """Return the ranges of launches whose whole paths are known."""
+        numbers: dict[Path, int] = {}
+        codes = [numbers.setdefault(tuple(path), len(numbers)) for path in paths]
+        outer = np.array(codes, dtype=np.int64)
+        return cls(outer, list(numbers) or [()], np.zeros(len(codes), dtype=np.int64), [()])
+
+    def joined(self) -> tuple[CodedRanges, list[str]]:
+        """Return ranges without serial numbers in their names, and what was joined."""
+        paths = chain(self.around, self.within)
+        common, said = joined_names(name for path in paths for name in path)
+        if not common:
+            return self, said
+        around, within = (
+            [tuple(common.get(name, name) for name in path) for path in part]
+            for part in (self.around, self.within)
+        )
+        return CodedRanges(self.outer, around, self.inner, within), said
+
+    def path(self, launch: int) -> Path:
+        """Return the names around one launch."""
+        outer, inner = int(self.outer[launch]), int(self.inner[launch])
+        return self.around[outer] + self.within[inner]
+
+    def take(self, rows: npt.NDArray[np.integer[Any]]) -> CodedRanges:
+        """Return the ranges of these launches."""
+        return CodedRanges(self.outer[rows], self.around, self.inner[rows], self.within)
+
+    def inside(self, others: CodedRanges) -> CodedRanges:
+        """Return these ranges with others around them."""
+        if not any(others.around) and not any(others.within):
+            return self
+        if not any(self.around) and not any(self.within):
+            return others
+        whole, paths = _joined(others.outer, others.around, others.inner, others.within)
+        outer, around = _joined(whole, paths, self.outer, self.around)
+        return CodedRanges(outer, around, self.inner, self.within)
+
+    def innermost(self) -> tuple[Ints, list[str]]:
+        """Return a number for the innermost range of each launch, and the names; "" for none."""
+        numbers: dict[str, int] = {}
+        last_around, last_within = (
+            np.array([numbers.setdefault(path[-1] if path else "", len(numbers)) for path in paths])
+            for paths in (self.around, self.within)
+        )
+        nothing = np.array([not path for path in self.within])[self.inner]
+        codes = np.where(nothing, last_around[self.outer], last_within[self.inner])
+        return codes, list(numbers)
+
+    def split(self) -> SplitRanges:
+        """Take apart iterations and layers, as `split_range` does with one path."""
+        around, within = map(split_range, self.around), map(split_range, self.within)
+        counts, rests = zip(*around, strict=True)
+        counts_within, rests_within = zip(*within, strict=True)
+        count = _counts(counts)[self.outer]
+        later = count < 0  # the iteration may lie within
+        iterations = np.where(later, _counts(counts_within)[self.inner], count)
+        places, heads = _numbered(rests)
+        # in an iteration, what looks like one more of them is a layer
+        ends, tails = _numbered([*self.within, *rests_within])
+        end = ends[self.inner + np.where(later, len(self.within), 0)]
+        codes, layers = _joined(places[self.outer], heads, end, tails)
+        numbered = bool((iterations >= 0).any())
+        return SplitRanges(np.maximum(iterations, 0), numbered, codes, layers)
+
+
+def _counts(numbers: Sequence[int | None]) -> Ints:
+    return np.array([-1 if number is None else number for number in numbers], dtype=np.int64)
+
+
+def _numbered(paths: Sequence[Path]) -> tuple[Ints, list[Path]]:
+    """Return a number for each path, and the distinct paths."""
+    numbers: dict[Path, int] = {}
+    codes = [numbers.setdefault(path, len(numbers)) for path in paths]
+    return np.array(codes, dtype=np.int64), list(numbers)
+
+
+def _joined(
+    outer: Ints, around: Sequence[Path], inner: Ints, within: Sequence[Path]
+) -> tuple[Ints, list[Path]]:
+    """Return a number for each launch's whole path, and the distinct paths."""
+    places, pairs = pd.factorize(outer * len(within) + inner)
+    paths = [around[pair // len(within)] + within[pair % len(within)] for pair in pairs.tolist()]
+    codes, distinct = _numbered(paths)
+    return codes[places], distinct

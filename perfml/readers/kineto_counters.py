@@ -18,9 +18,9 @@ import pandas as pd
 
 from perfml.errors import InputError
 from perfml.readers.chrome_trace import CountedEvent
+from perfml.readers.frame import count_within
 from perfml.readers.json_text import number
 from perfml.readers.ncu.launches import Launches, needed, to_kernels
-from perfml.readers.occurrences import count_within
 from perfml.readers.options import ReadOptions
 from perfml.readers.source import Source
 from perfml.tables import Kernels, metric_columns

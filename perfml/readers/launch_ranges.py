@@ -12,8 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from perfml.readers.coded_ranges import CodedRanges
-from perfml.readers.frame import require_depth
+from perfml.readers.frame import CodedRanges, require_depth
 from perfml.util.ranges import Path
 from perfml.util.typing import Ints
 

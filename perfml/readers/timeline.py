@@ -1,4 +1,4 @@
-"""The columns of a Kernels table that say where, when and how long each kernel ran."""
+"""Where, when and how long each kernel ran, and the copies and fills of memory beside it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ import pandas as pd
 from perfml.account.account import Account
 from perfml.account.build import account_without_host, kernels_of, moves_of
 from perfml.account.device_time import NOTHING, Spans, idle_before
-from perfml.readers.occurrences import text_column
+from perfml.account.intervals import alone_us
+from perfml.account.recording import move_kind
+from perfml.readers.frame import text_column
+from perfml.tables import MOVED_COLUMNS
 from perfml.util.typing import Ints
 
 
@@ -65,3 +68,65 @@ def printed_clock(
     done = kernels_of(kernels["kernel"], ran, stream)
     done += moves_of(others["kernel"], copies, others["bytes"].tolist())
     return timed_columns(ran, stream, tool, copies), account_without_host(done, unknown=unknown)
+
+
+_OUTSIDE = ""
+
+
+def with_moves(kernels: pd.DataFrame, moves: pd.DataFrame) -> pd.DataFrame:
+    """Return kernels with what their layer copies and fills, and with their gaps.
+
+    A copy belongs to the next kernel of its layer in its iteration; after the last one to that;
+    where its layer has no kernel, to the next one of the iteration. Of its time counts what no
+    kernel and no earlier copy runs beside.
+
+    Parameters
+    ----------
+    kernels
+        A Kernels table in launch order with ``start_us``, shape (n,).
+    moves
+        ``iteration``, ``layer`` (empty outside), ``kernel`` (such as ``Memset (Device)``),
+        ``start_us``, ``time_us``, ``bytes``.
+
+    Returns
+    -------
+    DataFrame
+        With the columns `perfml.tables.MOVED_COLUMNS`, 0 where nothing is moved, and ``gap_us``,
+        for which copies and fills are work.
+    """
+    ran, moved = _spans(kernels), _spans(moves)
+    start, end = (np.r_[getattr(ran, s), getattr(moved, s)] / 1e3 for s in ("start", "end"))
+    alone = alone_us(start, end, np.repeat([0, 1], [len(ran), len(moved)]))[len(ran) :]
+    target = _targets(kernels, moves)
+    kinds = [move_kind(name) for name in moves["kernel"].astype(str)]
+    columns = {name: np.zeros(len(kernels)) for name in MOVED_COLUMNS}
+    size = moves["bytes"].to_numpy(dtype=float)
+    for row, (kind, place) in enumerate(zip(kinds, target, strict=True)):
+        if place >= 0:
+            columns[f"{kind}_us"][place] += alone[row]
+            columns[f"{kind}_bytes"][place] += size[row]
+    return kernels.assign(gap_us=idle_before(ran, moved), **columns)
+
+
+def _spans(rows: pd.DataFrame) -> Spans:
+    start, time = (np.rint(rows[name].to_numpy() * 1e3) for name in ("start_us", "time_us"))
+    device = np.zeros(len(rows), dtype=np.int64)
+    return Spans(device, start.astype(np.int64), (start + time).astype(np.int64))
+
+
+def _targets(kernels: pd.DataFrame, moves: pd.DataFrame) -> list[int]:
+    """Return the kernel's row that each copy belongs to; -1 in an iteration without kernels."""
+    layer = kernels["layer"].fillna(_OUTSIDE).astype(str)
+    start = kernels["start_us"].to_numpy()
+    of_layer = kernels.groupby(["iteration", layer], sort=False).indices
+    of_iteration = kernels.groupby("iteration", sort=False).indices
+    found = []
+    columns = (moves[name].tolist() for name in ("iteration", "layer", "start_us"))
+    for iteration, name, began in zip(*columns, strict=True):
+        rows = of_layer.get((iteration, name), of_iteration.get(iteration))
+        if rows is None:
+            found.append(-1)
+            continue
+        later = rows[start[rows] >= began]
+        found.append(int(later[0] if len(later) else rows[-1]))
+    return found

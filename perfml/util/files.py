@@ -9,10 +9,12 @@ import json
 import os
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from perfml.errors import InputError, did_you_mean
 
@@ -240,3 +242,20 @@ def sha256_of_file(path: Path) -> str:
     """
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+Row = TypeVar("Row")
+
+
+def read_rows(package: str, name: str) -> dict[str, Any]:
+    """Return what a TOML file of a package holds."""
+    return tomllib.loads(resources.files(package).joinpath(name).read_text(encoding="utf-8"))
+
+
+def record(kind: type[Row], row: Mapping[str, Any], /, **made: Any) -> Row:
+    """Return a row as a dataclass, with what is `made` of some of its keys.
+
+    Arrays become tuples, and what the row does not say has its default.
+    """
+    values = {key: tuple(value) if isinstance(value, list) else value for key, value in row.items()}
+    return kind(**values | made)

@@ -22,11 +22,12 @@ from perfml.metrics import PUBLISHED
 from perfml.modeling import evaluate
 from perfml.modeling.features import BOUND
 from perfml.modeling.models.registry import make_imputer
-from perfml.predict.intervals import CONFIDENCE, Intervals
 from perfml.predict.learned import KEPT, NETWORK
 from perfml.predict.model import (
+    CONFIDENCE,
     LAUNCH_US,
     LONG_US,
+    Intervals,
     codes_of,
     deal,
     held_out_residuals,

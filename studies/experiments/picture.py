@@ -9,7 +9,7 @@ import html
 import math
 from collections.abc import Sequence
 
-from perfml.experiments.mutation.catalog import MUTATIONS
+from perfml.experiments.mutation.programs import MUTATIONS
 from perfml.experiments.responses import Responses
 from studies.experiments.repaired import recorded
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from perfml.experiments.mutation.catalog import mutations_of
+from perfml.experiments.mutation.programs import mutations_of
 from perfml.experiments.record import read_experiments
 from perfml.experiments.repairs import habit_of, repair_of
 from perfml.experiments.responses import Responses, responses

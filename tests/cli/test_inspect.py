@@ -7,7 +7,7 @@ import math
 
 import pandas as pd
 
-from perfml.cli.inspected import kernel_times
+from perfml.cli.tables import kernel_times
 from tests.support.command_line import run
 
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from perfml.cli.plot import Figure
+from perfml.cli.report import Figure
 from perfml.errors import PerfmlError
 from perfml.ingest.merge.rule import merge
 from perfml.report.figures.registry import PLOTS, Request, draw_plot, named_apart

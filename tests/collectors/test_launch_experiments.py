@@ -8,10 +8,9 @@ import pytest
 
 from collectors.profilers import experiment_record
 from collectors.profilers.process import ProfilerError
-from perfml.experiments.findings import Finding
 from perfml.experiments.limits import breakdown
 from perfml.experiments.responses import responses
-from perfml.experiments.verdicts import OPEN, verdict
+from perfml.experiments.verdicts import OPEN, Finding, verdict
 
 pytestmark = pytest.mark.process
 

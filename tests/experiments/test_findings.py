@@ -5,9 +5,9 @@ import json
 import pytest
 
 from perfml.errors import InputError
-from perfml.experiments.findings import Finding, examine, read_findings
 from perfml.experiments.record import read_experiments
 from perfml.experiments.responses import responses
+from perfml.experiments.verdicts import Finding, examine, read_findings
 from tests.support.paths import ROOT
 
 PROBE = ROOT / "studies" / "data" / "h100-experiments" / "probe.csv.xz"

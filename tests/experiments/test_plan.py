@@ -4,10 +4,9 @@ import itertools
 
 import pytest
 
-from perfml.experiments.findings import Finding
-from perfml.experiments.plan import ANY, mutations, order, plan
+from perfml.experiments.proof import ANY, mutations, order, plan
 from perfml.experiments.record import read_experiments
-from perfml.experiments.verdicts import LIMITS_OF
+from perfml.experiments.verdicts import LIMITS_OF, Finding
 from tests.support.paths import ROOT
 
 RECORDED = ROOT / "studies" / "data" / "h100-experiments" / "probe.csv.xz"

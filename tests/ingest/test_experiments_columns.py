@@ -6,7 +6,7 @@ import pytest
 
 from perfml.errors import InputError
 from perfml.experiments.record import Condition, Examined, Experiments, experiments_csv
-from perfml.ingest.run_columns import CONDITIONS, with_experiments
+from perfml.ingest.run_labels import CONDITIONS, with_experiments
 
 
 def examined(layer, kernel, ratio):

@@ -6,7 +6,7 @@ import time
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfml.ingest.launch_pattern import REPEATS, Item, Pattern
+from perfml.ingest.layer_map import REPEATS, Item, Pattern
 from tests.support.examples import examples
 
 ITEM = st.tuples(st.sets(st.integers(0, 2), min_size=1), st.sampled_from(REPEATS))

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from perfml.ingest import ingest
-from perfml.ingest.phases import NAMED_BY_CLASS
+from perfml.ingest.inferred import NAMED_BY_CLASS
 from perfml.readers.torch_trace import BY_OPERATOR
 from perfml.report.sections.phases import phase_times
 from tests.support.paths import ROOT

@@ -5,7 +5,7 @@ import json
 import pandas as pd
 import pytest
 
-from perfml.ingest.precision import precision_of
+from perfml.ingest.inferred import precision_of
 from perfml.ingest.profiles import ingest
 from tests.support.paths import DATA
 

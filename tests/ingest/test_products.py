@@ -1,6 +1,6 @@
 """Sizes of products come from the manifest of a run that knows its network."""
 
-from perfml.ingest.run_columns import with_products
+from perfml.ingest.run_labels import with_products
 from tests.support.tables import make_kernels
 
 

@@ -15,11 +15,11 @@ from sklearn.model_selection import KFold, cross_val_score
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
 from perfml.modeling.linear_model_tree import gram, grow
+from perfml.modeling.linear_model_tree.fitted import _left_out
 from perfml.modeling.linear_model_tree.regressor import (
     LinearModelTreeRegressor,
     ParameterError,
 )
-from perfml.modeling.linear_model_tree.smooth import _left_out
 from perfml.modeling.models.sklearn_compat import linear_tree_regressor
 from tests.support.examples import examples
 

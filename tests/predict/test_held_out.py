@@ -7,9 +7,8 @@ import pytest
 from perfml.datasets import read_input
 from perfml.predict import predict
 from perfml.predict.describe import Vocabulary, knows_launches
-from perfml.predict.intervals import Intervals
 from perfml.predict.learned import NETWORK
-from perfml.predict.model import LayerModel, codes_of, deal
+from perfml.predict.model import Intervals, LayerModel, codes_of, deal
 from perfml.predict.python import kept as kept_of_atlas
 from perfml.predict.python import reference as atlas
 

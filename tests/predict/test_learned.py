@@ -12,9 +12,8 @@ from perfml.datasets import find
 from perfml.errors import InputError
 from perfml.predict import predict
 from perfml.predict.describe import describe
-from perfml.predict.intervals import Intervals
 from perfml.predict.learned import FILE, KEPT, NETWORK, Kept, digest_of, kept_in
-from perfml.predict.model import LayerModel, Trees, ensemble, log_ratio
+from perfml.predict.model import Intervals, LayerModel, Trees, ensemble, log_ratio
 from perfml.predict.python import kept as kept_of_atlas
 from perfml.predict.python import reference as atlas
 from studies.atlas.fit import fit_all

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfml.readers.coded_ranges import CodedRanges
+from perfml.readers.frame import CodedRanges
 from perfml.util.ranges import split_range
 
 NAME = st.sampled_from(["iter_0", "iter_1", "step 2", "conv", "relu"])

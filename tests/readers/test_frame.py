@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfml.readers.frame import kernels_frame
-from perfml.readers.occurrences import occurrences
+from perfml.readers.frame import kernels_frame, occurrences
 from perfml.util.ranges import split_range
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from perfml.readers.ncu.units import to_base
+from perfml.readers.ncu.launches import to_base
 from perfml.readers.numbers import BadNumberError, english, to_numbers
 from tests.support.ncu_pages import push_pop
 

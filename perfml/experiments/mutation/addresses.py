@@ -13,8 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from perfml.experiments.mutation.ptx import Kernel, Statement
-from perfml.experiments.mutation.values import Value, values
+from perfml.experiments.mutation.ptx import Kernel, Statement, Value, values
 
 SWITCH = "perfml_switch"
 """The word in constant memory: 0 or all bits."""

@@ -7,8 +7,7 @@ import struct
 from collections.abc import Callable
 
 from perfml.experiments.mutation.addresses import DECLARED, Scratch
-from perfml.experiments.mutation.ptx import Kernel, Statement
-from perfml.experiments.mutation.values import steering
+from perfml.experiments.mutation.ptx import Kernel, Statement, steering
 
 _HEX = re.compile(r"0[dD][0-9a-fA-F]{16}")
 _SLOW = frozenset({"div", "rcp", "sqrt", "rsqrt", "sin", "cos", "ex2", "lg2", "tanh"})

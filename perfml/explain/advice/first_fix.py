@@ -25,8 +25,8 @@ from perfml.explain.tree.layer_causes import Causes, PairCauses
 from perfml.explain.tree.library_kernels import is_product, of_others
 from perfml.explain.tree.limits import limit_of, limits_of
 from perfml.explain.tree.one_side import time_after
+from perfml.util.files import read_rows
 from perfml.util.findings import Time
-from perfml.util.rows import read_rows
 
 _USERS = {Person.LIBRARY: "library", Person.PYTORCH: "pytorch"}
 

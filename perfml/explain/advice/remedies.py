@@ -16,7 +16,7 @@ from perfml.explain.advice.persons import Person
 from perfml.explain.launches import Launch
 from perfml.explain.speed_of_light import LOW
 from perfml.explain.tree.causes import TERMS
-from perfml.util.rows import read_rows, record
+from perfml.util.files import read_rows, record
 from perfml.util.words import Readable
 
 COMPUTE_LEVEL, MEMORY_LEVEL = "compute_level", "memory_level"

@@ -27,7 +27,7 @@ from perfml.explain.limits.traffic import (
     waits,
 )
 from perfml.metrics.expressions import Expression, parse
-from perfml.util.rows import read_rows
+from perfml.util.files import read_rows
 
 
 def resident_warps(launch: Launch) -> float:

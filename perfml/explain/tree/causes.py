@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 from perfml.explain.launches import Launch
 from perfml.metrics import load_catalogue
 from perfml.metrics.expressions import Expression, parse
-from perfml.util.rows import read_rows, record
+from perfml.util.files import read_rows, record
 
 SHARE_OF_TIME = "{target:.0%} of the warps' time, {baseline:.0%} in the baseline"
 """What the levels of a cause mean that warps wait for."""

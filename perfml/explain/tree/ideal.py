@@ -20,7 +20,7 @@ from perfml.explain.tree.library_kernels import is_product
 from perfml.explain.tree.limits import fullest, limit_of, nearness
 from perfml.explain.tree.work import DIVISION
 from perfml.metrics.expressions import parse
-from perfml.util.rows import read_rows, record
+from perfml.util.files import read_rows, record
 
 NEAR = 0.3
 """A limit that is less near its ceiling loses no time with work that may be needed.

@@ -10,7 +10,7 @@ from typing import Any
 from perfml.explain.launches import known
 from perfml.explain.limits.state import LaunchState
 from perfml.metrics.expressions import Expression, parse
-from perfml.util.rows import read_rows, record
+from perfml.util.files import read_rows, record
 
 
 @dataclass(frozen=True)

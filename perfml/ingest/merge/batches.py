@@ -23,8 +23,8 @@ import pyarrow.compute as pc
 
 from perfml.errors import PerfmlError
 from perfml.ingest.merge.files import IDENTITY, OPTIONAL, KernelFiles, kernel_files
+from perfml.ingest.merge.groups import mean_times
 from perfml.ingest.merge.rule import LaunchGroups, Weights, merged_layers, no_layer
-from perfml.ingest.merge.times import mean_times
 from perfml.ingest.merge.write import MergeResult, Tally, Writer
 from perfml.tables import replacing
 from perfml.util.typing import Floats, Progress

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from perfml.account.device_time import OFTEN, RECORDED, repeat_keys
-from perfml.ingest.merge.numbering import launch_numbers
+from perfml.ingest.merge.groups import launch_numbers
 from perfml.kernel_names import kernel_label
 
 _WHOLE = 1000

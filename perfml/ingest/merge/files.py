@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from perfml.errors import InputError, TableError
-from perfml.ingest.merge.times import LAUNCH_CLOCK
+from perfml.ingest.merge.groups import LAUNCH_CLOCK
 from perfml.metrics import load_catalogue
 from perfml.tables import (
     CLOCK,

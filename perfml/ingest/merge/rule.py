@@ -4,8 +4,8 @@ The rule is the published study's: a metric of a layer is sum(metric_k * t_k) / 
 kernels k that have the metric, so 1 ms of im2col and 4 ms of sgemm weigh 0.2 and 0.8, side by side
 or not. Counts and bytes add up; the catalogue says which rule a metric follows. A row that stands
 for many launches (``launches``: the averages of a summary) counts and weighs as many. What was not
-measured is not passed over in silence (`coverage`). The time of a layer is how long
-its device was busy with it (`times`).
+measured is not passed over in silence. The time of a layer is how long its device was busy with it
+(`groups`).
 
 Here to change: the rule itself. Tables larger than memory go through the same `LaunchGroups`, a
 batch of whole layers at a time (`batches`).
@@ -26,9 +26,19 @@ from perfml.account.device_time import on_busiest_device
 from perfml.account.time_sources import joined_sources
 from perfml.errors import PerfmlError, TableError
 from perfml.ingest.merge.by_kernel import kernel_layers, kernels_as_layers
-from perfml.ingest.merge.coverage import LEAST_SHARE, Coverage, coverage_of
-from perfml.ingest.merge.numbering import Codes, combined, launch_numbers, numbered
-from perfml.ingest.merge.times import LAUNCH_CLOCK, launch_weights, layer_clock, mean_times
+from perfml.ingest.merge.groups import (
+    LAUNCH_CLOCK,
+    LEAST_SHARE,
+    Codes,
+    Coverage,
+    combined,
+    coverage_of,
+    launch_numbers,
+    launch_weights,
+    layer_clock,
+    mean_times,
+    numbered,
+)
 from perfml.metrics import load_catalogue
 from perfml.tables import (
     BY_KERNEL,
@@ -65,7 +75,7 @@ def merge(kernels: pd.DataFrame, *, weights: Weights = "own") -> pd.DataFrame:
     DataFrame
         A Layers table, one row a (run, iteration, layer) in order of first launch. A metric that
         no kernel of a layer has is NaN; so is a sum of which a part was not measured, and a mean
-        that covers less than `perfml.ingest.merge.coverage.LEAST_SHARE` of the layer's time.
+        that covers less than `perfml.ingest.merge.groups.LEAST_SHARE` of the layer's time.
         ``attrs["coverage"]`` lists the metrics of which some launches were not measured
         (`Coverage.as_dict`); ``attrs["warnings"]`` has `BY_KERNEL` where no launch is in a layer.
 

@@ -20,10 +20,9 @@ import pyarrow.parquet as pq
 
 from perfml import __version__
 from perfml.account.time_sources import counted_note
-from perfml.ingest.merge.coverage import Coverage, coverage_sentences, joined
 from perfml.ingest.merge.files import TEXT, KernelFiles
+from perfml.ingest.merge.groups import Coverage, clock_columns, coverage_sentences, joined
 from perfml.ingest.merge.rule import Outside, unattributed_time
-from perfml.ingest.merge.times import clock_columns
 from perfml.tables import LAYER_OPTIONAL, METADATA_KEY, RUN_COLUMNS
 from perfml.util.json_values import json_object
 

@@ -22,8 +22,7 @@ from perfml.modeling.linear_model_tree.gram import (
     gram,
     loss_of,
 )
-from perfml.modeling.linear_model_tree.split import best_split
-from perfml.modeling.linear_model_tree.thresholds import Candidates
+from perfml.modeling.linear_model_tree.split import Candidates, best_split
 
 Prune = Literal["bic"] | None
 

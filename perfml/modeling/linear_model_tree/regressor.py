@@ -13,10 +13,17 @@ from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from perfml.errors import PerfmlError
-from perfml.modeling.linear_model_tree.fitted import FittedTree, Scale, bare, importances, text_of
+from perfml.modeling.linear_model_tree.fitted import (
+    FittedTree,
+    Scale,
+    Smoothing,
+    bare,
+    importances,
+    smooth,
+    text_of,
+)
 from perfml.modeling.linear_model_tree.gram import Array, Ints, make_design
 from perfml.modeling.linear_model_tree.grow import Grower, GrowthRules, Node, Prune, prune_by_bic
-from perfml.modeling.linear_model_tree.smooth import Smoothing, smooth
 
 _UNLIMITED = 10**9
 # A split must save this share of the variance, or rounding alone could grow a tree.

@@ -15,9 +15,9 @@ from perfml.errors import PerfmlError, did_you_mean
 from perfml.modeling.distinct_layers import ENOUGH_LAYERS, distinct_layers
 from perfml.modeling.features import Problem, build_problem
 from perfml.modeling.layer_shapes import average_repeats
-from perfml.modeling.models.convergence import Notes, sentences
 from perfml.modeling.models.own import Models, chosen_models
 from perfml.modeling.models.registry import Model
+from perfml.modeling.models.sklearn_compat import Notes, sentences
 from perfml.modeling.own_data import NO_GROUPS, own_problem
 from perfml.modeling.parallel import run_all
 from perfml.modeling.ranking.association import (

@@ -15,9 +15,8 @@ from perfml.errors import InputError
 from perfml.readers.ncu.find_table import has_table
 from perfml.readers.ncu.findings import rules_frame
 from perfml.readers.ncu.launch_columns import IDENTITY, assemble
-from perfml.readers.ncu.launches import Launches, needed, require_times, to_kernels
+from perfml.readers.ncu.launches import Launches, needed, require_times, to_base, to_kernels
 from perfml.readers.ncu.table import Table
-from perfml.readers.ncu.units import to_base
 from perfml.readers.options import ReadOptions
 from perfml.readers.source import Source
 from perfml.tables import Kernels

@@ -12,10 +12,9 @@ import pyarrow.compute as pc
 from perfml.errors import InputError
 from perfml.readers.ncu.findings import PRINTED_KINDS, Rule
 from perfml.readers.ncu.launch_columns import IDENTITY, assemble
-from perfml.readers.ncu.launches import DURATIONS, Launches, needed, require_times
-from perfml.readers.ncu.section_labels import LABELS, add_warp_size, metric_of
+from perfml.readers.ncu.launches import DURATIONS, Launches, needed, require_times, to_base
+from perfml.readers.ncu.printed import LABELS, add_warp_size, metric_of
 from perfml.readers.ncu.table import Codes, Table
-from perfml.readers.ncu.units import to_base
 from perfml.readers.options import ReadOptions
 from perfml.util.words import count
 

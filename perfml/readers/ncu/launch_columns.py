@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from perfml.errors import InputError
-from perfml.readers.coded_ranges import CodedRanges
+from perfml.readers.frame import CodedRanges, text_column
 from perfml.readers.ncu.launches import (
     BLOCK,
     DEVICE_NAME,
@@ -22,7 +22,6 @@ from perfml.readers.ncu.launches import (
     streams_of,
 )
 from perfml.readers.ncu.table import Table, dimensions
-from perfml.readers.occurrences import text_column
 
 IDENTITY = (
     "ID",

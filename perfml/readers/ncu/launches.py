@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,11 +16,8 @@ from perfml.errors import InputError
 from perfml.metrics import PUBLISHED, StudyNote, load_catalogue
 from perfml.metrics.expressions import Array
 from perfml.metrics.sets import DURATION
-from perfml.readers.coded_ranges import CodedRanges
-from perfml.readers.frame import kernels_frame
+from perfml.readers.frame import CodedRanges, kernels_frame, text_column
 from perfml.readers.ncu.findings import SPEED_OF_LIGHT, Rule, most_promising, speed_of_light
-from perfml.readers.ncu.units import to_base
-from perfml.readers.occurrences import text_column
 from perfml.readers.options import ReadOptions
 from perfml.readers.source import Source
 from perfml.tables import Kernels
@@ -269,3 +267,78 @@ def _only(column: pd.Series[Any]) -> str | None:
     """Return the one value of a column; several are joined."""
     values = [str(value) for value in column.unique() if not pd.isna(value)]
     return ", ".join(values) if values else None
+
+
+_PREFIXES = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12, "p": 1e15, "e": 1e18}
+
+_NANOSECONDS = {
+    "ps": 1e-3,
+    "ns": 1.0,
+    "us": 1e3,
+    "µs": 1e3,
+    "μs": 1e3,
+    "ms": 1e6,
+    "s": 1e9,
+    "psecond": 1e-3,
+    "nsecond": 1.0,
+    "usecond": 1e3,
+    "msecond": 1e6,
+    "second": 1e9,
+    "sec": 1e9,
+    "minute": 60e9,
+    "min": 60e9,
+    "hour": 3600e9,
+    "h": 3600e9,
+}
+
+_PREFIXED = re.compile(r"([kKMGTPE])([a-z][a-z_ ]+)")
+"""An upper-case prefix before a lower-case word of two letters or more: ``Mbyte``, not ``SM``."""
+
+_PEAK = re.compile(r"[gG][hH]z|[mM][hH]z|[kK][hH]z")
+
+
+@functools.lru_cache(maxsize=4096)
+def to_base(unit: str) -> tuple[float, str]:
+    """Return the factor from a unit to its base unit, and the base unit's name.
+
+    A time is a number of nanoseconds; a rate is a number a second. A unit that is no multiple of
+    another one (``%``, ``warp``, ``register/thread``) is its own base.
+
+    Examples
+    --------
+    >>> to_base("us")
+    (1000.0, 'ns')
+    >>> to_base("Kbyte/block")
+    (1000.0, 'byte/block')
+    >>> to_base("sector/ns")
+    (1000000000.0, 'sector/s')
+    >>> to_base("Ghz")
+    (1000000000.0, 'hz')
+    """
+    unit = unit.strip()
+    if not unit:
+        return 1.0, ""
+    above, slash, below = unit.partition("/")
+    factor, name = _part(above.strip())
+    if not slash:
+        return factor, name
+    below = below.strip()
+    if below in _NANOSECONDS:
+        # A rate counts per second, although a time counts in nanoseconds.
+        factor = factor * (1e9 / _NANOSECONDS[below])
+        return (factor, "hz") if name == "cycle" else (factor, f"{name}/s")
+    divisor, base = _part(below)
+    return factor / divisor, f"{name}/{base}"
+
+
+def _part(word: str) -> tuple[float, str]:
+    if word in _NANOSECONDS:
+        return _NANOSECONDS[word], "ns"
+    if _PEAK.fullmatch(word):
+        return _PREFIXES[word[0].lower()], "hz"
+    if word.lower() == "hz":
+        return 1.0, "hz"
+    match = _PREFIXED.fullmatch(word)
+    if match is not None:
+        return _PREFIXES[match.group(1).lower()], match.group(2)
+    return 1.0, word

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from perfml.readers.coded_ranges import CodedRanges
+from perfml.readers.frame import CodedRanges
 from perfml.util.ranges import LIBRARIES
 
 _SEPARATOR = re.compile(r'"\s+"')

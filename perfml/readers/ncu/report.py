@@ -16,6 +16,7 @@ import pandas as pd
 
 from perfml.errors import InputError
 from perfml.metrics.expressions import Array
+from perfml.readers.frame import text_column
 from perfml.readers.ncu.findings import Rule, rules_frame
 from perfml.readers.ncu.launches import (
     BLOCK,
@@ -29,10 +30,9 @@ from perfml.readers.ncu.launches import (
     numbers_of,
     shape_of,
     streams_of,
+    to_base,
     to_kernels,
 )
-from perfml.readers.ncu.units import to_base
-from perfml.readers.occurrences import text_column
 from perfml.readers.options import ReadOptions
 from perfml.readers.source import Source
 from perfml.tables import Kernels

@@ -16,12 +16,11 @@ import pyarrow.csv
 
 from perfml.errors import InputError
 from perfml.metrics.expressions import Array
-from perfml.readers.coded_ranges import CodedRanges
+from perfml.readers.frame import CodedRanges, text_column
 from perfml.readers.ncu import nvtx
 from perfml.readers.ncu.find_table import find_page
 from perfml.readers.ncu.page import CUT
 from perfml.readers.numbers import EXPORT, MISSING, BadNumberError, english, to_numbers
-from perfml.readers.occurrences import text_column
 from perfml.readers.source import Source
 from perfml.util.threads import cores, in_threads
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from perfml.readers.coded_ranges import CodedRanges
+from perfml.readers.frame import CodedRanges
 from perfml.readers.launch_ranges import FOREVER, NOWHERE, RangeTable, located, of_libraries
 from perfml.readers.sqlite_database import Database
 from perfml.util.ranges import Path, joined_names

@@ -19,7 +19,7 @@ from perfml.account.audit import AUDIT, Fact, is_launch, said
 from perfml.account.device_time import busy_share
 from perfml.account.window import of_the_first
 from perfml.errors import InputError, plain
-from perfml.readers.frame import kernels_frame
+from perfml.readers.frame import kernels_frame, text_column
 from perfml.readers.launch_ranges import NOWHERE
 from perfml.readers.nsys.nvtx import TABLE as NVTX
 from perfml.readers.nsys.nvtx import LaunchCalls, process_of, ranges_around, read_ranges
@@ -32,7 +32,6 @@ from perfml.readers.nsys.recording import (
     read_moves,
     spans_of,
 )
-from perfml.readers.occurrences import text_column
 from perfml.readers.options import ReadOptions, at_most
 from perfml.readers.source import Source
 from perfml.readers.sqlite_database import Database, is_database, on_the_clock, opened

@@ -136,7 +136,7 @@ def _figure(width: float, height: float) -> Any:
 def _panel(figure: Any, at: Any, table: pd.DataFrame, name: str, *, labels: bool) -> Axes:
     from matplotlib.ticker import MaxNLocator
 
-    from perfml.report.figures.notebook_axes import ShownAxes
+    from perfml.report.figures.canvas import ShownAxes
 
     ax: Axes = figure.add_subplot(at, axes_class=ShownAxes)
     value = table["importance"].to_numpy(dtype=float)

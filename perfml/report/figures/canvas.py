@@ -1,4 +1,4 @@
-"""A canvas that writes SVG and measures a text once, on however many figures it stands."""
+"""What needs matplotlib at once: a canvas that measures a text once, Axes that a notebook shows."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ import functools
 import io
 from typing import Any
 
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_mixed import MixedModeRenderer
 from matplotlib.backends.backend_svg import FigureCanvasSVG, RendererSVG
 from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import text_to_path
+
+from perfml.report.figures.axes import alternative
 
 
 @functools.lru_cache(4096)
@@ -53,3 +56,23 @@ class PageCanvas(FigureCanvasSVG):  # type: ignore[misc, unused-ignore]
 # matplotlib's renderers have no types
 _renderer: Any = _Renderer
 _mixed: Any = MixedModeRenderer
+
+
+_DPI = 144
+"""Two pixels a point, so that text stays sharp on dense screens."""
+
+
+class ShownAxes(Axes):  # type: ignore[misc, unused-ignore]
+    """The Axes of a figure that no window and no pyplot knows.
+
+    IPython shows what a cell returns by its ``_repr_*_`` methods. A bare figure would otherwise
+    show as ``<Axes: ...>``; Axes that the caller made with pyplot are shown by IPython already.
+    """
+
+    def _repr_png_(self) -> tuple[bytes, dict[str, int | str]]:
+        figure: Any = self.figure
+        buffer = io.BytesIO()
+        figure.savefig(buffer, format="png", dpi=_DPI)
+        width, height = figure.get_size_inches() * 72
+        size = {"width": round(width), "height": round(height)}
+        return buffer.getvalue(), {**size, "alt": alternative(self)}

@@ -88,13 +88,13 @@ def _style() -> Any:
 def new_axes(ax: Axes | None, width: float, height: float) -> Axes:
     """Return `ax`, or the Axes of a new figure of a size in points (1/72 inch).
 
-    The new Axes show themselves in a notebook, see `perfml.report.figures.notebook_axes`.
+    The new Axes show themselves in a notebook, see `perfml.report.figures.canvas`.
     """
     if ax is not None:
         return ax
     from matplotlib.figure import Figure
 
-    from perfml.report.figures.notebook_axes import ShownAxes
+    from perfml.report.figures.canvas import ShownAxes
 
     figure = Figure(figsize=(width / 72, height / 72), dpi=72, layout="constrained")
     return figure.add_subplot(axes_class=ShownAxes)

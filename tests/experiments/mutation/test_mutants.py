@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from perfml.experiments.mutation.catalog import MUTATIONS, RECOMPILED, WORDS, mutants, mutations_of
+from perfml.experiments.mutation.programs import MUTATIONS, RECOMPILED, WORDS, mutants, mutations_of
 from perfml.experiments.mutation.ptx import BLOCKS, kernel, kernels_in
 from perfml.experiments.verdicts import LIMITS_OF
 from tests.support.paths import DATA

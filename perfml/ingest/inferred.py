@@ -1,17 +1,17 @@
-"""Layers of a program that names none: what each kernel does, in the steps of a server."""
+"""What a program did not state, from the names of its kernels: its layers and its precision."""
 
 from __future__ import annotations
 
 import itertools
 import math
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
 
 from perfml.account.phases import STEP, Launches, Phase, class_layers, find_phases
-from perfml.kernel_names import kernel_class
+from perfml.kernel_names import KernelTraits, kernel_class, kernel_traits
 from perfml.util.typing import Floats
 
 NAMED_BY_CLASS = (
@@ -109,3 +109,50 @@ def _sizes(column: pd.Series) -> Floats:
         for text in column.dropna().astype(str).unique()
     }
     return np.asarray(column.map(known).to_numpy(dtype=float, na_value=np.nan))
+
+
+MIXED = "mixed"
+_ARITHMETIC = ("product", "convolution", "attention")
+_PRECISIONS: Mapping[str, str] = {
+    "double": "fp64",
+    "float": "fp32",
+    "tf32": "tf32",
+    "half": "fp16",
+    "bf16": "bf16",
+    "fp8": "fp8",
+    "int8": "int8",
+}
+"""By the types of `perfml.kernel_names.KernelTraits`."""
+_TOLD = 0.5
+"""Of the time that decides, of at least so much a name has to tell the type."""
+_ONE = 0.9
+"""A type with so much of what is told is the program's; with less it is mixed."""
+
+
+def precision_of(kernels: pd.DataFrame) -> str | None:
+    """Return the precision of a program, ``mixed``, or None where names do not tell it.
+
+    Parameters
+    ----------
+    kernels
+        Launches with ``kernel`` and ``time_us``, all of one program.
+
+    Examples
+    --------
+    >>> precision_of(pd.DataFrame({"kernel": ["ampere_sgemm_128x64_nn"], "time_us": [7.0]}))
+    'fp32'
+    """
+    named = kernels[kernels["kernel"].notna()]
+    times = named.groupby(named["kernel"].astype(str))["time_us"].sum()
+    traits = {name: kernel_traits(name) for name in times.index}
+    decides = times[[_decides(traits[name]) for name in times.index]]
+    decides = decides if decides.sum() > 0 else times
+    told = decides.groupby([_PRECISIONS.get(traits[name].type, "") for name in decides.index]).sum()
+    known = told.drop("", errors="ignore")
+    if not known.sum() >= _TOLD * decides.sum() > 0:
+        return None
+    return str(known.idxmax()) if known.max() >= _ONE * known.sum() else MIXED
+
+
+def _decides(traits: KernelTraits) -> bool:
+    return traits.does in _ARITHMETIC and traits.tensor_cores is not None

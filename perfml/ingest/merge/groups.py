@@ -1,0 +1,212 @@
+"""Groups of launches that become a row: their numbers, their time, and how much was measured."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from perfml.account.intervals import group_times
+from perfml.metrics import load_catalogue
+from perfml.util.typing import Floats
+from perfml.util.words import Readable
+
+LAUNCH_CLOCK = ("start_us", "device_id", "stream")
+"""Columns of a Kernels table that say when and where a launch ran."""
+
+
+_SUMS = ["time_us", "launches"]
+
+
+def clock_columns(held: Collection[str]) -> tuple[str, ...]:
+    """Return which of `perfml.tables.CLOCK_COLUMNS` layers have, by the columns of their kernels.
+
+    Examples
+    --------
+    >>> clock_columns(["kernel", "stream"])
+    ('streams',)
+    """
+    timed = ("kernels_us", "wall_us") if "start_us" in held or "device_id" in held else ()
+    device = ("device_id",) if "device_id" in held else ()
+    return (*timed, *device, *(("streams",) if "stream" in held else ()))
+
+
+def layer_clock(
+    lengths: npt.NDArray[np.int64], time: Floats, number: Floats, known: Mapping[str, Floats]
+) -> dict[str, Floats]:
+    """Return `clock_columns` of a Layers table, and ``time_us`` where starts or devices are known.
+
+    Rows of launches (m) lie together by layer, `lengths` (n) of them each; `time` is in
+    microseconds, of all launches (`number`) that a row stands for; `known` are those of
+    `LAUNCH_CLOCK` that the kernels have, NaN where missing. The time of a layer is, of the device
+    that was busy longest, the length of the union of its launches; the sum of their times where a
+    start is missing.
+    """
+    row = np.repeat(np.arange(len(lengths)), lengths)
+    device = known.get("device_id", np.zeros(len(time)))
+    start = known.get("start_us", np.full(len(time), np.nan))
+    part = combined([row, _numbered(device)])
+    found: dict[str, Floats] = {}
+    columns = clock_columns(known)
+    if "streams" in columns:
+        streams = np.unique(combined([part, _numbered(known["stream"])]), return_index=True)[1]
+        unknown = np.bincount(row, weights=np.isnan(known["stream"])) > 0
+        found["streams"] = np.where(unknown, np.nan, np.bincount(row[streams]).astype(float))
+    if "kernels_us" not in columns:
+        return found
+    first = np.unique(part, return_index=True)[1]
+    summed: Floats = np.bincount(part, weights=time).astype(float)
+    times = group_times(part, start, time)
+    # a row that stands for many launches has the start of one of them
+    single = np.bincount(part, weights=number > 1) == 0
+    busy = np.where(single & ~np.isnan(times.busy_us), times.busy_us, summed)
+    order = np.lexsort((-busy, row[first]))
+    longest = order[np.unique(row[first][order], return_index=True)[1]]
+    found["time_us"], found["kernels_us"] = busy[longest], summed[longest]
+    found["wall_us"] = np.where(single, times.wall_us, np.nan)[longest]
+    if "device_id" in columns:
+        found["device_id"] = device[first][longest]
+    return found
+
+
+def _numbered(values: Floats) -> npt.NDArray[np.int64]:
+    return np.unique(values, return_inverse=True)[1].astype(np.int64)
+
+
+def mean_times(parts: Iterable[pd.DataFrame]) -> pd.DataFrame:
+    """Return the mean time of every repeated launch.
+
+    Parts have the columns that tell launches apart, and ``time_us`` and ``launches``: the
+    microseconds and the number of the repeats. Returned are the former columns, and ``mean_us``.
+    """
+    whole = pd.concat(parts, ignore_index=True)
+    keys = [name for name in whole.columns if name not in _SUMS]
+    sums = whole.groupby(keys, dropna=False, sort=False)[_SUMS].sum().reset_index()
+    means = sums["time_us"] / sums["launches"]
+    # a column without any value would come out as numbers, and no longer match
+    return sums[keys].astype(object).assign(mean_us=means)
+
+
+def launch_weights(repeats: pd.DataFrame, means: pd.DataFrame) -> npt.NDArray[np.float64]:
+    """Return the mean time of each row of `repeats`, in microseconds; `means` has them all."""
+    keys = [name for name in means.columns if name != "mean_us"]
+    weights = repeats[keys].astype(object).merge(means, on=keys, how="left")["mean_us"]
+    return weights.to_numpy(dtype=float)
+
+
+LEAST_SHARE = 0.5
+"""Share of a layer's time that a mean has to cover, or it is missing.
+
+A fraction that was measured over the share s of the time leaves the layer's own mean open by
+1 - s. Below a half, what is not known weighs more than what is.
+"""
+
+_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """Rows of a Layers table of which a metric covers a part.
+
+    Attributes
+    ----------
+    metric
+        Its name.
+    rows
+        Rows in which some launches were not measured, and some were.
+    least
+        The smallest share of such a row's time that was measured.
+    left_out
+        Rows in which the metric is missing for it.
+    """
+
+    metric: str
+    rows: int
+    least: float
+    left_out: int
+
+
+def coverage_of(
+    metric: str, share: npt.NDArray[np.float64], missing: npt.NDArray[np.bool_]
+) -> Coverage | None:
+    """Say how much of each row a metric covers; None where it covers all or nothing of each.
+
+    `share` of each row's time is from 0 to 1; `missing` rows have no value of the metric.
+    """
+    part = (share > 0) & (share < 1)
+    if not part.any():
+        return None
+    return Coverage(metric, int(part.sum()), float(share[part].min()), int((part & missing).sum()))
+
+
+def joined(parts: Iterable[Coverage]) -> list[Coverage]:
+    """Join what several parts of a table say of each metric."""
+    by_metric: defaultdict[str, list[Coverage]] = defaultdict(list)
+    for part in parts:
+        by_metric[part.metric].append(part)
+    return [
+        Coverage(
+            metric,
+            sum(each.rows for each in same),
+            min(each.least for each in same),
+            sum(each.left_out for each in same),
+        )
+        for metric, same in by_metric.items()
+    ]
+
+
+def coverage_sentences(coverage: Sequence[Coverage], rows: int) -> list[str]:
+    """Return what a user has to know: metrics of the same coverage in one sentence."""
+    catalogue = load_catalogue()
+    alike: defaultdict[tuple[int, float, int, bool], list[str]] = defaultdict(list)
+    for each in coverage:
+        is_sum = each.metric not in catalogue or catalogue[each.metric].merge == "sum"
+        alike[each.rows, each.least, each.left_out, is_sum].append(each.metric)
+    sentences = []
+    for (part, least, left_out, is_sum), names in alike.items():
+        start = f"{part} of {rows} rows have launches that were not measured"
+        if is_sum:
+            told = f"their {_list(names)} cannot be added up and are missing"
+        else:
+            told = f"the means cover at least {Readable(least):.0%} of the time ({_list(names)})"
+            if left_out:
+                told += f"; below {Readable(LEAST_SHARE):.0%}, in {left_out} rows, they are missing"
+        sentences.append(f"{start}: {told}.")
+    return sentences
+
+
+def _list(names: Sequence[str]) -> str:
+    more = len(names) - _SHOWN
+    return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+Codes = npt.NDArray[np.int64]
+
+
+def numbered(column: pd.Series[Any]) -> Codes:
+    """Number the distinct values of a column from -1; missing values share one number."""
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        return column.cat.codes.to_numpy().astype(np.int64)
+    return np.asarray(pd.factorize(column)[0], dtype=np.int64)
+
+
+def combined(parts: Sequence[Codes]) -> Codes:
+    """Number the distinct combinations of columns' numbers (from -1), in order of appearance."""
+    codes = np.zeros(len(parts[0]), dtype=np.int64)
+    for part in parts:
+        width = int(part.max(initial=0)) + 2
+        # renumber after every column, so that the product of cardinalities cannot overflow
+        codes = np.asarray(pd.factorize(codes * width + part + 1)[0], dtype=np.int64)
+    return codes
+
+
+def launch_numbers(kernels: pd.DataFrame) -> Floats:
+    """Return how many launches each row of a Kernels table stands for."""
+    if "launches" not in kernels.columns:
+        return np.ones(len(kernels))
+    return kernels["launches"].fillna(1).to_numpy(dtype=float)
