@@ -1,7 +1,7 @@
 """Notebooks as pages of the documentation: executed when it is built, so that git holds no outputs.
 
 A page shows each cell's code, then what it printed, its tables and its pictures. Pictures bring
-their alternative texts along (`perfml.report.figures.axes`), or have the cell's caption.
+their alternative texts along (`perfml.report.figures.style`), or have the cell's caption.
 """
 
 from __future__ import annotations

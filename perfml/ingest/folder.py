@@ -26,10 +26,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from perfml import __version__
 from perfml.errors import Failed, InputError, PerfmlError
-from perfml.ingest.arguments import started_by, told_apart
 from perfml.ingest.folder_index import UNIT, Index, loose_profiles, safe
 from perfml.ingest.profiles import IngestSettings, group_runs, ingest_runs
-from perfml.ingest.run_labels import SHAPES, read_manifest
+from perfml.ingest.run_labels import SHAPES, read_manifest, started_by, told_apart
 from perfml.metrics import load_catalogue
 from perfml.readers import Source, recognise
 from perfml.tables import KERNEL_COLUMNS, METADATA_KEY, Kernels, replacing

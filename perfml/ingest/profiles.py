@@ -20,17 +20,20 @@ from perfml.account.account import ACCOUNT
 from perfml.account.window import window_of_each
 from perfml.errors import InputError, PerfmlError
 from perfml.experiments.record import FILE as EXPERIMENTS
-from perfml.ingest.arguments import CONDITION, Started, command_of, told_apart
 from perfml.ingest.inferred import NAMED_BY_CLASS, precision_of, with_phases
 from perfml.ingest.layer_map import LayerMap, apply_layer_map
 from perfml.ingest.run_labels import (
+    CONDITION,
     MANIFEST,
     SHAPES,
     Identity,
+    Started,
+    command_of,
     from_manifest,
     from_name,
     pair_key,
     read_manifest,
+    told_apart,
     with_experiments,
     with_products,
 )

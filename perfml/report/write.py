@@ -95,8 +95,8 @@ def _modelled(
     layers: pd.DataFrame, *, splits: int, resamples: int, seed: int, progress: Progress | None
 ) -> tuple[list[Evaluation], list[Ranking], list[str]]:
     """Return the scores and rankings of the models of a table, and which there are not and why."""
-    from perfml.modeling.distinct_layers import ENOUGH_LAYERS
     from perfml.modeling.features import has_counters
+    from perfml.modeling.layer_shapes import ENOUGH_LAYERS
 
     if not has_counters(layers):
         return [], [], []

@@ -18,8 +18,7 @@ from perfml.modeling.models.registry import Model, get_model
 from perfml.modeling.models.sklearn_compat import LinearTreeRegressorCompat
 from perfml.modeling.parallel import run_all
 from perfml.modeling.scoring.folds import Outcome, Work, run_split
-from perfml.modeling.scoring.protocols import leave_one_out, random_splits
-from perfml.modeling.scoring.targets import Target
+from perfml.modeling.scoring.protocols import Target, leave_one_out, random_splits
 from perfml.reproduce.published import KEY_METRIC
 from perfml.util.typing import Floats, Progress
 

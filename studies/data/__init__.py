@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from perfml.datasets.loaders import load_bunch
+from perfml.datasets.frames import load_bunch
 
 
 def load(name: str, *, as_frame: bool = False, return_X_y: bool = False) -> Any:

@@ -6,9 +6,8 @@ import lzma
 import pytest
 
 from perfml.ingest import IngestSettings, ingest_folder
-from perfml.ingest.arguments import Started, differing_arguments
 from perfml.ingest.profiles import ingest
-from perfml.ingest.run_labels import Identity
+from perfml.ingest.run_labels import Identity, Started, differing_arguments
 from perfml.tables import read_table
 from tests.support.paths import DATA
 

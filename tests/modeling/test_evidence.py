@@ -11,7 +11,7 @@ import pytest
 from perfml.datasets import load
 from perfml.metrics import PUBLISHED
 from perfml.modeling import average_repeats, rank
-from perfml.modeling.distinct_layers import distinct_layers
+from perfml.modeling.layer_shapes import distinct_layers
 from perfml.modeling.ranking.measure import Measured
 from perfml.modeling.ranking.summary import tied_first
 from perfml.report.verbs import rank_document

@@ -19,7 +19,7 @@ from perfml.modeling import (
 from perfml.modeling.models.importance import builtin_importance
 from perfml.modeling.models.registry import get_model, imputed_owners, make_imputer
 from perfml.modeling.scoring.folds import prepare
-from perfml.modeling.scoring.targets import make_target
+from perfml.modeling.scoring.protocols import make_target
 from tests.support.modeling_data import linear_layers, six_conditions
 
 

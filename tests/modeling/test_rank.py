@@ -22,9 +22,9 @@ from perfml.cli import app
 from perfml.cli.documents import schema_of
 from perfml.errors import PerfmlError
 from perfml.modeling import build_problem, rank
-from perfml.modeling.distinct_layers import distinct_layers
+from perfml.modeling.layer_shapes import distinct_layers
+from perfml.modeling.models.forest import tree_shapley
 from perfml.modeling.models.importance import permutation_importance, shapley_importance
-from perfml.modeling.models.tree_shapley import tree_shapley
 from perfml.modeling.ranking.draws import resampled
 from perfml.modeling.ranking.groups import spearman_groups
 from perfml.modeling.ranking.summary import ranks, top_share

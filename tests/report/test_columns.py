@@ -5,8 +5,7 @@ from hypothesis import strategies as st
 
 from perfml.kernel_names import shortened
 from perfml.report.document import Cell, Column, ReportTable, numbers, words
-from perfml.report.render.columns import table_grid, wrap
-from perfml.report.render.text import table_text
+from perfml.report.render.text import table_grid, table_text, wrap
 
 
 def test_spare_columns_go_first_then_the_last_and_it_is_said():

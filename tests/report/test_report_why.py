@@ -16,7 +16,7 @@ from perfml.report import advise_conditions, build_report, explain_pairs, to_tex
 from perfml.report.conditions import conditions
 from perfml.report.document import Fold, Pictures, ReportTable
 from perfml.report.figures.comparisons import layer_roofs
-from perfml.report.figures.tree import readable_tree
+from perfml.report.figures.models import readable_tree
 from perfml.report.sections.advice import advice_section
 from perfml.report.sections.explanation import (
     explanation_summary,

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from perfml.modeling.models.tree_shapley import tree_shapley
+from perfml.modeling.models.forest import tree_shapley
 from perfml.util.typing import Floats, Ints
 
 Score = Callable[[npt.NDArray[Any]], Floats]

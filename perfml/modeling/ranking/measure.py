@@ -23,7 +23,7 @@ from perfml.modeling.scoring.folds import (
     predict_copies,
     prepare,
 )
-from perfml.modeling.scoring.targets import Target
+from perfml.modeling.scoring.protocols import Target
 from perfml.util.typing import Floats
 
 GROUP_METHOD = "group-permutation"

@@ -12,9 +12,8 @@ import pandas as pd
 
 from perfml.account.time_sources import time_note
 from perfml.errors import PerfmlError, did_you_mean
-from perfml.modeling.distinct_layers import ENOUGH_LAYERS, distinct_layers
 from perfml.modeling.features import Problem, build_problem
-from perfml.modeling.layer_shapes import average_repeats
+from perfml.modeling.layer_shapes import ENOUGH_LAYERS, average_repeats, distinct_layers
 from perfml.modeling.models.own import Models, chosen_models
 from perfml.modeling.models.registry import Model
 from perfml.modeling.models.sklearn_compat import Notes, sentences
@@ -37,7 +36,7 @@ from perfml.modeling.ranking.summary import (
 )
 from perfml.modeling.results import LEVEL, Leakage, Ranking
 from perfml.modeling.scoring.leakage import detect_leakage
-from perfml.modeling.scoring.targets import Target, make_target, without_unit
+from perfml.modeling.scoring.protocols import Target, make_target, without_unit
 from perfml.util.typing import Floats, Ints, Progress
 
 METHODS = ("builtin", "permutation", "group-permutation", "drop-column", "shapley")

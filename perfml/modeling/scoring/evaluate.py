@@ -29,8 +29,7 @@ from perfml.modeling.scoring.baselines import (
 )
 from perfml.modeling.scoring.folds import Outcome, Work, fitting_seconds, run_split
 from perfml.modeling.scoring.leakage import detect_leakage
-from perfml.modeling.scoring.protocols import UNSEEN, Protocol, make_protocol
-from perfml.modeling.scoring.targets import Target, make_target
+from perfml.modeling.scoring.protocols import UNSEEN, Protocol, Target, make_protocol, make_target
 from perfml.util.typing import Progress
 from perfml.util.words import listed, percentage
 
@@ -116,7 +115,7 @@ def evaluate(
     progress
         Called as ``progress(done, total, what)``.
     target
-        What regression fits, see `perfml.modeling.scoring.targets.TARGETS`.
+        What regression fits, see `perfml.modeling.scoring.protocols.TARGETS`.
     importances
         Keep importances of every fit: ``builtin``, ``permutation`` (on its test rows), or both;
         True is ``builtin``.

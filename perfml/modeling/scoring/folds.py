@@ -19,8 +19,7 @@ from perfml.modeling.models.importance import (
 from perfml.modeling.models.registry import Model, get_model, imputed_owners, make_imputer
 from perfml.modeling.models.sklearn_compat import noting
 from perfml.modeling.scoring.baselines import predict_baseline
-from perfml.modeling.scoring.protocols import Split
-from perfml.modeling.scoring.targets import Target
+from perfml.modeling.scoring.protocols import Split, Target
 from perfml.util.typing import Floats, Ints
 
 Rows = npt.NDArray[np.intp]

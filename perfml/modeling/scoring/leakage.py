@@ -18,8 +18,7 @@ from perfml.modeling.parallel import quietly
 from perfml.modeling.results import Leakage
 from perfml.modeling.scoring.baselines import Lookup, best_metric
 from perfml.modeling.scoring.folds import Work, run_split
-from perfml.modeling.scoring.protocols import Split, random_splits, twin_codes
-from perfml.modeling.scoring.targets import Target
+from perfml.modeling.scoring.protocols import Split, Target, random_splits, twin_codes
 from perfml.util.words import percentage
 
 PROBE_SPLITS = 20

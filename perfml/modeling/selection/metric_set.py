@@ -30,7 +30,7 @@ from perfml.modeling.layer_shapes import average_repeats
 from perfml.modeling.models.registry import get_model
 from perfml.modeling.models.sklearn_compat import Notes, sentences
 from perfml.modeling.parallel import run_all
-from perfml.modeling.scoring.targets import make_target
+from perfml.modeling.scoring.protocols import make_target
 from perfml.modeling.selection.search import CLOSE, FOLDS, Choice, Search, judge, run_search
 from perfml.util.json_values import json_object
 from perfml.util.shown import Shown

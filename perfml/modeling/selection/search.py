@@ -17,8 +17,7 @@ from perfml.modeling.features import Design, Problem, build_problem
 from perfml.modeling.models.registry import get_model
 from perfml.modeling.scoring.baselines import predict_baseline
 from perfml.modeling.scoring.folds import fit, predict, prepare, score
-from perfml.modeling.scoring.protocols import Split, make_protocol
-from perfml.modeling.scoring.targets import Target, make_target
+from perfml.modeling.scoring.protocols import Split, Target, make_protocol, make_target
 from perfml.util.typing import Floats
 
 FOLDS = 4

@@ -10,10 +10,15 @@ from __future__ import annotations
 from perfml.report.figures.all_models import model_importances
 from perfml.report.figures.comparisons import attribution, layer_roofline, time_ratios
 from perfml.report.figures.metrics import roofline, stall_breakdown
-from perfml.report.figures.models import STRONG, importances, predicted_vs_measured, ranks
+from perfml.report.figures.models import (
+    STRONG,
+    decision_tree,
+    importances,
+    predicted_vs_measured,
+    ranks,
+)
 from perfml.report.figures.style import PALETTE, svg
 from perfml.report.figures.times import kernel_shares, layer_times
-from perfml.report.figures.tree import decision_tree
 
 __all__ = [
     "PALETTE",

@@ -145,7 +145,7 @@ def _all_models(request: Request) -> Axes:
 
 
 def _tree(request: Request) -> Axes:
-    from perfml.report.figures.tree import readable_tree
+    from perfml.report.figures.models import readable_tree
 
     tree, names, classes = readable_tree(request.layers, request.option("task", "regression"))
     return figures.decision_tree(

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from perfml import __version__
 from perfml.report import document as doc
 from perfml.report.labels import capital, clean
-from perfml.report.render.columns import one_line
+from perfml.report.render.text import one_line
 from perfml.util.words import count
 
 _SPECIAL = re.compile(r"([\\`*\[\]|~$]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9]))")
