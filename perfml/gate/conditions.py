@@ -89,27 +89,22 @@ def other_clock(before: pd.DataFrame, after: pd.DataFrame) -> str:
     return f"another SM clock: {clocks[1]:,.0f} MHz against {clocks[0]:,.0f} MHz"
 
 
-def recorded_longer(before: pd.DataFrame, after: pd.DataFrame) -> str:
-    """Return that all kernels of a whole run are launched more or less often by one factor.
+def recorded_longer(before: pd.DataFrame, after: pd.DataFrame) -> float:
+    """Return the factor by which all kernels of a run without ranges are launched more often.
 
-    As a clause; else empty. Nothing marks the repeats of such a run: one side may hold more of
-    them, and its totals say nothing of the work of one.
+    Nothing marks the repeats of such a run, and the new version's recording may be that much
+    longer; 1 where layers are known, or some kernels are launched by another factor.
     """
     sides = (before, after)
     if any(set(side["layer"]) != {WHOLE} for side in sides):
-        return ""
+        return 1.0
     names = [side["kernel_names"].astype("string").fillna("") for side in sides]
     first, second = (Counter("\n".join(side).split("\n")) for side in names)
     if first.keys() != second.keys():
-        return ""
+        return 1.0
     rows = Fraction(len(before), len(after))
     factors = {rows * Fraction(second[name], times) for name, times in first.items()}
-    if len(factors) > 1 or factors == {1}:
-        return ""
-    return (
-        f"every kernel is launched {float(factors.pop()):.3g} times as often: a recording may be "
-        "longer. Mark the steps with ranges, or record as many on both sides"
-    )
+    return float(factors.pop()) if len(factors) == 1 else 1.0
 
 
 def times_go_together(before: pd.DataFrame, after: pd.DataFrame) -> bool:

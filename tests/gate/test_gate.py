@@ -517,8 +517,8 @@ def test_a_single_launch_cannot_confirm_what_was_counted():
 @pytest.mark.parametrize(
     ("names", "expected"),
     [
-        ("ab" * 24, Verdict.UNCLEAR),
-        ("ab" * 5, Verdict.UNCLEAR),
+        ("ab" * 24, Verdict.SAME),
+        ("ab" * 5, Verdict.SAME),
         ("ab" * 10 + "a", Verdict.WORSE),
         ("ab" * 10 + "c", Verdict.WORSE),
     ],
@@ -531,4 +531,7 @@ def test_a_whole_run_that_was_recorded_longer_is_no_more_work(names, expected):
 
     result = judge(run("ab" * 10), run(names))
     assert result.verdict is expected
-    assert (result.overall.time is None) == (expected is Verdict.UNCLEAR)
+    # as long a launch, however many were recorded
+    if expected is Verdict.SAME:
+        assert result.overall.time.ratio == pytest.approx(1.0)
+        assert result.layers[0].reason != "the same recording"
