@@ -180,11 +180,13 @@ class Output:
             Progress,
             TextColumn,
             TimeElapsedColumn,
+            TimeRemainingColumn,
         )
 
         began = time.monotonic()
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-        bar = Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True)
+        times = (TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn())
+        bar = Progress(*columns, *times, console=Console(stderr=True), transient=True)
         task = bar.add_task(what, total=None)
 
         def update(done: int, total: int, name: str) -> None:

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from studies.page_tables import markdown, write_tables
+from studies.ranking.field import RESULTS as FIELD
 from studies.ranking.grid import RESULTS
 
 PAGE = Path(__file__).with_name("RESULTS.md")
 
-SINGLE = ("spearman", "pearson", "shape", "pair")
+SINGLE = ("spearman", "pearson", "monotone", "shape", "pair")
 
 
 def cases() -> list[dict[str, Any]]:
@@ -69,7 +70,40 @@ def noise() -> str:
     return markdown(["tables", "rows", "columns", "drawn", "perfml", "199 permutations"], rows)
 
 
-TABLES = {"power": power, "noise": noise}
+def rivals() -> list[dict[str, Any]]:
+    """Return what the methods of the field gave, without those that were not installed."""
+    found: list[dict[str, Any]] = json.loads(FIELD.read_text(encoding="utf-8"))
+    return [row for row in found if "missing" not in row]
+
+
+def field() -> str:
+    """Return the tables in which a method shows the effect, and its seconds."""
+    kinds = list(rivals()[0]["shown"])
+    rows = []
+    for row in rivals():
+        shown = (f"{row['shown'][kind]} of {row['tables']}" for kind in kinds)
+        rows.append([row["method"], *shown, f"{row['seconds']:.2g}"])
+    return markdown(["method", *kinds, "s a table"], rows)
+
+
+def real() -> str:
+    """Return the first two columns of real tables, and how many stand above columns of noise."""
+    names = list(rivals()[0]["real"])
+    cells = {
+        row["method"]: [_real(row["real"][name]) for name in names if name in row["real"]]
+        for row in rivals()
+    }
+    return markdown(["method", *names], [[method, *row] for method, row in cells.items()])
+
+
+def _real(found: dict[str, Any]) -> str:
+    if "refused" in found:
+        return "refused"
+    shown = f", {found['shown']} shown" if "shown" in found else ""
+    return f"{', '.join(found['first'])}: {found['above noise']} of {found['columns']}{shown}"
+
+
+TABLES = {"power": power, "noise": noise, "field": field, "real": real}
 
 if __name__ == "__main__":
     write_tables(PAGE, TABLES)

@@ -27,7 +27,7 @@ def p_of(X, y, *, groups=None, **options):
 
 
 SHAPES = {
-    "spearman": lambda X: np.exp(3 * X[:, 0]),
+    "monotone": lambda X: np.exp(3 * X[:, 0]),
     "shape": lambda X: np.abs(X[:, 0]),
     "pair": lambda X: np.sign(X[:, 0] * X[:, 1]),
 }
@@ -40,7 +40,7 @@ def test_a_feature_is_shown_whatever_the_shape_of_its_effect(statistic, shape):
     assert frame["p_value"][0] <= LEVEL
     assert chance.p_value == frame["p_value"].min()
     assert (frame["p_value"][2:] > LEVEL).all()
-    if statistic != "spearman":
+    if statistic != "monotone":
         assert frame["statistic"][0] == statistic
         assert (frame["partner"][0] == 1) == (statistic == "pair")
 
@@ -76,6 +76,18 @@ def test_a_strong_feature_lends_no_partner_its_effect():
         frame, _ = p_of(X, 3 * X[:, 0] + 0.2 * noise)
         alarms += (frame["p_value"][1:] <= LEVEL).any()
     assert alarms <= 6
+
+
+def test_a_group_of_many_rows_counts_as_much_as_one_of_few():
+    X, noise = drawn(24, 4, 0)
+    y = 0.8 * X[:, 0] + 0.6 * noise
+    sizes = np.where(np.abs(y - X[:, 0]) > 0.7, 40, 1)
+    groups = np.repeat(np.arange(24), sizes)
+    assert sizes.sum() > 100, "some groups that fit badly have forty rows"
+    once = p_of(X, y)[0]["p_value"]
+    often = p_of(X[groups], y[groups], groups=groups)[0]["p_value"]
+    assert once[0] <= LEVEL
+    assert often[0] <= LEVEL
 
 
 def test_p_is_exact_in_the_smallest_steps():

@@ -160,6 +160,13 @@ def test_ranks_reach_over_their_interval_and_print_the_probability():
     assert ax.get_yticklabels()[0].get_text() == "gld_efficiency +1"
 
 
+def test_a_display_of_a_ranking_keeps_to_scikit_learns_habits():
+    shown = figures.RankingDisplay.from_ranking(ranking(), top=1)
+    assert len(shown.ax_.get_yticklabels()) == 1
+    assert shown.figure_ is shown.ax_.figure
+    assert shown.plot(ax=shown.ax_) is shown
+
+
 def test_the_axis_of_ranks_ends_at_the_last_rank_and_begins_at_the_first():
     found = ranking()
     ticks = figures.ranks(found, width=390).get_xticks()

@@ -1,12 +1,15 @@
 """Which features go with the target beyond chance: one permutation test of several statistics.
 
-Every statistic is a correlation of the target with a shape of a feature:
+Every statistic is a correlation of the target's normal scores with a shape of a feature:
 
-- ``spearman``: ranks with ranks, for anything monotone;
-- ``pearson``: the feature as it is with the logarithm of the target, for lines and powers;
-- ``shape``: steps at eighths of the feature's ranks, a bump, a V, and where it is undefined;
+- ``monotone``: the feature's normal scores (van der Waerden 1952), as powerful as a line where
+  that is best (Chernoff and Savage 1958, Annals of Mathematical Statistics 29, 972); or the feature
+  and the target as they are, which a few rows need: the larger one counts;
+- ``shape``: their square (a U), steps at the quartiles, and where the feature is undefined;
 - ``pair``: two features that only together tell something (an exclusive or), their own effects
   taken out.
+
+A piece of evidence counts the same however many rows it has: its rows share one weight.
 
 The tables of chance have the target of other rows (`draws.py`). In each the largest value of a
 statistic over all features counts (max-T: Westfall and Young 1993, Resampling-Based Multiple
@@ -26,6 +29,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from scipy.special import ndtri
 
 from perfml.modeling.ranking.draws import exchanged_classes, exchanged_rows, several_inside
 from perfml.modeling.results import ASKED_R2, LEVEL, Chance
@@ -37,9 +41,8 @@ FEWEST_PERMUTATIONS = 19
 PERMUTATIONS = 999
 """Enough that another draw of them moves a p-value of 5 % by less than 1.4 points."""
 
-WEIGHTS = {"spearman": 1.0, "pearson": 1.0, "shape": 0.8, "pair": 0.8}
-"""Share of the level at which a statistic alone would speak. Lines are the usual case; what is
-given to the others costs them little (`studies/ranking/RESULTS.md`)."""
+WEIGHTS = {"monotone": 1.0, "shape": 0.6, "pair": 0.8}
+"""Share of the level at which a statistic alone would speak, see `studies/ranking/RESULTS.md`."""
 
 PLANTED = 200
 """Simulated tables behind that power: its standard error is below 4 points."""
@@ -47,7 +50,7 @@ PLANTED = 200
 MOST_CELLS = 4_000_000
 """Numbers in one array of permuted targets, or of pairs (32 MB)."""
 
-_CUTS = tuple(eighth / 8 for eighth in range(1, 8))
+_CUTS = (0.25, 0.5, 0.75)
 
 _ROUNDING = 1e-9
 """Difference of two correlations that is none."""
@@ -70,7 +73,7 @@ def against_chance(
     values
         Features of shape (rows, features); NaN where undefined.
     target
-        One number a row, best a logarithm; or class codes.
+        One number a row; or class codes.
     pieces
         Code of the rows that belong together: they get the targets of one other piece.
     strata
@@ -84,7 +87,8 @@ def against_chance(
     -------
     pandas.DataFrame
         One row a feature: ``p_value``, the ``statistic`` that gave it, ``partner`` (the other
-        feature of a pair, else -1) and ``rho``, the rank correlation (of classes: its ratio).
+        feature of a pair, else -1) and ``rho``, the correlation of normal scores (of classes: its
+        ratio).
     Chance
     """
     exchange = exchanged(
@@ -92,7 +96,7 @@ def against_chance(
     )
     shapes, tables = exchange.shapes, exchange.tables
     ways = len(np.unique(exchange.drawn, axis=0))
-    rho = tables.signed(shapes.spearman)
+    rho = tables.signed(shapes.monotone)
     independent = int(pieces.max()) + 1
     if ways * LEVEL < 1:
         nothing = np.full(values.shape[1], np.nan)
@@ -123,8 +127,9 @@ def exchanged(
     inside = bool(classes) and several_inside(target, pieces)
     if classes:
         strata = pieces if inside else np.zeros_like(pieces)
-    shapes = _Shapes.of(values, strata)
-    tables = _Tables(_steady(target, classes), pieces, strata, classes, inside)
+    weights = np.ones(len(pieces)) if classes else 1.0 / np.bincount(pieces)[pieces]
+    shapes = _Shapes.of(values, strata, weights)
+    tables = _Tables.of(target, pieces, strata, weights, classes, inside)
     drawn = tables.drawn(permutations, np.random.default_rng([seed, 3]))
     observed: dict[str, Floats] = {}
     highest: dict[str, list[Floats]] = {}
@@ -137,43 +142,30 @@ def exchanged(
     return Exchange(shapes, tables, drawn, observed, maxima)
 
 
-def _steady(target: npt.NDArray[Any], classes: int) -> npt.NDArray[Any]:
-    """Return numbers without the digits that another unit of the target changes."""
-    if classes:
-        return target
-    spread = float(target.std())
-    centred = target - target.mean()
-    return np.asarray(np.round(centred / spread, 9) if spread > 0 else centred * 0.0)
-
-
 @dataclass(frozen=True)
 class _Shapes:
     """Columns of unit length that a target is correlated with, (rows, features or pairs)."""
 
-    spearman: Floats
-    pearson: Floats
+    monotone: Floats
+    plain: Floats
     shape: Floats  # (shapes, rows, features)
     pair: Floats
     members: Ints  # the two features of each pair, (2, pairs)
 
     @classmethod
-    def of(cls, values: Floats, strata: Ints) -> _Shapes:
+    def of(cls, values: Floats, strata: Ints, weights: Floats) -> _Shapes:
         """Return the shapes of features; an undefined cell counts for nothing."""
         missing = np.isnan(values)
-        ranks = _ranks(values, strata)
-        place = np.where(missing, 0.0, ranks)
-        centred = np.where(missing, 0.0, values - _means(values, strata))
+        scores = _normal_scores(values, strata)
         # undefined cells lie on neither side of a cut
-        shapes = [np.where(missing, np.nan, ranks > cut - 0.5) for cut in _CUTS]
-        shapes += [np.abs(ranks), np.where(missing, np.nan, np.abs(ranks) < 0.25)]
-        if missing.any():
-            shapes.append(missing)
-        shape = np.stack([_unit(_centred(one.astype(float), strata)) for one in shapes])
-        pair, members = _pairs(_unit(_centred(np.sign(place), strata)))
-        return cls(_unit(place), _unit(centred), shape, pair, members)
+        shapes = [np.where(missing, np.nan, scores > ndtri(cut)) for cut in _CUTS]
+        shapes += [np.square(scores), *([missing] if missing.any() else [])]
+        shape = np.stack([_columns(one.astype(float), strata, weights) for one in shapes])
+        monotone, plain = (_columns(one, strata, weights) for one in (scores, values))
+        return cls(monotone, plain, shape, *_pairs(np.sign(scores), strata, weights))
 
 
-def _pairs(signs: Floats) -> tuple[Floats, Ints]:
+def _pairs(signs: Floats, strata: Ints, weights: Floats) -> tuple[Floats, Ints]:
     """Return the product of every two columns without what either explains alone.
 
     Signs, because a product of numbers is as uncertain as its largest factor: beside a strong
@@ -183,9 +175,11 @@ def _pairs(signs: Floats) -> tuple[Floats, Ints]:
     first, second = np.triu_indices(features, 1)
     if rows * len(first) > MOST_CELLS:
         return np.zeros((rows, 0)), np.zeros((2, 0), dtype=np.int64)
-    left, right = signs[:, first], signs[:, second]
-    product = left * right
-    product -= product.mean(axis=0)
+    centred, alone = _centred(signs, strata, weights), _columns(signs, strata, weights)
+    left, right = alone[:, first], alone[:, second]
+    defined = np.isfinite(signs[:, first] * signs[:, second])
+    both = np.where(defined, centred[:, first] * centred[:, second], np.nan)
+    product = _columns(both, strata, weights)
     common, by_left, by_right = ((a * b).sum(axis=0) for a, b in _sides(left, right, product))
     rest = 1.0 - common**2
     usable = rest > _ROUNDING
@@ -204,10 +198,29 @@ class _Tables:
     """The target of every row, and how it is exchanged."""
 
     target: npt.NDArray[Any]
+    normal: Floats  # its normal scores
     pieces: Ints
     strata: Ints
+    weights: Floats
     classes: int
     inside: bool  # whether classes exchange their names inside a piece
+
+    @classmethod
+    def of(
+        cls,
+        target: npt.NDArray[Any],
+        pieces: Ints,
+        strata: Ints,
+        weights: Floats,
+        classes: int,
+        inside: bool,
+    ) -> _Tables:
+        """Return numbers without the digits that another unit of the target changes."""
+        if not classes:
+            spread = float(target.std())
+            target = np.round((target - target.mean()) / (spread if spread > 0 else np.inf), 9)
+        normal = _normal_scores(target[:, None], strata)[:, 0]
+        return cls(target, normal, pieces, strata, weights, classes, inside)
 
     def drawn(self, count: int, rng: np.random.Generator) -> npt.NDArray[Any]:
         """Return the table as it is, then permuted ones: rows whose target each row has; codes."""
@@ -217,23 +230,22 @@ class _Tables:
         return np.asarray(self.target[donors]) if self.classes else donors
 
     def scores(self, drawn: npt.NDArray[Any]) -> tuple[Floats, Floats]:
-        """Return the targets of some tables as ranks and as they are, (tables, rows, scores)."""
+        """Return the targets of some tables by normal scores and plain, (tables, rows, scores)."""
         if self.classes:
-            codes = np.arange(self.classes)
-            flags = (drawn[:, :, None] == codes).astype(float)
+            flags = (drawn[:, :, None] == np.arange(self.classes)).astype(float)
             flags /= np.sqrt(np.maximum(flags.sum(axis=1, keepdims=True), 1.0))
             return flags, flags
-        both = (_ranks(self.target[:, None], self.strata)[:, 0], self.target)
-        ranks, numbers = (_rows_of_length_1(one[drawn], self.strata) for one in both)
-        return ranks[:, :, None], numbers[:, :, None]
+        return self.rows(self.normal[drawn]), self.rows(self.target[drawn])
 
-    def signed(self, ranked: Floats) -> Floats:
-        """Return the rank correlation of each feature; of classes the correlation ratio."""
-        itself = self.target[None] if self.classes else np.arange(len(self.target))[None]
-        ranks, _ = self.scores(itself)
+    def rows(self, values: Floats) -> Floats:
+        """Return targets without the means of strata, of length 1, (tables, rows, 1)."""
+        return _columns(values.T, self.strata, self.weights).T[:, :, None]
+
+    def signed(self, monotone: Floats) -> Floats:
+        """Return the correlation of each feature; of classes the correlation ratio."""
         if self.classes:
-            return np.asarray(_strength(ranks, ranked)[0])
-        return np.asarray(ranks[0, :, 0] @ ranked)
+            return np.asarray(_strength(self.scores(self.target[None])[0], monotone)[0])
+        return np.asarray(self.scores(np.arange(len(self.target))[None])[0][0, :, 0] @ monotone)
 
 
 @dataclass(frozen=True)
@@ -247,16 +259,13 @@ class Exchange:
     highest: dict[str, Floats]  # over the features, of each table; the table as it is first
 
 
-def _statistics(shapes: _Shapes, ranks: Floats, numbers: Floats) -> Iterator[tuple[str, Floats]]:
+def _statistics(shapes: _Shapes, normal: Floats, plain: Floats) -> Iterator[tuple[str, Floats]]:
     """Yield the name and the values, (tables, features or pairs), of every statistic."""
-    yield "spearman", _strength(ranks, shapes.spearman)
-    yield "pearson", _strength(numbers, shapes.pearson)
-    best = _strength(numbers, shapes.shape[0])
-    for one in shapes.shape[1:]:
-        np.maximum(best, _strength(numbers, one), out=best)
-    yield "shape", best
+    line = _strength(plain, shapes.plain)
+    yield "monotone", np.maximum(_strength(normal, shapes.monotone), line)
+    yield "shape", np.max([_strength(normal, one) for one in shapes.shape], axis=0)
     if shapes.pair.shape[1]:
-        yield "pair", _strength(ranks, shapes.pair)
+        yield "pair", _strength(normal, shapes.pair)
 
 
 def _strength(scores: Floats, columns: Floats) -> Floats:
@@ -302,7 +311,7 @@ class Limits:
         """Return the p-value, statistic and partner of each feature."""
         observed = exchange.observed
         quotas = {name: self.quotas(name, observed[name]) for name in self.highest}
-        features = exchange.shapes.spearman.shape[1]
+        features = exchange.shapes.monotone.shape[1]
         partner = np.full(features, -1, dtype=np.int64)
         if "pair" in quotas:
             of_pairs, best = quotas["pair"], np.full(features, np.inf)
@@ -332,16 +341,15 @@ def _beaten(ascending: Floats, values: Floats) -> Ints:
 def _power(exchange: Exchange, limits: Limits, rng: np.random.Generator) -> float:
     """Return how often a straight effect of `ASKED_R2` of some feature would be shown."""
     shapes, tables, drawn = exchange.shapes, exchange.tables, exchange.drawn
-    count, features = PLANTED, shapes.pearson.shape[1]
+    count, features = PLANTED, shapes.monotone.shape[1]
     rows = len(tables.target)
     planted = rng.integers(features, size=count)
     if tables.classes:
-        noise = _rows_of_length_1(rng.normal(size=(count, rows)), tables.strata)
+        noise = tables.rows(rng.normal(size=(count, rows)))[:, :, 0]
     else:
-        noise = tables.scores(drawn[1 + np.arange(count) % (len(drawn) - 1)])[1][:, :, 0]
-    effect = shapes.pearson[:, planted].T
-    latent = np.sqrt(ASKED_R2) * effect + np.sqrt(1 - ASKED_R2) * noise
-    places = _ranks(latent.T, tables.strata).T
+        noise = tables.scores(drawn[1 + np.arange(count) % (len(drawn) - 1)])[0][:, :, 0]
+    latent = np.sqrt(ASKED_R2) * shapes.monotone[:, planted].T + np.sqrt(1 - ASKED_R2) * noise
+    places = _normal_scores(latent.T, tables.strata).T
     if tables.classes:
         order = np.argsort(places, axis=1, kind="stable")
         if tables.inside:
@@ -350,56 +358,42 @@ def _power(exchange: Exchange, limits: Limits, rng: np.random.Generator) -> floa
         codes = np.sort(tables.target) if inside is None else tables.target[inside]
         given = np.empty(places.shape, dtype=np.int64)
         np.put_along_axis(given, order, np.broadcast_to(codes, places.shape), axis=1)
-        ranks = numbers = tables.scores(given)[0]
+        normal = plain = tables.scores(given)[0]
     else:
-        ranks, numbers = (
-            _rows_of_length_1(one, tables.strata)[:, :, None] for one in (places, latent)
-        )
-    own = _of_one_feature(shapes, planted, ranks, numbers)
-    least = np.min([limits.quotas(name, values) for name, values in own.items()], axis=0)
-    return float((limits.p_values(least) <= LEVEL).mean())
-
-
-def _of_one_feature(
-    shapes: _Shapes, planted: Ints, ranks: Floats, numbers: Floats
-) -> dict[str, Floats]:
-    """Return the statistics of one feature in each table, (tables,)."""
+        normal, plain = tables.rows(places), tables.rows(latent)
 
     def strength(scores: Floats, columns: Floats) -> Floats:
         products = np.einsum("trs,rt->ts", scores, columns[:, planted])
         return np.asarray(np.sqrt(np.square(products).sum(axis=1)))
 
-    return {
-        "spearman": strength(ranks, shapes.spearman),
-        "pearson": strength(numbers, shapes.pearson),
-        "shape": np.max([strength(numbers, one) for one in shapes.shape], axis=0),
-    }
+    line = np.maximum(strength(normal, shapes.monotone), strength(plain, shapes.plain))
+    shape = np.max([strength(normal, one) for one in shapes.shape], axis=0)
+    quotas = (limits.quotas("monotone", line), limits.quotas("shape", shape))
+    return float((limits.p_values(np.minimum(*quotas)) <= LEVEL).mean())
 
 
-def _ranks(values: Floats, strata: Ints) -> Floats:
-    """Return the ranks of each column within strata, from -0.5 to 0.5 in each; NaN stays."""
+def _normal_scores(values: Floats, strata: Ints) -> Floats:
+    """Return the normal scores of each column within strata; NaN stays."""
     by_stratum = pd.DataFrame(values).groupby(strata)
-    ranks = by_stratum.rank().to_numpy()
-    count = by_stratum.transform("count").to_numpy()
-    return np.asarray((ranks - (count + 1) / 2) / np.maximum(count, 1))
+    ranks, count = by_stratum.rank().to_numpy(), by_stratum.transform("count").to_numpy()
+    return np.asarray(ndtri(ranks / (count + 1)))
 
 
-def _means(values: Floats, strata: Ints) -> Floats:
-    return np.asarray(pd.DataFrame(values).groupby(strata).transform("mean").to_numpy())
+def _columns(values: Floats, strata: Ints, weights: Floats) -> Floats:
+    """Return columns whose products are weighted correlations: centred, of length 1."""
+    return _unit(np.sqrt(weights)[:, None] * _centred(values, strata, weights))
 
 
-def _centred(values: Floats, strata: Ints) -> Floats:
+def _centred(values: Floats, strata: Ints, weights: Floats) -> Floats:
     """Return columns without the means of strata; what is undefined lies at the mean."""
-    return np.nan_to_num(values - _means(values, strata))
-
-
-def _rows_of_length_1(values: Floats, strata: Ints) -> Floats:
-    """Return rows without the means of strata, of length 1."""
-    if strata.any():
-        values = _centred(values.T, strata).T
-    else:
-        values = values - values.mean(axis=1, keepdims=True)
-    return _unit(values.T).T
+    of_cells = np.where(np.isnan(values), 0.0, weights[:, None])
+    sums, total = (
+        pd.DataFrame(part).groupby(strata).transform("sum").to_numpy()
+        if strata.any()
+        else part.sum(axis=0)
+        for part in (np.nan_to_num(values) * of_cells, of_cells)
+    )
+    return np.nan_to_num(values - sums / np.where(total > 0, total, 1.0))
 
 
 def _unit(columns: Floats) -> Floats:

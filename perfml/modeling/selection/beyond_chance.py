@@ -22,7 +22,7 @@ from perfml.modeling.results import LEVEL
 class SelectBeyondChance(SelectorMixin, BaseEstimator):  # type: ignore[misc]
     """Keep features whose p-value, corrected for all of them, is at most `level`.
 
-    One permutation test of lines, steps, U-shapes and pairs, see
+    One permutation test of monotone effects, steps, U-shapes and pairs, see
     `perfml.modeling.ranking.association`. Undefined cells (NaN) are allowed.
 
     Parameters

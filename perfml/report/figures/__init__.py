@@ -12,6 +12,7 @@ from perfml.report.figures.comparisons import attribution, layer_roofline, time_
 from perfml.report.figures.metrics import roofline, stall_breakdown
 from perfml.report.figures.models import (
     STRONG,
+    RankingDisplay,
     decision_tree,
     importances,
     predicted_vs_measured,
@@ -23,6 +24,7 @@ from perfml.report.figures.times import kernel_shares, layer_times
 __all__ = [
     "PALETTE",
     "STRONG",
+    "RankingDisplay",
     "attribution",
     "decision_tree",
     "importances",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pandas as pd
@@ -171,6 +171,44 @@ def ranks(
         "rank, 1 is best" if narrow else "rank, 1 is best; beside it, the share in the top 3"
     )
     return ax
+
+
+class RankingDisplay:
+    """A ranking as a figure, by the habits of scikit-learn's displays.
+
+    Parameters
+    ----------
+    ranking
+        What `perfml.rank` returns.
+
+    Attributes
+    ----------
+    ax_, figure_
+        Where it was drawn.
+    """
+
+    def __init__(self, ranking: Ranking) -> None:
+        self.ranking = ranking
+
+    def plot(self, ax: Axes | None = None, **how: Any) -> Self:
+        """Draw it on `ax` or on a new figure; `how` as for `ranks`."""
+        self.ax_ = ranks(self.ranking, ax=ax, **how)
+        self.figure_ = self.ax_.figure
+        return self
+
+    @classmethod
+    def from_ranking(cls, ranking: Ranking, *, ax: Axes | None = None, **how: Any) -> Self:
+        """Draw a ranking; `how` as for `ranks`."""
+        return cls(ranking).plot(ax, **how)
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: Any, X: Any, y: Any, *, ax: Axes | None = None, **how: Any
+    ) -> Self:
+        """Rank by one estimator and draw it; `how` as for `perfml.rank`."""
+        from perfml.modeling import rank
+
+        return cls.from_ranking(rank(X, y, models=[estimator], **how), ax=ax)
 
 
 @styled
