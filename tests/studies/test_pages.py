@@ -58,7 +58,7 @@ def test_the_page_of_rankings_says_what_the_stored_grid_gives():
     missed = average > 5 or most > 10
     assert missed == ("The goal for power is missed" in text)
     above = next(line for line in text.splitlines() if line.startswith("Rows above 10:"))
-    named = [float(points) for points in re.findall(r"\((\d+) points\)", above)]
-    assert sorted(named) == sorted(points for points in behind if points > 10)
+    named = [float(points) for points in re.findall(r"\(([\d.]+) points\)", above)]
+    assert sorted(named) == sorted(round(points, 1) for points in behind if points > 10)
     said, tables = ranking.alarms()
     assert f"{said} of {tables:,} tables without an effect ({100 * said / tables:.1f} %)" in text
