@@ -37,7 +37,7 @@ from sklearn.inspection import permutation_importance
 from perfml import load_dataset
 from perfml.errors import PerfmlError
 from perfml.modeling import average_repeats, build_problem
-from perfml.modeling.distinct_layers import ENOUGH_LAYERS, distinct_layers
+from perfml.modeling.layer_shapes import ENOUGH_LAYERS, distinct_layers
 from perfml.modeling.ranking.association import against_chance
 from perfml.modeling.results import LEVEL
 from studies.ranking.grid import Case, table
