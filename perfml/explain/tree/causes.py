@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, ClassVar
 
@@ -73,6 +73,11 @@ class Term:
         What to look at, or to run, that tells whether it is the cause.
     author_only
         Whether only the author of a kernel can do that.
+    beside
+        What has to be seen beside it where it is true: formulas over a pair (`Pair.quantity`)
+        that are above 0 then, by why it is no cause where they are not.
+    gives
+        The cause that has its part where it is denied; empty where the rest has it.
     """
 
     id: str
@@ -89,6 +94,8 @@ class Term:
     place: bool = False
     resolved_by: str = ""
     author_only: bool = False
+    beside: Mapping[str, Expression] = field(default_factory=dict)
+    gives: str = ""
 
     JSON_ID: ClassVar = "id"
 
@@ -144,7 +151,8 @@ def _term(name: str, row: Mapping[str, Any]) -> Term:
         usual |= {"evidence": (name,), "level": f"wait.{name}", "words": SHARE_OF_TIME}
     said = usual | dict(row)
     level = parse(said["level"]) if "level" in said else None
-    return record(Term, said, kind=kind, level=level)
+    beside = {why: parse(formula) for why, formula in said.get("beside", {}).items()}
+    return record(Term, said, kind=kind, level=level, beside=beside)
 
 
 _ROWS = read_rows("perfml.explain.tree", "causes.toml")

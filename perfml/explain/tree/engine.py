@@ -22,7 +22,7 @@ from perfml.explain.limits.state import LaunchState
 from perfml.explain.tree.causes import TERMS, Contribution, Kind, is_proven
 from perfml.explain.tree.limits import Instead, Limit, limit_of, load_limits
 from perfml.explain.tree.opened import of_warps, open_limit
-from perfml.explain.tree.pair import Pair, Parts, add, spread
+from perfml.explain.tree.pair import Pair, Parts, add, spread, why_denied
 from perfml.explain.tree.thresholds import OVERLAP, QUEUED, SMALL
 
 IDLE = "idle"
@@ -51,25 +51,6 @@ def _within_amount(pair: Pair, unit: Limit, level: float, more: float) -> float:
     span, before = pair.spans(unit)
     work = -level * math.expm1(-pair.grew(unit.amount)) * span
     return min(more, work / (span - before) if span > before else 0.0)
-
-
-def _by_amount(pair: Pair, units: Sequence[Limit]) -> dict[str, float]:
-    """Return which part of the additional time more work can take, where times are not known."""
-    longer = math.log(pair.slow.launch.time_us / pair.fast.launch.time_us)
-    grown = {
-        unit.id: pair.grew(unit.amount) / longer
-        for unit in units
-        if math.isnan(pair.slow.value(unit.time))
-    }
-    return {name: min(part, 1.0) for name, part in grown.items() if part > 0}
-
-
-def _most_queued(pair: Pair, wait: Limit, nearness: Mapping[str, float]) -> float:
-    """Return the part of a wait that its units can make: what is a queue, or as full as one is."""
-    if wait.queued is None:
-        return 1.0
-    full = (nearness[name] for name in wait.units if name in nearness)
-    return max(pair.slow.value(wait.queued), *full, 0.0)
 
 
 def exposed(faster: float, level: float, more: float) -> float:
@@ -110,7 +91,7 @@ def account(pair: Pair) -> list[Held]:
             continue
         more = min(more, 1.0)
         room = {name: QUEUED * grown[name] for name in wait.units if name in grown}
-        given = min(more * _most_queued(pair, wait, nearness), sum(room.values()))
+        given = min(more, sum(room.values()))
         for name, part in spread(room, given).items():
             waited[name] += part
             weighed[name] += part * level
@@ -124,10 +105,6 @@ def account(pair: Pair) -> list[Held]:
     levels = (pair.slow.value(unit.time) / unit.ceiling for unit in of_device)
     idle = pair.idle(max((min(level, 1.0) for level in levels if level >= 0), default=0.0))
     gone = [Held(limit_of(IDLE), idle, 1 - pair.slow["active"])] if idle > 0 else []
-    if not weights:
-        # nobody counted what any limit takes: what has more to do may be one
-        parts = _by_amount(pair, units)
-        weights, nearness = dict(parts), dict.fromkeys(parts, 0.0)
     whole = sum(weights.values())
     together = (1 - idle) * min(1.0, sum(parts.values()))
     held = gone + [
@@ -175,7 +152,7 @@ def decompose_pair(before: Launch, after: Launch, *, single: bool) -> Decomposed
     by_limit = _causes_of(pair, held)
     shares = {cause: sum(limits.values()) for cause, limits in by_limit.items()}
     # whatever else warps did took longer as far as fewer of them did it (Little's law)
-    warps = {cause: part for cause, part in of_warps(pair, ratio).items() if _holds(pair, cause)}
+    warps = {cause: part for cause, part in of_warps(pair, ratio).items() if _heir(pair, cause) == cause}
     shares = add(shares, warps, 1 - sum(shares.values()))
     order = sorted(shares, key=lambda cause: -shares[cause])
     named = [Contribution(TERMS[c], *_levels(pair, c), shares[c] * ratio) for c in order]
@@ -185,19 +162,25 @@ def decompose_pair(before: Launch, after: Launch, *, single: bool) -> Decomposed
 
 
 def _causes_of(pair: Pair, held: Sequence[Held]) -> dict[str, Parts]:
-    """Return the parts of each cause by limit; of those that counters prove and do not deny."""
+    """Return the parts of each cause by limit; a cause that is denied has given its part on."""
     by_limit: dict[str, Parts] = {}
     for each in held:
         for cause, part in _replaced(pair, open_limit(pair, each.limit)).items():
-            mine = by_limit.setdefault(cause, {})
-            mine[each.limit.id] = mine.get(each.limit.id, 0.0) + part * each.share
-    return {cause: limits for cause, limits in by_limit.items() if _holds(pair, cause)}
+            if heir := _heir(pair, cause):
+                parts = by_limit.setdefault(heir, {})
+                parts[each.limit.id] = parts.get(each.limit.id, 0.0) + part * each.share
+    return by_limit
 
 
-def _holds(pair: Pair, cause: str) -> bool:
-    """Return whether a cause's counters were collected, and do not speak against it."""
-    proven = is_proven(TERMS[cause], pair.slow.launch, pair.fast.launch)
-    return proven and not _contradicts(pair, cause)
+def _heir(pair: Pair, cause: str) -> str:
+    """Return the cause itself, or the one that has its part; empty where counters prove none."""
+    while cause and why_denied(pair, cause):
+        cause = TERMS[cause].gives
+    return cause if cause and _is_proven(pair, cause) else ""
+
+
+def _is_proven(pair: Pair, cause: str) -> bool:
+    return is_proven(TERMS[cause], pair.slow.launch, pair.fast.launch)
 
 
 def _measured_otherwise(before: Launch, after: Launch) -> bool:
@@ -213,16 +196,6 @@ def _levels(pair: Pair, cause: str) -> tuple[float, float]:
     if level is None:
         return math.nan, math.nan
     return pair.before.value(level), pair.after.value(level)
-
-
-def _contradicts(pair: Pair, cause: str) -> bool:
-    """Return whether a cause's own level is better on the slow side: the rest has its part."""
-    # Stalls are exempt: their levels are shares of a time that changed too.
-    term = TERMS[cause]
-    if term.level is None or term.kind is Kind.STALL:
-        return False
-    slow, fast = pair.slow.value(term.level), pair.fast.value(term.level)
-    return slow > fast if term.falls else slow < fast
 
 
 def _replaced(pair: Pair, parts: Parts) -> Parts:

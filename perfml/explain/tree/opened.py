@@ -71,11 +71,6 @@ def _fence(pair: Pair, limit: Limit) -> Parts:
     return add(found, latency_of_memory(pair, longer, limit.cause), 1 - sum(found.values()))
 
 
-def _wait(pair: Pair, limit: Limit) -> Parts:
-    found = _waits(pair, limit)
-    return add(found, {limit.cause: 1.0}, 1 - sum(found.values()))
-
-
 def _arithmetic(pair: Pair, limit: Limit) -> Parts:
     """Return the causes of a wait for results of arithmetic, or for the turn of a single warp."""
     # Warps wait for every instruction, so it is longer with fewer warps, with more instructions,
@@ -133,7 +128,6 @@ _OPENS: Mapping[str, Callable[[Pair, Limit], Parts]] = {
     "memory": _memory,
     "latency": _latency,
     "fence": _fence,
-    "wait": _wait,
     "local": _local,
     "arithmetic": _arithmetic,
     "shared": _shared,

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from perfml.explain.launches import Launch
 from perfml.explain.limits.state import LaunchState
+from perfml.explain.tree.causes import TERMS, Kind
 from perfml.explain.tree.limits import Limit
 
 Parts = dict[str, float]
@@ -83,6 +84,17 @@ class Pair:
         slow, fast = self.slow[name], self.fast[name]
         return math.log(slow / fast) if slow > 0 and fast > 0 else 0.0
 
+    def quantity(self, name: str) -> float:
+        """Return a quantity of the pair: of a side (``slow.``, ``fast.``), or ``grew.``.
+
+        That is a logarithm, and NaN where the quantity is not known on both sides.
+        """
+        side, _, quantity = name.partition(".")
+        if side == "grew":
+            unknown = math.isnan(self.slow[quantity] + self.fast[quantity])
+            return math.nan if unknown else self.grew(quantity)
+        return (self.slow if side == "slow" else self.fast)[quantity]
+
     def spans(self, limit: Limit) -> tuple[float, float]:
         """Return the times in which a limit can be at work, microseconds: of slow and fast side."""
         # A unit of a multiprocessor works while that has a block.
@@ -107,3 +119,16 @@ class Pair:
         if not fast > 0 or not slow > 0:
             return math.inf
         return math.log(slow * self.slow.launch.time_us / (fast * self.fast.launch.time_us))
+
+
+def why_denied(pair: Pair, cause: str) -> str:
+    """Return why a cause cannot be one; empty where nothing that was counted denies it."""
+    term = TERMS[cause]
+    # stalls are exempt: their levels are shares of a time that changed too
+    if term.level is not None and term.kind is not Kind.STALL:
+        slow, fast = pair.slow.value(term.level), pair.fast.value(term.level)
+        if slow > fast if term.falls else slow < fast:
+            return "it is better on the slower side"
+    return next(
+        (why for why, one in term.beside.items() if one.number(pair.quantity) <= 0), ""
+    )

@@ -14,7 +14,7 @@ from perfml.explain.launches import Launch
 from perfml.explain.limits.state import LaunchState
 from perfml.explain.limits.traffic import launches_blocks
 from perfml.explain.tree.limits import Limit, fullest
-from perfml.explain.tree.pair import Pair, Parts, add, spread
+from perfml.explain.tree.pair import Pair, Parts, add, spread, why_denied
 from perfml.explain.tree.thresholds import GREW, MAJORITY, NEGLIGIBLE
 
 LOADS = "stall_memory_dependency"
@@ -66,7 +66,8 @@ def of_requests(pair: Pair, grown: float) -> Parts:
         parts["active_threads_per_warp"] = lost
         grown -= lost
     stores = pair.grew("global_store_requests")
-    if -pair.grew("bytes_per_request") >= GREW and abs(pair.grew("bytes_asked")) < GREW:
+    narrower = -pair.grew("bytes_per_request") >= GREW and abs(pair.grew("bytes_asked")) < GREW
+    if narrower and not why_denied(pair, "narrow_access"):
         parts["narrow_access"] = grown
     elif pair.slow["global_store_requests"] > 0 and abs(stores) <= NEGLIGIBLE * grown:
         parts["redundant_traffic"] = grown
@@ -204,30 +205,7 @@ def issued(pair: Pair, limit: Limit) -> Parts:
 def of_pipe(pair: Pair, limit: Limit) -> Parts:
     """Return whose the additional work of an arithmetic pipe is."""
     parts = _lost(pair, limit)
-    return add(parts, {_whose(pair, limit): 1.0}, 1 - sum(parts.values()))
-
-
-def _whose(pair: Pair, limit: Limit) -> str:
-    """Return the cause of a pipe's work: conversions and multiplications may be of another kind."""
-    kinds = added_kinds(pair)
-    if limit.cause == _CONVERSIONS and pair.slow["inst_bit_convert"] > 0:
-        if kinds.get(_DOUBLES, 0.0) > 0:
-            return _DOUBLES
-        if _CONVERSIONS not in kinds and kinds.get(_INTEGERS, 0.0) >= MAJORITY * sum(
-            kinds.values()
-        ):
-            return _INTEGERS
-    if limit.id == "fp32":
-        # integers are multiplied on the FMA pipe, 64 lanes a cycle
-        integers = kinds.get(_INTEGERS, 0.0) / (KINDS[_INTEGERS].rate / 32)
-        floats = kinds.get(_FLOATS, 0.0) / (KINDS[_FLOATS].rate / 32)
-        busy = [
-            side["cycles"] * side["single_precision_fu_utilization"]
-            for side in (pair.fast, pair.slow)
-        ]
-        if integers > floats and integers >= MAJORITY * (busy[1] - busy[0]) > 0:
-            return _INTEGERS
-    return limit.cause
+    return add(parts, {limit.cause: 1.0}, 1 - sum(parts.values()))
 
 
 _ALIKE = 0.05  # waves and limits that differ by less are the same
