@@ -18,7 +18,7 @@ from perfml.explain.speed_of_light import Headroom, headroom
 from perfml.explain.tree.sentences import cause_in_words, sided_causes
 from perfml.kernel_names import shortened
 from perfml.util.json_values import json_object
-from perfml.util.words import count, factor_text, micros
+from perfml.util.words import factor_text, micros
 
 if TYPE_CHECKING:
     from perfml.explain.advice.answer import Finding
@@ -125,12 +125,11 @@ def brief_advice(advice: Advice, of: tuple[str, ...], levels: Sequence[KernelLev
     layers = [_saving(each) for each in advice.findings]
     unchecked = advice.not_checked.drop_duplicates(["rule", "missing"]).to_dict("records")
     missing = (f"{row['rule']}: {row['missing']} {row['why']}" for row in unchecked)
-    verdict = f"{count(len(advice.table), 'finding')} in {count(advice.layers, 'layer')}"
     known = (one for one in advice.findings if one.gain is not None)
     # what saves a part of a step is no part of the time of some kernels
     savings = [(one.likely_us, one.holds.us if one.clock else math.nan) for one in known]
     left = headroom(levels, savings)
-    return _fitting(of, verdict, layers, missing, (*advice.warnings, *advice.time_notes), left)
+    return _fitting(of, advice.title, layers, missing, (*advice.warnings, *advice.time_notes), left)
 
 
 def _saving(one: Finding) -> BriefLayer:

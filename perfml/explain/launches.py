@@ -126,6 +126,11 @@ class Launch:
         return kernel_label(self.kernel, LABEL)
 
     @property
+    def blocks(self) -> float:
+        """How many blocks its grid has; NaN where that is not known."""
+        return _product(self.grid)
+
+    @property
     def profiled(self) -> bool:
         """Whether the profiler's own duration is known."""
         return self["ncu_time_us"] > 0

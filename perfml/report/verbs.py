@@ -13,7 +13,6 @@ from perfml.report.document import Block, Document, Points, Text, section
 from perfml.report.labels import listed, model, percent, protocol
 from perfml.report.sections.advice import (
     answer_table,
-    findings_in_words,
     more_with_other_sets,
 )
 from perfml.report.sections.first_screen import MOST_KERNELS, limits_table
@@ -213,7 +212,7 @@ def advice_document(
     what it lacks. `levels` are of an ordinary report of Nsight Compute: its kernels and how near
     they are to limits.
     """
-    summary = f"{findings_in_words(advice)}, in {count(advice.layers, 'layer')}"
+    summary = advice.title
     if advice.below:
         summary += f"; {advice.left_out}"
     caption = "What is expected to save most first (gains do not add up)"

@@ -40,6 +40,9 @@ lie between it and what three answers of four wrong would give, of too few pairs
 
 _WORTH = 0.005  # an estimate of Nsight Compute below it rounds to 0 %: no finding
 
+_LATENCY = "latency"  # the limit of a kernel none of whose units is busy (speed_of_light.py)
+_LITTLE = 0.05  # of a kernel's time: what saves less is not worth a round (speed_of_light.py)
+
 KnownBy = Literal["measured", "clock", "counters", "names", "Nsight Compute"]
 
 
@@ -158,7 +161,12 @@ def in_one_order(
     own = [one for one in own if not any(_is_part(one, all_) for all_ in everywhere)]
     together, alone = _with_rules(own, said)
     found = sorted((*everywhere, *together, *alone), key=_rank)
-    return tuple(found) if found and found[0].gain is not None else (*unexplained, *found)
+    if not found or found[0].gain is None:
+        return (*unexplained, *found)
+    # no unit is the limit of the longest kernel, and what is known to save is next to nothing
+    lead = [one for one in unexplained[:1] if _LATENCY in one.rules]
+    few = all(found[0].expected_us < _LITTLE * one.holds.us for one in lead)
+    return (*(lead if few else ()), *found)
 
 
 def _rank(one: Finding) -> tuple[bool, float, float]:

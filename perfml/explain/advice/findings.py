@@ -114,7 +114,8 @@ class _Part:
     def potential(self) -> bool:
         """Whether it is what idle machinery could do if the work allows it."""
         author = person_of(self.launch.kernel) is Person.AUTHOR
-        split = self.loss.cause == SPLIT and not self.loss.known
+        # that a multiprocessor has no block is a fact, and comes first
+        split = self.loss.cause == SPLIT and not self.loss.known and self.state["at_work"] == 1
         return split or (author and self.loss.cause == "instructions")
 
     def together(self) -> tuple[str, ...]:
@@ -178,6 +179,7 @@ def _finding(parts: Sequence[_Part], layer: Layer, merged: bool) -> dict[str, An
         level=first.loss.level,
         confidence=sure,
         tells=resolved_by(term, first.launch.kernel) if sure == "low" else "",
+        known=known,
         potential=first.potential,
         idle=first.loss.cause in unknown_needs() and first.loss.level < MAJORITY,
         counted=not first.potential and term.kind not in (Kind.STALL, Kind.OCCUPANCY),
@@ -218,6 +220,7 @@ def finding_of(
         "faster": None,
         "tells": "",
         "level": 0.0,
+        "known": True,
         "potential": False,
         "idle": False,
         "counted": True,

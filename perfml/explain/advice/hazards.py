@@ -63,7 +63,7 @@ from perfml.explain.compared import Side, make_side
 from perfml.explain.roofs.peaks import Peaks, given_peaks
 from perfml.util.json_values import json_object
 from perfml.util.shown import screen, section
-from perfml.util.words import percentage
+from perfml.util.words import count, percentage
 
 MIN_GAIN = 0.02  # findings that promise less than 2 % of the layer's time are counted, not listed
 MIN_WHOLE = 0.001
@@ -148,16 +148,16 @@ class Advice:
         table = table.assign(**gains).rename(columns=heads)
         first = [f"First: {each.mitigation}" for each in self.findings[:1]]
         warnings = (*self.warnings, *self.time_notes)
-        return screen(self._title(), warnings, table, after=first, rest=".table")
+        return screen(self.title, warnings, table, after=first, rest=".table")
 
-    def _title(self) -> str:
-        findings = "finding" if len(self.table) == 1 else "findings"
-        layers = "layer" if self.layers == 1 else "layers"
-        return f"{len(self.table)} {findings} in {self.layers} {layers}"
+    @property
+    def title(self) -> str:
+        """How many findings there are, in how many layers."""
+        return f"{count(len(self.findings), 'finding')}, in {count(self.layers, 'layer')}"
 
     def _repr_html_(self) -> str:
         shown = ["layer", "backend", "kernel", "hazard", "evidence", "mitigation", "gain_high"]
-        title = self._title()
+        title = self.title
         page = section(title, (*self.warnings, *self.time_notes), self.table[shown])
         if len(self.not_checked):
             rules = sorted(set(self.not_checked["rule"]))

@@ -85,7 +85,8 @@ def longest_kernels(
             title, text = f"Start more blocks in {label}", f"{text} {few}"
         else:
             title, text = f"Profile {label}", f"{text} Its counters will tell what limits it."
-        found.append(_to_measure(label, float(spent[at]), title, text, command))
+        limit = () if own is None else (own.limit,)
+        found.append(_to_measure(label, float(spent[at]), title, text, command, *limit))
     return tuple(found)
 
 
@@ -97,9 +98,11 @@ def longest_layer(layer: str, time_us: float) -> Finding:
     return _to_measure(layer, time_us, f"Profile {layer}", text, command)
 
 
-def _to_measure(where: str, time_us: float, title: str, text: str, command: str) -> Finding:
+def _to_measure(
+    where: str, time_us: float, title: str, text: str, command: str, *limit: str
+) -> Finding:
     return Finding(
-        rules=(NOT_KNOWN,),
+        rules=(NOT_KNOWN, *limit),
         where=Where((where,)),
         holds=Time(time_us),
         gain=None,

@@ -204,6 +204,9 @@ def _unseen(state: LaunchState) -> float:
 
 _FUNCTIONS: Mapping[str, Callable[[LaunchState], float]] = {
     "active": _active,
+    "blocks": lambda state: state.launch.blocks,
+    "multiprocessors": lambda state: state.launch.chip.multiprocessors,
+    "at_work": lambda state: min(1.0, known(placed_blocks(state.launch), 1.0)),
     "wave_fill": lambda state: wave_fill(state.launch["waves_per_sm"]),
     "busiest_memory": _busiest_memory,
     "short_scoreboard": _short_scoreboard,

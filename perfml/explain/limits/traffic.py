@@ -123,6 +123,9 @@ def load_latency(launch: Launch) -> float:
 
 def placed_blocks(launch: Launch) -> float:
     """Return how many blocks there are for each multiprocessor; NaN where that is not known."""
+    exact = launch.blocks / launch.chip.multiprocessors
+    if not math.isnan(exact):
+        return exact
     fit = [launch[f"resident_blocks_limit_{name}"] for name in _LIMITS]
     return launch["waves_per_sm"] * min(fit)
 

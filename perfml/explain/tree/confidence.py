@@ -101,6 +101,9 @@ def evidence_of(
     if main is not None:
         near = {held.limit.id: held.nearness for held in main.found.held}
         nearness = max((near[name] for name, part in limits.items() if part > 0), default=0.0)
+        slow = LaunchState(max((main.before, main.after), key=lambda one: one.time_us))
+        if _is_fact(first, slow):
+            nearness = max(nearness, 1 - slow["wave_fill"])
     missing = () if main is None else tuple(_missing(first, limits, main))
     return Evidence(
         first=first,
@@ -150,6 +153,8 @@ def _groups(limits: Mapping[str, float]) -> set[str]:
 def _missing(first: Term, limits: Mapping[str, float], pair: Answered) -> Iterator[Term]:
     """Yield causes that may hold the first one's time, and whose counters were not collected."""
     slow = LaunchState.of(max((pair.before, pair.after), key=lambda launch: launch.time_us))
+    if _is_fact(first, slow):
+        return
     places = {name for name, part in limits.items() if part > 0}
     for term in TERMS.values():
         if term == first or is_proven(term, pair.before, pair.after):
@@ -159,6 +164,11 @@ def _missing(first: Term, limits: Mapping[str, float], pair: Answered) -> Iterat
         of_rest = first.residual and (bool(term.limits) or term.kind is Kind.STALL)
         if of_rest or places & set(term.limits):
             yield term
+
+
+def _is_fact(first: Term, slow: LaunchState) -> bool:
+    """Return whether the launch itself says a cause: its grid has no block for many places."""
+    return first.kind is Kind.WAVES and slow["waves_per_sm"] < MAJORITY
 
 
 @cache

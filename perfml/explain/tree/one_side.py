@@ -45,7 +45,9 @@ def losses(launch: Launch, *, single: bool = True) -> tuple[Loss, ...]:
     found = _beside(launch, ideal_launch(launch), single=single)
     if single and 0 < launch["waves_per_sm"] <= _FEW:
         whole = _beside(launch, ideal_launch(launch, more_blocks=True), single=True)
-        found = [one for one in found if one.cause != SPLIT]
+        # where multiprocessors have no block, units are judged within those that do
+        work = LaunchState(launch)["at_work"]
+        found = [replace(one, part=work * one.part) for one in found if one.cause != SPLIT]
         found += [one for one in whole if one.cause == SPLIT]
     return tuple(sorted(found, key=lambda one: -one.part))
 

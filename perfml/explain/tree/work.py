@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from perfml.chips import REFERENCE
 from perfml.explain.launches import Launch
 from perfml.explain.limits.state import LaunchState
 from perfml.explain.limits.traffic import launches_blocks
@@ -103,11 +104,17 @@ class _Class:
 
     counters: tuple[str, ...]  # instructions of threads, or of warps
     lanes: int  # how many of them a warp has
-    rate: int  # lanes that a multiprocessor takes of them in a cycle
+    rate: str | float  # lanes that a multiprocessor takes of them in a cycle: a number of its chip
 
     def warps(self, launch: Launch) -> float:
         """Return the instructions of warps; NaN where they were not counted."""
         return launch.total(self.counters) / self.lanes
+
+    def cycles(self, launch: Launch) -> float:
+        """Return the cycles that an instruction of a lane takes on the launch's chip."""
+        if isinstance(self.rate, str):
+            return 1 / launch.chip.known(self.rate, float(getattr(REFERENCE, self.rate)))
+        return 1 / self.rate
 
 
 _REQUESTS, _SHARED, _INTEGERS = "global_requests", "shared_loads", "integer_arithmetic"
@@ -118,16 +125,15 @@ _CONVERSIONS, _DOUBLES, _FLOATS = (
 )
 
 KINDS = {
-    _INTEGERS: _Class(("inst_integer",), 32, 64),
-    _CONVERSIONS: _Class(("inst_bit_convert",), 32, 16),
-    _DOUBLES: _Class(("flop_count_dp_add", "flop_count_dp_mul", "flop_count_dp_fma"), 32, 64),
-    _FLOATS: _Class(("flop_count_sp_add", "flop_count_sp_mul", "flop_count_sp_fma"), 32, 128),
+    _INTEGERS: _Class(("inst_integer",), 32, "int32"),
+    _CONVERSIONS: _Class(("inst_bit_convert",), 32, "sfu"),
+    _DOUBLES: _Class(("flop_count_dp_add", "flop_count_dp_mul", "flop_count_dp_fma"), 32, "fp64"),
+    _FLOATS: _Class(("flop_count_sp_add", "flop_count_sp_mul", "flop_count_sp_fma"), 32, "fp32"),
     "lsu_pipe_time": _Class(("inst_inter_thread_communication",), 32, 32),
     _REQUESTS: _Class(("global_load_requests", "global_store_requests"), 1, 32),
     _SHARED: _Class(("inst_executed_shared_loads",), 1, 32),
 }
-"""Rates of compute capability 9.0: CUDA C++ Programming Guide, "Throughput of native arithmetic
-instructions"; the L1 cache takes a warp a cycle."""
+"""Rates are of the launch's chip (``chips/multiprocessors.csv``); L1 takes a warp a cycle."""
 
 _ADDRESS = 4.0
 """Integer instructions an access at most that compute its address: a wide multiplication and an
@@ -190,8 +196,10 @@ def issued(pair: Pair, limit: Limit) -> Parts:
     added = pair.slow["inst_executed"] - pair.fast["inst_executed"]
     named: Parts = {}
     if 0 < added <= whole / MAJORITY:
+        chip = pair.slow.launch
         costs = {
-            name: value * KINDS[name].lanes / KINDS[name].rate for name, value in kinds.items()
+            name: value * KINDS[name].lanes * KINDS[name].cycles(chip)
+            for name, value in kinds.items()
         }
         named = {n: v for n, v in spread(costs).items() if kinds[n] >= MAJORITY * whole}
     if _REQUESTS in named:

@@ -171,16 +171,9 @@ def saving(one: Finding) -> str:
     return text if high == likely else f"{text}, at most {high}"
 
 
-def findings_in_words(advice: Advice) -> str:
-    """Say how many findings there are, and how many of them are of equal layers."""
-    rows, groups = len(advice.table), len(advice.groups)
-    said = count(rows, "finding")
-    return said if groups == rows else f"{said}, {groups:,} of them different"
-
-
 def _notes(advice: Advice) -> str:
     rules = len({str(name) for name in advice.not_checked["rule"]})
-    notes = [findings_in_words(advice)]
+    notes = [advice.title]
     if advice.below:
         notes.append(advice.left_out)
     if rules:
