@@ -5,7 +5,11 @@ How often answers of each word were right stands in ``docs/explanation/truth.md`
 
 from __future__ import annotations
 
-from typing import Literal
+import json
+from collections.abc import Mapping
+from functools import cache
+from importlib import resources
+from typing import Any, Literal
 
 Confidence = Literal["proven", "high", "medium", "low", "refuted"]
 """``high``: no counter speaks against it. ``medium``: another answer may come first, and
@@ -72,3 +76,11 @@ def together(one: Confidence, other: Confidence) -> Confidence:
     if one == other:
         return one
     return "medium" if "high" in (one, other) else "low"
+
+
+@cache
+def load_model() -> Mapping[str, Any]:
+    """Return the coefficients, and what was measured of them."""
+    path = resources.files("perfml.explain.tree").joinpath("confidence.json")
+    model: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return model

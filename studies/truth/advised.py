@@ -1,7 +1,11 @@
 """Does advice name the hazard of the newer planted families, from the slow launch alone?
 
-Run: ``python -m studies.truth.advised [--out FILE]``. A case is a family at a level that takes at
-least `EFFECT` times as long as its base; right first is a finding with a cause of `RULES` before
+Run: ``python -m studies.truth.advised [--out FILE]``, or with ``--fit`` to print
+``perfml/explain/advice/probability.toml``: how probable a finding is, a logistic model of what
+speaks for it, fitted on all findings of the exams' slow sides and of the slow planted launches;
+what is counted leaves out one exam (an author) or family at a time.
+
+A case is a family at a level that takes at least `EFFECT` times as long as its base; right first is a finding with a cause of `RULES` before
 all others. At the base itself such a finding is a false alarm. Of the exams by other people it is
 counted how often the first finding is right of high, medium or low confidence.
 """
@@ -9,15 +13,28 @@ counted how often the first finding is right of high, medium or low confidence.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
+
+import pandas as pd
+from sklearn.linear_model import LogisticRegression
 
 from perfml.datasets import find
 from perfml.explain import advise, load_tables
+from perfml.explain.advice.findings import (
+    Layer,
+    confidence_of,
+    evidence_of,
+    in_order,
+    launch_findings,
+)
+from perfml.explain.advice.layer_findings import layer_findings
+from perfml.explain.advice.table import layers_of, representative_launches
 from perfml.explain.confidence import Confidence
 from studies.truth.labels import causes_of_rules
 from studies.truth.scores import EFFECT, run_study
-from studies.truth.strangers import EXAMS, HALVES, Exam, score
+from studies.truth.strangers import EXAMS, HALVES, Exam, accepted_rules, score
 from studies.workloads.planted.families import BY_NAME
 
 RULES: dict[str, tuple[str, ...]] = {
@@ -121,6 +138,99 @@ def exam_confidence(exam: Exam) -> dict[str, dict[str, list[int]]]:
     }
 
 
+PLANTED_WEIGHT = 0.2
+"""Of a planted finding: families are in twelve variants."""
+_LEAST = 0.02  # of the layer's time: findings that promise less are not listed
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A finding of one side, what speaks for it, and whether its cause is the labelled one."""
+
+    group: str  # exam or family, which is left out together
+    case: str
+    weight: float
+    gain: float
+    evidence: Mapping[str, float]
+    right: bool
+
+
+def _judged(
+    group: str, case: str, weight: float, layer: Layer, wanted: set[str]
+) -> Iterator[Judged]:
+    for row in in_order([*launch_findings(layer), *layer_findings(layer)]):
+        if row["gain"] >= _LEAST:
+            right = not wanted.isdisjoint(row["rules"])
+            yield Judged(group, case, weight, row["gain"], evidence_of(row), right)
+
+
+def _layers(kernels: pd.DataFrame) -> dict[str, Layer]:
+    usual = representative_launches(kernels).assign(of_all=1.0)
+    return {str(layer.row["layer"]): layer for layer in layers_of(usual, None)}
+
+
+def judged() -> list[Judged]:
+    """Return all findings of slow launches whose cause is known."""
+    found: list[Judged] = []
+    for name, exam in EXAMS.items():
+        sides = exam.sides(exam.recordings[0])
+        layers = [_layers(side.kernels) for side in sides if side.kernels is not None]
+        for layer, accepted in exam.labelled().items():
+            both = [side[layer] for side in layers if layer in side]
+            if len(both) == 2:
+                slow = max(both, key=lambda each: each.time_us)
+                found += _judged(name, layer, 1.0, slow, accepted_rules(accepted))
+    for device, name in SETS.items():
+        layers_table, kernels = load_tables(find(name))
+        times = layers_table.groupby(["backend", "layer"])["time_us"].median()
+        for level in times.index.unique("backend"):
+            for layer, slow in _layers(kernels[kernels["backend"] == level]).items():
+                family = layer.rsplit("_s", 1)[0]
+                if family in RULES and times[level, layer] >= EFFECT * times["base", layer]:
+                    case, wanted = f"{device} {layer} {level}", causes_of_rules(RULES[family])
+                    found += _judged(family, case, PLANTED_WEIGHT, slow, wanted)
+    return found
+
+
+def fitted(some: Sequence[Judged], names: Sequence[str]) -> LogisticRegression:
+    """Return the model of what speaks for findings."""
+    model = LogisticRegression(max_iter=2000)
+    model.fit(_matrix(some, names), [one.right for one in some], [one.weight for one in some])
+    return model
+
+
+def _matrix(some: Sequence[Judged], names: Sequence[str]) -> list[list[float]]:
+    return [[one.evidence.get(name, 0.0) for name in names] for one in some]
+
+
+def fit() -> str:
+    """Return the weights as TOML, and how often first findings of each word are right."""
+    found = judged()
+    names = sorted({name for one in found for name in one.evidence})
+    model = fitted(found, names)
+    weights = {"intercept": model.intercept_[0], **dict(zip(names, model.coef_[0], strict=True))}
+    counts = {}
+    for group in dict.fromkeys(one.group for one in found):
+        mine = [one for one in found if one.group == group]
+        left_out = fitted([one for one in found if one.group != group], names)
+        sure = left_out.predict_proba(_matrix(mine, names))[:, 1]
+        firsts: dict[str, tuple[float, float, bool]] = {}
+        for one, probability in zip(mine, sure, strict=True):
+            own = (probability * one.gain, probability, one.right)
+            firsts[one.case] = max(firsts.get(one.case, own), own)
+        answers = [(confidence_of(probability), right) for _, probability, right in firsts.values()]
+        counts[group] = _by_confidence(answers)
+    rows = [
+        "# How probable a finding of one side is: a logistic model of what speaks for it",
+        "# (findings.py, `evidence_of`). Made by python -m studies.truth.advised --fit.",
+        "# First findings by word, right and wrong, the exam or family left out of the fit:",
+        *(f"# {group}: {dict(counted)}" for group, counted in counts.items()),
+        "[weights]",
+        *(f"{name} = {value:.3f}" for name, value in weights.items()),
+    ]
+    return "\n".join(rows) + "\n"
+
+
 def measure() -> dict[str, Any]:
     """Return the counts of each data set, families kept aside apart."""
     found = {}
@@ -133,4 +243,7 @@ def measure() -> dict[str, Any]:
 
 
 if __name__ == "__main__":
+    if sys.argv[1:] == ["--fit"]:
+        sys.stdout.write(fit())
+        sys.exit(0)
     sys.exit(run_study(measure, __doc__))

@@ -20,6 +20,7 @@ import pandas as pd
 
 from perfml.explain.advice.equal_layers import group_name
 from perfml.explain.advice.file_rules import FileRule
+from perfml.explain.advice.findings import confidence_of
 from perfml.explain.advice.persons import mitigation, person_of
 from perfml.explain.advice.remedies import Remedy, load_remedies
 from perfml.explain.confidence import Confidence
@@ -30,13 +31,14 @@ from perfml.util.json_values import json_object
 
 PROBABILITY: Mapping[Confidence, float] = {
     "proven": 1.0,
-    "high": 0.87,
+    "high": 0.95,
     "medium": 0.6,
     "low": 0.35,
     "refuted": 0.0,
 }
-"""How often an answer of a word is right. ``high``: 61 of 70 sealed pairs of 2026-11-28. The others
-lie between it and what three answers of four wrong would give, of too few pairs to fit."""
+"""How often an answer of a word is right, where no features of it were fitted: of the steps of
+traces and of settings. ``high`` and ``medium`` are the bounds that the words of fitted answers
+have (``tree/confidence.json``); too few pairs of steps are labelled for a fit of their own."""
 
 _WORTH = 0.005  # an estimate of Nsight Compute below it rounds to 0 %: no finding
 
@@ -89,11 +91,12 @@ class Finding:
     command: Annotated[str, "a line to type"] = ""
     tells: Annotated[str, "what would tell, where the confidence is low"] = ""
     says: Annotated[tuple[str, ...], "who says it"] = ("perfml",)
+    measured: float | None = None  # its probability, where it was fitted for findings of its kind
 
     @property
     def probability(self) -> Annotated[float, "of being right"]:
-        """How probable it is, by its word of confidence."""
-        return PROBABILITY[self.confidence]
+        """How probable it is: as fitted, or else by its word of confidence."""
+        return PROBABILITY[self.confidence] if self.measured is None else self.measured
 
     @property
     def saved_us(self) -> float:
@@ -129,6 +132,8 @@ def of_row(row: Mapping[str, Any]) -> Finding:
     shown = {name: value for name, value in own.items() if value is not None and value == value}
     kernel = row["kernel"] if isinstance(row["kernel"], str) else ""
     gain, high = (Time(float(row[name]) * time) for name in ("gain", "gain_high"))
+    # an experiment gives it another word
+    fitted = confidence_of(row["probability"]) == row["confidence"]
     return Finding(
         rules=tuple(row["rules"]),
         where=Where(layers, "" if kernel == "whole layer" else kernel, **shown),
@@ -139,6 +144,7 @@ def of_row(row: Mapping[str, Any]) -> Finding:
         evidence=str(row["evidence"]),
         mitigation=mitigation(row),
         tells=str(row["tells"]),
+        measured=float(row["probability"]) if fitted else None,
     )
 
 

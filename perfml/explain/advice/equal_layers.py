@@ -148,7 +148,7 @@ def _together(same: list[dict[str, Any]]) -> dict[str, Any]:
             gains = np.array([row[name] for row in same], dtype=float)
             one[name] = float(gains @ times / times.sum())
         least = max(same, key=lambda row: _LEAST_SURE.index(row["confidence"]))
-        one["confidence"], one["tells"] = least["confidence"], least["tells"]
+        one |= {name: least[name] for name in ("confidence", "probability", "tells")}
     return one
 
 

@@ -6,12 +6,13 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Annotated, Any, TypedDict
 
 from perfml.explain.advice.persons import Person, person_of
 from perfml.explain.advice.referee import judged
 from perfml.explain.advice.remedies import Remedy, action_here, filled, remedy_of
-from perfml.explain.confidence import Confidence
+from perfml.explain.confidence import Confidence, load_model
 from perfml.explain.launches import Launch
 from perfml.explain.limits.state import LaunchState
 from perfml.explain.tree.causes import TERMS, Kind
@@ -20,6 +21,7 @@ from perfml.explain.tree.layer_causes import resolved_by
 from perfml.explain.tree.limits import nearness, unit_ids
 from perfml.explain.tree.one_side import SPLIT, Loss, losses, time_after
 from perfml.explain.tree.thresholds import MAJORITY
+from perfml.util.rows import read_rows
 from perfml.util.words import count, micros
 
 _MATTERS = 0.1
@@ -28,9 +30,7 @@ _LEAST = 1e-3  # a smaller part of a layer is nowhere said
 _SMALL = 0.01  # what is likely to gain less of a layer gains no more at most
 _TOLD = 3  # kernels with one remedy whose numbers are told
 
-_FULL = 0.9  # how near its ceiling a limit stands that is what limits
-_MUCH, _LARGE = 0.3, 0.5
-"""Likely gains of a layer's time from which a finding at a limit, or any known one, is sure."""
+_WORDS: tuple[Confidence, ...] = ("high", "medium")
 
 
 class FindingRow(TypedDict):
@@ -55,6 +55,7 @@ class FindingRow(TypedDict):
     for_author: Annotated[str | None, "what the author could do, if another person"]
     faster: Annotated[str | None, "the backend of the table that runs the layer fastest"]
     confidence: Confidence
+    probability: Annotated[float, "of being right"]
     tells: Annotated[str, "what would tell, where the confidence is low"]
     level: Annotated[float, "how near its ceiling its limit stands; 0 without one"]
 
@@ -164,7 +165,7 @@ def _finding(parts: Sequence[_Part], layer: Layer, merged: bool) -> dict[str, An
     kernels = list(dict.fromkeys(p.label for p in sorted(parts, key=lambda p: -p.gain)))
     alone = _alone(parts, named) if gain >= _SMALL else gain
     known = first.loss.known and not first.potential
-    sure, term = confidence_of(gain, first.loss.level, known=known), TERMS[named[0]]
+    term = TERMS[named[0]]
     return finding_of(
         layer,
         first.remedy,
@@ -177,8 +178,7 @@ def _finding(parts: Sequence[_Part], layer: Layer, merged: bool) -> dict[str, An
         hazard="; ".join(_hazard(each, parts) for each in remedies[:2] if each is not None),
         evidence=_evidence(parts, kernels, layer, merged),
         level=first.loss.level,
-        confidence=sure,
-        tells=resolved_by(term, first.launch.kernel) if sure == "low" else "",
+        tells=resolved_by(term, first.launch.kernel),
         known=known,
         potential=first.potential,
         idle=first.loss.cause in unknown_needs() and first.loss.level < MAJORITY,
@@ -204,7 +204,7 @@ def finding_of(
     time = float(layer.row["layer_us"])
     author = person is Person.AUTHOR
     action = own if author else remedy.advice_for(person, convolves=layer.convolves)
-    return {
+    row = {
         **{name: layer.row.get(name) for name in ("layer", "backend", "precision", "batch")},
         "kernel": "whole layer",
         "mitigation": action,
@@ -226,17 +226,43 @@ def finding_of(
         "counted": True,
         **said,
     }
+    probability = probability_of(row)
+    word = confidence_of(probability)
+    tells = row["tells"] if word == "low" else ""
+    return row | {"probability": probability, "confidence": word, "tells": tells}
 
 
-def confidence_of(gain: float, level: float, *, known: bool) -> Confidence:
-    """Return how sure a finding is, which sees one launch and nothing beside it.
+@cache
+def load_weights() -> Mapping[str, float]:
+    """Return the weights of what speaks for a finding of one side; ``probability.toml``."""
+    return read_rows("perfml.explain.advice", "probability.toml")["weights"]
 
-    `gain` is the likely one, of the layer's time; `level` how near its ceiling the limit stands
-    that it is about; `known` whether the counters tell what is needed.
-    """
-    if known and (gain > _LARGE or (gain >= _MUCH and level >= _FULL)):
-        return "high"
-    return "medium" if gain >= (_MATTERS if known else _LARGE) else "low"
+
+def evidence_of(row: Mapping[str, Any]) -> dict[str, float]:
+    """Return what speaks for a finding of one side, by name."""
+    term = TERMS.get(row["rules"][0])
+    kind = "layer" if term is None else str(term.kind)
+    numbers = ("gain", "level", "share", "known", "potential", "idle", "counted")
+    return {
+        **{name: float(row[name]) for name in numbers},
+        "most": float(row["gain_high"]),
+        "log_gain": math.log(max(row["gain"], _SMALL)),
+        "place": float(term is not None and term.place),
+        f"kind_{kind}": 1.0,
+    }
+
+
+def probability_of(row: Mapping[str, Any]) -> float:
+    """Return the probability that a finding of one side, which sees nothing beside it, is right."""
+    weights = load_weights()
+    value = sum(weights.get(name, 0.0) * number for name, number in evidence_of(row).items())
+    return 1 / (1 + math.exp(-value - weights["intercept"]))
+
+
+def confidence_of(probability: float) -> Confidence:
+    """Return the word of a probability."""
+    model = load_model()
+    return next((word for word in _WORDS if probability >= model[word]), "low")
 
 
 def _alone(parts: Sequence[_Part], named: Sequence[str]) -> float:

@@ -182,8 +182,6 @@ def _finding(name: str, told: _Told, layer: Layer) -> dict[str, Any]:
     remedy = load_remedies()[1][name]
     numbers, gain = told
     values = {"launches": len(layer.launches), "layer_us": layer.time_us, **numbers}
-    # whole launches are counted; how far one call of a product speeds up is not
-    sure = "high" if gain >= 0.3 and name != "repeated_products" else "medium"
     return finding_of(
         layer,
         remedy,
@@ -193,5 +191,4 @@ def _finding(name: str, told: _Told, layer: Layer) -> dict[str, Any]:
         rules=(name,),
         hazard=remedy.hazard,
         evidence=filled(remedy.evidence, lambda each: values.get(each, math.nan)),
-        confidence=sure if gain >= _TENTH else "low",
     )

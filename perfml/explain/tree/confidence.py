@@ -10,15 +10,11 @@ that was measured, and the command.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from importlib import resources
-from typing import Any
 
-from perfml.explain.confidence import NAMED
+from perfml.explain.confidence import NAMED, load_model
 from perfml.explain.launches import Launch
 from perfml.explain.limits.state import LaunchState
 from perfml.explain.tree.causes import TERMS, Contribution, Kind, Term, is_proven
@@ -34,8 +30,12 @@ from perfml.explain.tree.layer_causes import (
 from perfml.explain.tree.limits import load_limits
 from perfml.explain.tree.thresholds import MAJORITY, SMALL
 
-FEATURES = ("share", "margin", "nearness", "complete", "paired", "specific")
+FEATURES = ("share", "margin", "nearness", "complete", "paired", "specific", "size")
 """What the model sees; each can only raise the probability."""
+
+
+_LARGE = math.log(1.5)
+"""A difference from which on its size says no more: small ones have many causes."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +62,7 @@ class Evidence:
     complete: float  # whether all counters of other causes of that limit are there
     paired: float  # whether the launches surely answer to each other
     specific: float  # whether it says why, not only where
+    size: float = 1.0  # the difference: its logarithm over that of `_LARGE`
     missing: tuple[Term, ...] = ()  # causes of its limit whose counters were not collected
 
     @property
@@ -114,6 +115,7 @@ def evidence_of(
         complete=float(not missing),
         paired=float(_is_paired(main, answered, others, ratio)),
         specific=float(not first.place),
+        size=min(1.0, abs(ratio) / _LARGE),
         missing=missing,
     )
 
@@ -169,14 +171,6 @@ def _missing(first: Term, limits: Mapping[str, float], pair: Answered) -> Iterat
 def _is_fact(first: Term, slow: LaunchState) -> bool:
     """Return whether the launch itself says a cause: its grid has no block for many places."""
     return first.kind is Kind.WAVES and slow["waves_per_sm"] < MAJORITY
-
-
-@cache
-def load_model() -> Mapping[str, Any]:
-    """Return the coefficients, and what was measured of them."""
-    path = resources.files("perfml.explain.tree").joinpath("confidence.json")
-    model: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return model
 
 
 def probability(evidence: Evidence) -> float:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 
 from perfml.explain.launches import Launch, adds_up
 from perfml.explain.limits.state import LaunchState
-from perfml.explain.tree.causes import TERMS, Contribution, Kind, is_proven
+from perfml.explain.tree.causes import TERMS, Contribution, is_proven
 from perfml.explain.tree.limits import Instead, Limit, limit_of, load_limits
 from perfml.explain.tree.opened import of_warps, open_limit
 from perfml.explain.tree.pair import Pair, Parts, add, spread, why_denied
@@ -51,6 +51,14 @@ def _within_amount(pair: Pair, unit: Limit, level: float, more: float) -> float:
     span, before = pair.spans(unit)
     work = -level * math.expm1(-pair.grew(unit.amount)) * span
     return min(more, work / (span - before) if span > before else 0.0)
+
+
+def _most_queued(pair: Pair, wait: Limit, nearness: Mapping[str, float]) -> float:
+    """Return the part of a wait that its units can make: what is a queue, or as full as one is."""
+    if wait.queued is None:
+        return 1.0
+    full = (nearness[name] for name in wait.units if name in nearness)
+    return max(pair.slow.value(wait.queued), *full, 0.0)
 
 
 def exposed(faster: float, level: float, more: float) -> float:
@@ -91,7 +99,7 @@ def account(pair: Pair) -> list[Held]:
             continue
         more = min(more, 1.0)
         room = {name: QUEUED * grown[name] for name in wait.units if name in grown}
-        given = min(more, sum(room.values()))
+        given = min(more * _most_queued(pair, wait, nearness), sum(room.values()))
         for name, part in spread(room, given).items():
             waited[name] += part
             weighed[name] += part * level
@@ -134,8 +142,13 @@ class Decomposed:
         return self.held[0].limit.label if self.held else None
 
 
-def decompose_pair(before: Launch, after: Launch, *, single: bool) -> Decomposed:
-    """Return the causes of the difference between two launches, or merged layers (not `single`)."""
+def decompose_pair(
+    before: Launch, after: Launch, *, single: bool, ideal: bool = False
+) -> Decomposed:
+    """Return the causes of the difference between two launches, or merged layers (not `single`).
+
+    `ideal` says that one is the other's ideal side.
+    """
     first: list[Contribution] = []
     counts = before["kernels"], after["kernels"]
     if not single and min(counts) > 0 and counts[0] != counts[1]:
@@ -147,12 +160,13 @@ def decompose_pair(before: Launch, after: Launch, *, single: bool) -> Decomposed
         outside = [one.time_us / one.duration_us for one in (before, after)]
         cause = Contribution(TERMS["unprofiled_time"], outside[0], outside[1], ratio)
         return Decomposed((*first, cause))
-    pair = Pair(before, after, single=single)
+    pair = Pair(before, after, single=single, ideal=ideal)
     held = account(pair) if ratio != 0 else []
     by_limit = _causes_of(pair, held)
     shares = {cause: sum(limits.values()) for cause, limits in by_limit.items()}
     # whatever else warps did took longer as far as fewer of them did it (Little's law)
-    warps = {cause: part for cause, part in of_warps(pair, ratio).items() if _heir(pair, cause) == cause}
+    fewer = of_warps(pair, ratio)
+    warps = {cause: part for cause, part in fewer.items() if _heir(pair, cause) == cause}
     shares = add(shares, warps, 1 - sum(shares.values()))
     order = sorted(shares, key=lambda cause: -shares[cause])
     named = [Contribution(TERMS[c], *_levels(pair, c), shares[c] * ratio) for c in order]

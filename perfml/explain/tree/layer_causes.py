@@ -12,7 +12,7 @@ from typing import Annotated, ClassVar, TypedDict
 import pandas as pd
 
 from perfml.explain.advice.persons import Person, person_of
-from perfml.explain.confidence import NAMED, Confidence
+from perfml.explain.confidence import NAMED, Confidence, load_model
 from perfml.explain.launches import Launch
 from perfml.explain.tree.causes import Contribution, Kind, Term, is_collected
 from perfml.metrics import HOPPER, load_catalogue
@@ -262,7 +262,7 @@ class Causes:
         if named and self.untold is None and self.probability > 0:
             return "high"
         pieces = self.untold is not None and self.untold.reason is Reason.PIECES
-        return "medium" if self.probability >= 0.5 and not pieces else "low"
+        return "medium" if self.probability >= load_model()["medium"] and not pieces else "low"
 
     @cached_property
     def terms(self) -> Annotated[pd.DataFrame, TermRow]:

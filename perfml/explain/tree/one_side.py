@@ -53,7 +53,7 @@ def losses(launch: Launch, *, single: bool = True) -> tuple[Loss, ...]:
 
 
 def _beside(launch: Launch, ideal: Launch, *, single: bool) -> list[Loss]:
-    decomposed = decompose_pair(ideal, launch, single=single)
+    decomposed = decompose_pair(ideal, launch, single=single, ideal=True)
     ratio = sum(each.log_ratio for each in decomposed.contributions)
     saved = 1 - ideal.time_us / launch.time_us
     found, state = [], LaunchState.of(launch)

@@ -57,12 +57,12 @@ def log_mean(a: float, b: float) -> float:
 class Pair:
     """Two launches; a mean of waves over kernels, not `single` launches, has no last wave."""
 
-    def __init__(self, before: Launch, after: Launch, *, single: bool) -> None:
+    def __init__(self, before: Launch, after: Launch, *, single: bool, ideal: bool = False) -> None:
         self.before, self.after = LaunchState.of(before), LaunchState.of(after)
         slower = after.time_us > before.time_us
         self.slow, self.fast = (self.after, self.before) if slower else (self.before, self.after)
         self.log_ratio = math.log(self.slow.launch.time_us / self.fast.launch.time_us)
-        self.single = single
+        self.single, self.ideal = single, ideal
         fast, slow = self.fast["active"], self.slow["active"]
         self._active = (slow, fast) if slow > 0 and fast > 0 else (1.0, 1.0)
 
@@ -87,11 +87,12 @@ class Pair:
     def quantity(self, name: str) -> float:
         """Return a quantity of the pair: of a side (``slow.``, ``fast.``), or ``grew.``.
 
-        That is a logarithm, and NaN where the quantity is not known on both sides.
+        That is a logarithm, and NaN where the quantity is not known on both sides, or one side is
+        the other's ideal: then what grew was set.
         """
         side, _, quantity = name.partition(".")
         if side == "grew":
-            unknown = math.isnan(self.slow[quantity] + self.fast[quantity])
+            unknown = self.ideal or math.isnan(self.slow[quantity] + self.fast[quantity])
             return math.nan if unknown else self.grew(quantity)
         return (self.slow if side == "slow" else self.fast)[quantity]
 
@@ -129,6 +130,4 @@ def why_denied(pair: Pair, cause: str) -> str:
         slow, fast = pair.slow.value(term.level), pair.fast.value(term.level)
         if slow > fast if term.falls else slow < fast:
             return "it is better on the slower side"
-    return next(
-        (why for why, one in term.beside.items() if one.number(pair.quantity) <= 0), ""
-    )
+    return next((why for why, one in term.beside.items() if one.number(pair.quantity) <= 0), "")
