@@ -5,9 +5,10 @@ Run: ``python -m studies.truth.advised [--out FILE]``, or with ``--fit`` to prin
 speaks for it, fitted on all findings of the exams' slow sides and of the slow planted launches;
 what is counted leaves out one exam (an author) or family at a time.
 
-A case is a family at a level that takes at least `EFFECT` times as long as its base; right first is a finding with a cause of `RULES` before
-all others. At the base itself such a finding is a false alarm. Of the exams by other people it is
-counted how often the first finding is right of high, medium or low confidence.
+A case is a family at a level that takes at least `EFFECT` times as long as its base; right first is
+a finding with a cause of `RULES` before all others. At the base itself such a finding is a false
+alarm. Of the exams by other people it is counted how often the first finding is right of high,
+medium or low confidence.
 """
 
 from __future__ import annotations
@@ -223,8 +224,8 @@ def fit() -> str:
     rows = [
         "# How probable a finding of one side is: a logistic model of what speaks for it",
         "# (findings.py, `evidence_of`). Made by python -m studies.truth.advised --fit.",
-        "# First findings by word, right and wrong, the exam or family left out of the fit:",
-        *(f"# {group}: {dict(counted)}" for group, counted in counts.items()),
+        "# First findings of exams by word, right and wrong, that exam left out of the fit:",
+        *(f"# {group}: {dict(counted)}" for group, counted in counts.items() if group in EXAMS),
         "[weights]",
         *(f"{name} = {value:.3f}" for name, value in weights.items()),
     ]

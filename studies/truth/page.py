@@ -254,6 +254,7 @@ def development():
 PARTS = {
     "planted": "planted, a family",
     "develop": "exams, develop, an exam",
+    "aside": "exams, aside, an exam",
     "factorial": "kernels with five toggles, a kernel",
 }
 
@@ -262,8 +263,6 @@ def held_out():
     """How often an answer is right from a probability on, where no part of it was fitted."""
     document = json.loads(CONFIDENCE.read_text(encoding="utf-8"))
     curves = {f"{PARTS[part]}, held out": curve for part, curve in document["held out"].items()}
-    aside = document["never fitted, exams, half aside"]
-    curves |= {f"exams, aside, {columns}": curve for columns, curve in aside.items()}
     rows = [
         [
             name,

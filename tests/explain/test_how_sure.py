@@ -4,33 +4,38 @@ from __future__ import annotations
 
 import math
 
-import pytest
-
 from perfml.explain import TERMS, Causes, Contribution, PairCauses
-from perfml.explain.advice.findings import confidence_of
+from perfml.explain.advice.findings import confidence_of, probability_of
 from perfml.explain.advice.fix import Fix
 from perfml.explain.advice.persons import what_to_do
 from perfml.explain.tree.layer_causes import Reason, Untold
 from perfml.util.findings import Time
 
+ROW = {
+    "rules": ("sectors_per_request",),
+    "gain": 0.5,
+    "gain_high": 0.6,
+    "level": 0.9,
+    "share": 1.0,
+    "known": True,
+    "potential": False,
+    "idle": False,
+    "counted": True,
+}
 
-@pytest.mark.parametrize(
-    ("gain", "level", "known", "sure"),
-    [
-        # a limit at its ceiling, a third of the time
-        (0.4, 0.95, True, "high"),
-        (0.4, 0.4, True, "medium"),
-        (0.2, 0.95, True, "medium"),
-        # nothing else can save as much
-        (0.6, 0.4, True, "high"),
-        (0.05, 0.95, True, "low"),
-        # no counter tells what is needed
-        (0.6, 0.95, False, "medium"),
-        (0.4, 0.95, False, "low"),
-    ],
-)
-def test_a_finding_is_firm_where_its_limit_is_full_and_its_ideal_known(gain, level, known, sure):
-    assert confidence_of(gain, level, known=known) == sure
+
+def test_a_finding_is_the_surer_the_more_it_gains():
+    chances = [probability_of({**ROW, "gain": gain}) for gain in (0.02, 0.2, 0.5)]
+    assert chances == sorted(chances)
+    assert confidence_of(chances[0]) != "high" == confidence_of(chances[-1])
+
+
+def test_what_idle_machinery_could_do_if_the_work_allows_it_is_less_sure():
+    potential = {**ROW, "potential": True, "counted": False}
+    assert probability_of(potential) < probability_of(ROW)
+    assert confidence_of(0.95) == "high"
+    assert confidence_of(0.7) == "medium"
+    assert confidence_of(0.5) == "low"
 
 
 def test_what_is_not_sure_is_said_with_what_tells():

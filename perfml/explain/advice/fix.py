@@ -148,12 +148,14 @@ class Fix:
 
     def sentence(self) -> str:
         """Say it in words."""
+        return f"what to do {self.action_in_words()}"
+
+    def action_in_words(self) -> str:
+        """Say where to do what, how sure that is, and what it may save."""
         saving = self.saving()
         sure = "" if self.confidence == "high" else f" ({IN_WORDS[self.confidence]})"
         told = f". To check: {self.tells}" if self.tells and self.confidence == "low" else ""
-        return (
-            f"what to do in {self.side}{sure}: {self.action} {saving[0].upper()}{saving[1:]}{told}"
-        )
+        return f"in {self.side}{sure}: {self.action} {saving[0].upper()}{saving[1:]}{told}"
 
     @property
     def now_us(self) -> float:

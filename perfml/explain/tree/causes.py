@@ -100,6 +100,11 @@ class Term:
     JSON_ID: ClassVar = "id"
 
     @property
+    def compares(self) -> bool:
+        """Whether its words are the levels of both sides, one after the other."""
+        return "->" in self.words
+
+    @property
     def residual(self) -> bool:
         """Whether this is what no counter separates, not a cause."""
         return self.kind is Kind.RESIDUAL

@@ -45,6 +45,17 @@ def sided_causes(time: Ratio, causes: Causes) -> tuple[Sequence[TermTotal], Sequ
 
 def cause_in_words(total: TermTotal, causes: Causes) -> str:
     """Return a cause with its factor, and its levels in the kernel where it matters most."""
+    levels = levels_in_words(total, causes)
+    named = f"{total.term.label} {factor_text(total.factor)}"
+    return f"{named} ({levels})" if levels else named
+
+
+def levels_in_words(total: TermTotal, causes: Causes, baseline: str = "") -> str:
+    """Return what a cause is on both sides, in the kernel where it matters most.
+
+    Empty where one side does nothing of the kind, or nobody counted it; `baseline` is what that
+    side is called.
+    """
     term = total.term
     parts = sorted(
         (
@@ -58,16 +69,16 @@ def cause_in_words(total: TermTotal, causes: Causes) -> str:
     )
     largest = parts[0][1]
     if any(math.isnan(level) for level in (largest.baseline, largest.target)):
-        # one side does nothing of the kind, or nobody counted it
-        return f"{term.label} {factor_text(total.factor)}"
-    words = term.words.format(
+        return ""
+    form = term.words.replace("in the baseline", f"under {baseline}") if baseline else term.words
+    words = form.format(
         baseline=Readable(largest.baseline),
         target=Readable(largest.target),
         # launches that one side lacks have a time on the other one only
         time=micros(sum(part.baseline + part.target for _, part in parts)),
         kernels=", ".join(_counted(parts)[:NAMED]),
     )
-    return f"{term.label} {factor_text(total.factor)} ({_longer(largest)}{words})"
+    return f"{_longer(largest)}{words}"
 
 
 def _counted(parts: Sequence[tuple[str, Contribution]]) -> list[str]:

@@ -236,7 +236,7 @@ def cause_and_cure(detail: LayerDiff, names: Explanation, instead: str = "") -> 
 
     `instead` is what can be done where the kernel cannot be changed.
     """
-    from perfml.explain.tree.sentences import cause_in_words, sided_causes
+    from perfml.explain.tree.sentences import levels_in_words, sided_causes
 
     causes, _ = sided_causes(detail.time, detail.causes)
     found = [total for total in causes if not total.term.residual]
@@ -246,13 +246,11 @@ def cause_and_cure(detail: LayerDiff, names: Explanation, instead: str = "") -> 
             known = "No counter says why."
         return known, instead
     first = found[0]
-    factor = f" {factor_text(first.factor)} ("
-    label, _, levels = cause_in_words(first, detail.causes).partition(factor)
-    words = levels.removesuffix(")").replace("in the baseline", f"under {names.baseline}")
-    named = f"{words}: {label}, {factor_text(first.factor)} in time"
-    if "->" in words:
+    label, words = first.term.label, levels_in_words(first, detail.causes, names.baseline)
+    named = f"{words}: {label}, " if words else f"{label}, "
+    if words and first.term.compares:
         named = f"{label}, {words} from {names.baseline} to {names.target}, "
-        named += f"{factor_text(first.factor)} in time"
+    named += f"{factor_text(first.factor)} in time"
     cause = f"Cause: {named}{all_else(detail, found[:1])}."
     if detail.fix is not None:
         side = f"in {names.baseline}: " if detail.time.verdict == "faster" else ""

@@ -252,8 +252,7 @@ def _cures(detail: LayerDiff) -> Points | None:
         else "What to do"
     )
     if detail.fix is not None:
-        told = detail.fix.sentence().removeprefix("what to do ")
-        return Points((capital(told),), title, "advised")
+        return Points((capital(detail.fix.action_in_words()),), title, "advised")
     causes, _ = sided_causes(detail.time, detail.causes)
     main = [total.term for total in causes if not total.term.residual][:_CURES]
     if detail.time.verdict != "slower" or not main:

@@ -1,0 +1,130 @@
+"""A cause is denied by what must be seen beside it, and only by that; its part is given on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from perfml.chips import chip
+from perfml.explain.advice.findings import in_order, launch_findings
+from perfml.explain.advice.table import Layer
+from perfml.explain.limits.state import LaunchState
+from perfml.explain.tree.causes import TERMS
+from perfml.explain.tree.engine import decompose_pair
+from perfml.explain.tree.pair import Pair, why_denied
+from perfml.explain.tree.work import KINDS
+from tests.support.launches import launch
+
+FAST = {
+    "kernel": "k",
+    "time_us": 50.0,
+    "ncu_time_us": 50.0,
+    "sm_efficiency": 1.0,
+    "waves_per_sm": 4.0,
+    "theoretical_occupancy": 1.0,
+    "achieved_occupancy": 0.9,
+    "global_load_requests": 1e6,
+    "global_store_requests": 1e5,
+    "gld_transactions": 16e6,
+    "gst_transactions": 4e5,
+    "gld_efficiency": 1.0,
+    "gst_efficiency": 1.0,
+    "ipc": 1.0,
+    "l2_read_transactions": 4e6,
+    "l2_write_transactions": 4e5,
+    "l2_utilization": 0.2,
+    "dram_read_bytes": 1e8,
+    "dram_write_bytes": 1e6,
+    "dram_utilization": 0.2,
+    "inst_executed": 1e7,
+    "inst_executed_shared_loads": 1e6,
+    "shared_load_transactions": 1e6,
+    "shared_store_transactions": 1e5,
+    "shared_efficiency": 1.0,
+    "imbalance": 1.0,
+    "sm_active_cycles_max": 1000.0,
+    "sm_active_cycles_mean": 1000.0,
+    "stall_sync": 0.1,
+}
+
+
+def denied(cause, **slow):
+    return why_denied(pair(**slow), cause)
+
+
+def pair(**slow):
+    return Pair(launch(FAST), launch({**FAST, "time_us": 100.0, **slow}), single=True)
+
+
+LOOKALIKES = {
+    "narrow_access": (
+        # four times the requests for the same sectors; broadcasts that are loaded on top
+        {"global_load_requests": 4e6},
+        {"global_load_requests": 4e6, "gld_transactions": 32e6, "gld_efficiency": 0.5},
+    ),
+    "redundant_traffic": (
+        # loaded again from L2; as much more that was never read
+        {"global_load_requests": 2e6, "gld_transactions": 32e6},
+        {"global_load_requests": 2e6, "gld_transactions": 32e6, "dram_read_bytes": 2e8},
+    ),
+    "wavefronts_per_shared_load": (
+        # lanes that meet in a bank; loads four times as wide
+        {"shared_load_transactions": 4e6, "shared_efficiency": 0.25},
+        {"inst_executed_shared_loads": 5e5, "shared_load_transactions": 2e6},
+    ),
+    "block_imbalance": (
+        # a few waves of uneven blocks; 85 waves with few warps
+        {"achieved_occupancy": 0.4, "sm_active_cycles_max": 1400.0},
+        {"achieved_occupancy": 0.4, "sm_active_cycles_max": 1400.0, "waves_per_sm": 85.0},
+    ),
+}
+
+
+@pytest.mark.parametrize("cause", LOOKALIKES)
+def test_a_cause_holds_and_its_look_alike_is_denied_with_a_reason(cause):
+    true, alike = LOOKALIKES[cause]
+    assert denied(cause, **true) == ""
+    assert denied(cause, **alike) in TERMS[cause].beside
+    heir = TERMS[cause].gives
+    assert heir in TERMS
+    assert heir != cause
+
+
+def test_blocks_that_all_run_at_once_on_equally_busy_multiprocessors_are_not_uneven():
+    assert denied("block_imbalance", achieved_occupancy=0.4, waves_per_sm=0.9)
+
+
+def test_what_was_not_counted_denies_nothing():
+    unknown = {name: float("nan") for name in ("gld_transactions", "dram_read_bytes")}
+    assert not denied("narrow_access", global_load_requests=4e6, **unknown)
+    assert not denied("redundant_traffic", global_load_requests=2e6, **unknown)
+
+
+def test_the_part_of_a_denied_cause_is_given_on_and_nothing_is_lost():
+    slow = {**FAST, "time_us": 100.0, "ncu_time_us": 100.0, "dram_utilization": 0.9}
+    slow |= LOOKALIKES["redundant_traffic"][1]
+    found = decompose_pair(launch(FAST), launch(slow), single=True)
+    named = {one.term.id: one.log_ratio for one in found.contributions}
+    assert "redundant_traffic" not in named
+    assert max(named, key=lambda name: named[name]) == "dram_bytes"
+    assert sum(named.values()) == pytest.approx(0.693, abs=1e-3)
+
+
+@pytest.mark.parametrize(("capability", "rate"), [("7.5", 2), ("8.9", 2), ("8.0", 32), ("9.0", 64)])
+def test_doubles_take_the_cycles_of_the_chip_at_hand(capability, rate):
+    one = launch({"time_us": 1.0, "capability": capability})
+    assert KINDS["fp64_pipe_time"].cycles(one) == pytest.approx(1 / rate)
+
+
+def test_a_grid_that_leaves_multiprocessors_without_a_block_comes_before_the_busy_unit():
+    row = {**FAST, "waves_per_sm": 0.001, "achieved_occupancy": 0.1, "sm_efficiency": 2 / 132}
+    row |= {"double_precision_fu_utilization": 0.41, "flop_count_dp": 1e9, "time_us": 1000.0}
+    row |= {"ncu_time_us": 1000.0, "sm_active_cycles_mean": 15.0}
+    one = replace(launch(row), grid="(2, 1, 1)", chip=chip("NVIDIA H100 80GB HBM3"))
+    assert LaunchState(one)["at_work"] == pytest.approx(2 / 132)
+    layer = Layer({"layer": "l", "layer_us": 1000.0}, (one,), ("k",))
+    first = in_order(launch_findings(layer))[0]
+    assert first["rules"][0] == "wave_quantization"
+    assert "2 blocks" in first["evidence"]
+    assert "132 multiprocessors" in first["evidence"]
