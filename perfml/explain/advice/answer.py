@@ -133,7 +133,7 @@ def of_row(row: Mapping[str, Any]) -> Finding:
     kernel = row["kernel"] if isinstance(row["kernel"], str) else ""
     gain, high = (Time(float(row[name]) * time) for name in ("gain", "gain_high"))
     # an experiment gives it another word
-    fitted = confidence_of(row["probability"]) == row["confidence"]
+    fitted = confidence_of(row.get("probability", 0.0)) == row["confidence"]
     return Finding(
         rules=tuple(row["rules"]),
         where=Where(layers, "" if kernel == "whole layer" else kernel, **shown),
@@ -144,7 +144,7 @@ def of_row(row: Mapping[str, Any]) -> Finding:
         evidence=str(row["evidence"]),
         mitigation=mitigation(row),
         tells=str(row["tells"]),
-        measured=float(row["probability"]) if fitted else None,
+        measured=row.get("probability") if fitted else None,
     )
 
 
