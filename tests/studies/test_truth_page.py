@@ -73,7 +73,7 @@ def test_pairs_set_aside_are_on_the_pages_by_both_measures_of_confidence():
     assert f"{first} of {pairs} causes are first" in text
     assert f"{right} of {high} answers of high confidence" in text
     curve = json.loads(CONFIDENCE.read_text(encoding="utf-8"))
-    aside = curve["never fitted, exams, half aside"]["all that was recorded"]
+    aside = curve["held out"]["aside"]
     (high,) = (each for each in aside if each["from"] == curve["high"])
     for each in (text, (ROOT / "docs/explanation/attributions.md").read_text(encoding="utf-8")):
         assert f"{high['right']} of {high['answers']}" in each

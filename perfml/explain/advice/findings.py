@@ -235,7 +235,8 @@ def finding_of(
 @cache
 def load_weights() -> Mapping[str, float]:
     """Return the weights of what speaks for a finding of one side; ``probability.toml``."""
-    return read_rows("perfml.explain.advice", "probability.toml")["weights"]
+    weights: Mapping[str, float] = read_rows("perfml.explain.advice", "probability.toml")["weights"]
+    return weights
 
 
 def evidence_of(row: Mapping[str, Any]) -> dict[str, float]:
