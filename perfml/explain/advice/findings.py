@@ -21,7 +21,7 @@ from perfml.explain.tree.layer_causes import resolved_by
 from perfml.explain.tree.limits import nearness, unit_ids
 from perfml.explain.tree.one_side import SPLIT, Loss, losses, time_after
 from perfml.explain.tree.thresholds import MAJORITY
-from perfml.util.rows import read_rows
+from perfml.util.files import read_rows
 from perfml.util.words import count, micros
 
 _MATTERS = 0.1

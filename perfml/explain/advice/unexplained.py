@@ -85,7 +85,9 @@ def longest_kernels(
             title, text = f"Start more blocks in {label}", f"{text} {few}"
         else:
             title, text = f"Profile {label}", f"{text} Its counters will tell what limits it."
-        limit = () if own is None else (own.limit,)
+        # what a kernel's warps wait for says more than that they wait
+        waits = pd.notna(row.get("stall_memory_dependency"))
+        limit = () if own is None or waits else (own.limit,)
         found.append(_to_measure(label, float(spent[at]), title, text, command, *limit))
     return tuple(found)
 

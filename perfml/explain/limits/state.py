@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Mapping
 from functools import cache, cached_property
 
 from perfml.chips import REFERENCE
-from perfml.explain.launches import Launch
+from perfml.explain.launches import Launch, known
 from perfml.explain.limits.traffic import (
     SECTOR,
     bytes_asked,

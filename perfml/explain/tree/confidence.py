@@ -102,7 +102,7 @@ def evidence_of(
     if main is not None:
         near = {held.limit.id: held.nearness for held in main.found.held}
         nearness = max((near[name] for name, part in limits.items() if part > 0), default=0.0)
-        slow = LaunchState(max((main.before, main.after), key=lambda one: one.time_us))
+        slow = LaunchState.of(max((main.before, main.after), key=lambda one: one.time_us))
         if _is_fact(first, slow):
             nearness = max(nearness, 1 - slow["wave_fill"])
     missing = () if main is None else tuple(_missing(first, limits, main))
