@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 
 from perfml.errors import TableError
+from perfml.kernel_names import kernel_label
 from perfml.report.labels import clean, listed, short_models
 
 _CONDITION = ("workload", "device", "precision", "batch")
@@ -44,6 +45,16 @@ class Condition:
     def layers(self) -> tuple[str, ...]:
         """Names, in order of appearance."""
         return tuple(dict.fromkeys(self.rows["layer"]))
+
+    @cached_property
+    def noun(self) -> str:
+        """What a layer is: ``kernel`` where all are named after kernels, as without ranges."""
+        if "kernel_names" not in self.rows.columns:
+            return "layer"
+        pairs = self.rows[["layer", "kernel_names"]].dropna().drop_duplicates().to_numpy().tolist()
+        labels = [(layer, kernel_label(names.partition("\n")[0])) for layer, names in pairs]
+        named = all(layer.startswith(label) for layer, label in labels)
+        return "kernel" if labels and named else "layer"
 
     @cached_property
     def times(self) -> pd.DataFrame:

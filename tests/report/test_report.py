@@ -395,3 +395,10 @@ def test_importing_the_report_does_not_load_matplotlib_and_building_leaves_no_py
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "True", "False"]
+
+
+@pytest.mark.parametrize(("layer", "noun"), [("gemm", "kernel"), ("dense", "layer")])
+def test_what_has_no_ranges_is_counted_in_kernels(layer, noun):
+    rows = {"backend": "cublas", "layer": [layer], "kernel_names": "gemm(float*)", "time_us": 2.0}
+    document, _ = analysed(pd.DataFrame(rows))
+    assert f"for 1 {noun}" in to_text(document)

@@ -125,9 +125,9 @@ def fastest_text(condition: Condition) -> str:
     doubtful = int((won["clear"] == 0).sum())
     text = (
         f"{where(condition)}, {first['backend']} is fastest: {micros(first['total'])} for "
-        f"{count(condition.common, 'layer')} against {micros(second['total'])} for "
+        f"{count(condition.common, condition.noun)} against {micros(second['total'])} for "
         f"{second['backend']} ({multiple(second['total'] / first['total'])}). It is fastest on "
-        f"{len(won)} of {count(len(winners), 'layer')}"
+        f"{len(won)} of {count(len(winners), condition.noun)}"
     )
     if doubtful:
         text += f", on {doubtful} of them within the spread of the repeats"
@@ -173,7 +173,7 @@ def _mix(shown: Sequence[Condition]) -> Sentence | None:
     text = (
         f"{where(condition)}, the fastest backend of every layer gives "
         f"{micros(total - float(saved.sum()))} instead of {micros(total)}. {len(changed)} of "
-        f"{count(condition.common, 'layer')} change their backend. {layer} saves most: "
+        f"{count(condition.common, condition.noun)} change their backend. {layer} saves most: "
         f"{times}. The cost of a change of layout between backends is not counted."
     )
     gain = f"{micros(float(saved.sum()))} less ({percent(share)})"

@@ -127,7 +127,7 @@ def _fastest(condition: Condition) -> Sentence:
     slowest = only.nlargest(1, "median").iloc[0]
     text = (
         f"{where(condition)}, {first['backend']} takes {micros(first['total'])} for "
-        f"{count(condition.common, 'layer')}"
+        f"{count(condition.common, condition.noun)}"
     )
     if condition.common > 1:
         share = slowest["median"] / only["median"].sum()
@@ -140,7 +140,7 @@ def _fastest(condition: Condition) -> Sentence:
 
 def _metrics(ranking: Ranking, limit: Sure) -> list[Sentence]:
     summary = ranking.summary
-    what = TASKS.get(ranking.task, ranking.task)
+    what = ranking.words.target if ranking.words.own else TASKS[ranking.task]
     if not len(summary):
         return []
     best = summary.iloc[0]
@@ -182,7 +182,7 @@ def error_sentence(evaluation: Evaluation) -> Sentence | None:
     mine, simple = next(iter(scores.values()))
     hard = not is_random(mine["protocol"])
     random = next((row for name, (row, _) in scores.items() if is_random(name)), None)
-    what = TASKS.get(evaluation.task, evaluation.task)
+    what = evaluation.words.target if evaluation.words.own else TASKS[evaluation.task]
     up = higher_is_better(mine["score"])
     verb = "is right in" if up else "is off by"
     text = f"On {protocol(mine['protocol'])}, the best model of the {what} ({model(mine['model'])})"

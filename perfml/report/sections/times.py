@@ -42,7 +42,8 @@ def times_section(results: Results) -> Section:
                 *time_texts(time_notes(("", condition.rows))),
             )
         )
-    title = "Time of every layer"
+    nouns = {condition.noun for condition in results.conditions}
+    title = f"Time of every {nouns.pop() if len(nouns) == 1 else 'layer'}"
     return section(title, Panels("condition", tuple(panels)), anchor="times", link="Times")
 
 
@@ -52,7 +53,7 @@ def _totals(condition: Condition, series: Mapping[str, int]) -> Totals | None:
         return None
     fastest, longest = float(totals["total"].min()), float(totals["total"].max())
     wins, compared = condition.winners["fastest"].value_counts(), len(condition.winners)
-    layers = count(condition.common, "layer")
+    layers = count(condition.common, condition.noun)
     cards, rows = [], []
     for index, row in enumerate(totals.to_dict("records")):
         name, total = str(row["backend"]), float(row["total"])
@@ -77,7 +78,7 @@ def _range(low: float, high: float, total: float) -> str:
 
 def _picture(condition: Condition, palette: Mapping[str, str]) -> Pictures:
     slowest = condition.slowest
-    caption = f"{labelled('Time of every layer', condition.label)}."
+    caption = f"{labelled(f'Time of every {condition.noun}', condition.label)}."
     if slowest is not None:
         under = f" under {slowest['backend']}" if len(condition.backends) > 1 else ""
         caption += (
@@ -86,7 +87,7 @@ def _picture(condition: Condition, palette: Mapping[str, str]) -> Pictures:
     if condition.times["repeats"].max() > 1:
         caption += " Bars are medians, lines the range of the repeats."
     return illustrated(
-        "Bar chart of the layers' times",
+        f"Bar chart of the {condition.noun}s' times",
         caption,
         lambda width: figures.layer_times(
             (condition,), palette=palette, width=width, horizontal=width == NARROW
@@ -103,7 +104,7 @@ def times_table(
     )
     several = len(condition.backends) > 1
     columns = (
-        *words("layer", *(["filters"] if described else [])),
+        *words(condition.noun, *(["filters"] if described else [])),
         *numbers(*(f"{name}, µs" for name in condition.backends)),
         *((*words("fastest"), *numbers("lead")) if several else ()),
     )
@@ -128,9 +129,9 @@ def times_table(
         if several:
             cells += [Cell("–"), Cell("–")] if best is None else _lead(best, series)
         rows.append(cells)
-    caption = labelled("Time of every layer", condition.label)
+    caption = labelled(f"Time of every {condition.noun}", condition.label)
     caption += ": medians, and the range of the repeats"
-    return ReportTable(caption, columns, rows, title="Every layer")
+    return ReportTable(caption, columns, rows, title=f"Every {condition.noun}")
 
 
 def _lead(best: Mapping[Hashable, object], series: Mapping[str, int]) -> list[Cell]:
