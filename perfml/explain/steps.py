@@ -249,7 +249,7 @@ class StepComparison:
         """Say it of each side, and what to believe of steps that are mostly idle."""
         sides = (self.baseline, self.target)
         said = tuple(map(step_sentence, sides, self.names))
-        if not self.idle:
+        if not self.idle or not all(side.host for side in sides):
             return said
         one, other = (side.busiest.step.computing_us for side in sides)
         much = "Both devices are mostly idle, and a profiler makes launches longer"

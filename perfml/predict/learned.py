@@ -193,8 +193,9 @@ class KeptFor:
 
 
 def folders_of(atlas: Path) -> list[Path]:
-    """Return the folders of the atlas's Layers tables: what was recorded first, later and last."""
-    return [each for each in (atlas, atlas / "later", atlas / "rest") if part_files(each, "layers")]
+    """Return the folders of the atlas's Layers tables: what was recorded first, and what after."""
+    folders = (atlas, *(atlas / name for name in ("later", "rest", "bf16")))
+    return [each for each in folders if part_files(each, "layers")]
 
 
 def digest_of(atlas: Path) -> str:

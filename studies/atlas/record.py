@@ -87,7 +87,7 @@ def recorded(folder: Path) -> set[str]:
     import pyarrow.parquet as pq
 
     found: set[str] = set()
-    folders = (folder, folder / LATER, folder / REST)
+    folders = (folder, folder / LATER, folder / REST, folder / "bf16")
     for path in (path for each in folders for path in part_files(each, "layers")):
         runs = pq.read_table(path, columns=["run_id"]).column("run_id").unique().to_pylist()
         found |= {named(run) for run in runs}
