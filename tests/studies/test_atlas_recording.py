@@ -50,8 +50,11 @@ def test_what_the_atlas_holds_is_known_by_the_runs_names(runs):
     assert later < there
     assert rest < there
     assert not later & rest
+    beside = recorded(ATLAS / "bf16")
+    assert len(beside) == 24
+    assert beside < there
     # the whole sweep is recorded
-    assert there - later == set(names) - later
+    assert there - later - beside == set(names) - later
     assert confirming <= later
     assert len(later & set(names)) == 24
     # those that `perfml predict` was asked about are in no sweep's file
