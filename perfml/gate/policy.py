@@ -15,13 +15,15 @@ from dataclasses import dataclass, field, fields
 from enum import IntEnum, StrEnum
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import Any
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any
 
 from perfml.errors import InputError, PerfmlError, did_you_mean
-from perfml.tables import Table, read_table, write_table
 from perfml.util.files import files_like, require_file
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from perfml.tables import Table
 
 
 class Verdict(StrEnum):
@@ -149,6 +151,8 @@ def save_baseline(name: str, layers: pd.DataFrame, provenance: dict[str, Any]) -
 
     Raises `PerfmlError` if the name is none for a file.
     """
+    from perfml.tables import write_table  # not above: the command line starts without pandas
+
     path = _path(name)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_table(layers, path, kind="layers", provenance={**provenance, "baseline": name})
@@ -162,6 +166,8 @@ def load_baseline(name: str) -> Table | None:
     """
     if not _NAME.fullmatch(name):
         return None
+    from perfml.tables import read_table
+
     path = _path(name)
     return read_table(path, kind="layers") if path.is_file() else None
 

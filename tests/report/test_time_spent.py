@@ -31,6 +31,7 @@ def launches(kernel="k(float *)", *, gap=0.0, **columns):
     starts = [at * (100.0 + gap) for at in range(10)]
     table = {
         "run_id": "run",
+        "workload": None,
         "iteration": 0,
         "kernel": kernel,
         "kernel_index": range(10),
