@@ -104,6 +104,7 @@ def test_an_agent_profiles_changes_profiles_again_and_decides(versions):
     assert all(len(json.dumps(each)) <= LARGEST for each in (first, why, kept, refused))
 
 
+@pytest.mark.slow
 def test_a_kernel_that_is_named_by_reference_is_the_one_that_is_answered():
     async def conversation(client):
         whole = answered(await client.call_tool("advise", {"profile": str(PROFILE)}))
@@ -143,6 +144,7 @@ def test_tools_are_listed_in_every_version_of_the_protocol(version):
             jsonschema.Draft202012Validator.check_schema(schema)
 
 
+@pytest.mark.slow
 def test_a_client_of_an_initialized_session_lists_tools_and_calls_one():
     async def held():
         server = StdioServerParameters(
@@ -209,7 +211,7 @@ def test_a_report_is_written_over_nothing_but_a_report_below_the_start(project, 
     }
 
 
-@pytest.mark.parametrize("out", ["new.html", "new.md"])
+@pytest.mark.parametrize("out", [pytest.param("new.html", marks=pytest.mark.slow), "new.md"])
 def test_a_report_replaces_only_what_the_same_server_wrote_and_nobody_changed(project, out):
     tools = Tools()
     for _ in range(2):
@@ -255,6 +257,7 @@ def test_an_answer_does_not_repeat_a_file_that_is_no_profile(project, profile):
     assert "hunter2" not in str(refused.value)
 
 
+@pytest.mark.slow
 def test_what_is_wrong_is_said_with_its_cure_and_a_name_is_never_an_option(tmp_path):
     async def conversation(client):
         missing = await client.call_tool("advise", {"profile": "nowhere.ncu-rep"})

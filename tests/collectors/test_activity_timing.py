@@ -165,6 +165,7 @@ def test_a_library_that_does_not_compile_says_why(tmp_path, monkeypatch):
         inject.library(inject.COUNTERS)
 
 
+@pytest.mark.slow
 def test_the_library_compiles_once(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     made = inject.library(inject.COUNTERS)

@@ -40,7 +40,7 @@ RUNNABLE = [
     for name in [*PAGES, *CARDS]
     if any(block.kind != "text" for block in read_page(DOCS / name).blocks)
 ]
-LONG = {"tutorial.md", "howto/ranking.md"}
+LONG = {"tutorial.md", "howto/ranking.md", "howto/trace.md"}
 """Pages that take five seconds or more: left to CI."""
 
 

@@ -148,6 +148,7 @@ def test_a_report_of_ones_own_leads_to_what_to_do_first(run):
     assert all(alternatives(notebook))
 
 
+@pytest.mark.slow
 def test_why_it_is_slower_has_causes_of_a_pair_and_finds_no_difference_in_one_run(run):
     notebook = run(
         "02_why_is_it_slower",

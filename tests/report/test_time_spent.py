@@ -139,6 +139,7 @@ def test_steps_that_do_not_differ_on_the_clock_are_nothing_to_do():
     assert (time.about, time.sure) == ("time", "low")
 
 
+@pytest.mark.slow
 @others
 def test_the_page_of_two_traces_says_what_explain_says(tmp_path):
     pair = [PAIRS / f"p05_{side}.json.gz" for side in ("slow", "fast")]

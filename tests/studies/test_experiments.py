@@ -31,6 +31,7 @@ def test_nine_of_ten_limits_are_right_without_a_counter(cases):
     assert measure.limits(network()) == RESULTS["YOLOv4-Tiny on cuDNN"]
 
 
+@pytest.mark.slow
 def test_limits_make_planted_causes_plausible_and_others_not(cases):
     found = measure.verdicts(cases, "level_3")
     assert found == RESULTS["verdicts"]["level_3"]

@@ -71,6 +71,7 @@ def test_layers_and_kernels_are_judged_on_the_recording(found):
     assert "NVIDIA H200, cuBLAS of CUDA 13.0, cuDNN 9.19, torch 2.11.0" in claim.data
 
 
+@pytest.mark.slow
 def test_what_was_judged_on_another_gpu_is_never_called_reproduced(found):
     of_the_network = {"Structures of layers 3 and 20", "Which layers have which filter size"}
     for claim in found.claims:
