@@ -47,6 +47,9 @@ class KernelMatch:
         )
 
 
+_TOO_SHORT = "Keep it on the device, or send less of it: the kernels are too short to hide it."
+
+
 @dataclass(frozen=True)
 class Cause:
     """A cause: what it is seen in, and what to do.
@@ -72,6 +75,8 @@ class Cause:
         Whether it shows in more launches, each of which takes the host's time.
     saves
         Which part of its time the remedy takes away.
+    alone
+        The line of a copy that takes longer than the kernels, which could hide no more of it.
     remedy, also
         A line to type, and a sentence.
     """
@@ -80,6 +85,7 @@ class Cause:
     words: str
     remedy: str
     saves: float = 0.0
+    alone: str = ""
     also: str = ""
     idle: frozenset[str] = frozenset()
     copies: Mapping[str, Any] | None = None
@@ -93,16 +99,25 @@ class Cause:
         """Return the line to type for an account that has this cause."""
         if account.amd and self.amd:
             return self.amd
+        alone = self._is_alone(account)
         if not account.pytorch:
-            line = self.otherwise.get("remedy", self.remedy)
+            line = self.otherwise.get("alone" if alone else "remedy", self.remedy)
             return self.otherwise.get("amd") or _HIP.sub("hip", line) if account.amd else line
+        if alone:
+            return self.alone
         waits = account.waits[0].operator if account.waits else ""
         return self.instead.get(waits, self.remedy)
 
     def why(self, account: Account) -> str:
         """Return the sentence to that line."""
+        if self._is_alone(account):
+            return _TOO_SHORT
         also = self.also if account.pytorch else self.otherwise.get("also", self.also)
         return _HIP.sub("hip", also) if account.amd else also
+
+    def _is_alone(self, account: Account) -> bool:
+        step = account.busiest.step
+        return bool(self.alone) and step.computing_us < step.copying_us
 
     def action(self, account: Account) -> str:
         """Return the line to type, and the sentence to it."""

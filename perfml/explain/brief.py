@@ -125,9 +125,8 @@ def brief_advice(advice: Advice, of: tuple[str, ...], levels: Sequence[KernelLev
     layers = [_saving(each) for each in advice.findings]
     unchecked = advice.not_checked.drop_duplicates(["rule", "missing"]).to_dict("records")
     missing = (f"{row['rule']}: {row['missing']} {row['why']}" for row in unchecked)
-    known = (one for one in advice.findings if one.gain is not None)
     # what saves a part of a step is no part of the time of some kernels
-    savings = [(one.likely_us, one.holds.us if one.clock else math.nan) for one in known]
+    savings = [(one.likely_us, one.holds.us if one.clock else math.nan) for one in advice.findings]
     left = headroom(levels, savings)
     return _fitting(of, advice.title, layers, missing, (*advice.warnings, *advice.time_notes), left)
 

@@ -203,8 +203,9 @@ def headroom(
 ) -> Headroom | None:
     """Return what is left to gain, or None where no kernel is known.
 
-    `levels` say how busy each kernel keeps the GPU; `savings` are the likely ones that advice
-    knows, microseconds, and what each is of: the clock's time, or NaN for that of the kernels.
+    `levels` say how busy each kernel keeps the GPU; `savings` are the likely ones of advice,
+    microseconds, NaN where nobody knows it, and what each is of: the clock's time, or NaN for that
+    of the kernels.
     """
     whole = sum(each.total_us for each in levels)
     if not whole > 0:
@@ -218,12 +219,14 @@ def headroom(
         key=lambda limit: -limit.headroom_us,
     )
     at_roof = sum(each.total_us for each in levels if each.at_roofline) / whole
-    known_us = [(us, whole if math.isnan(of) else of) for us, of in savings]
+    known_us = [(us, whole if math.isnan(of) else of) for us, of in savings if us >= 0]
+    unknown = len(savings) - len(known_us)
     saved, of = max(known_us, key=lambda saving: saving[0] / saving[1], default=(0.0, whole))
-    stop = at_roof >= ALL_AT_ROOF and saved < SMALL_GAIN * of
+    stop = at_roof >= ALL_AT_ROOF and saved < SMALL_GAIN * of and not unknown
     known = sum(each.total_us for each in measured) / whole
     roof = f"{percentage(at_roof)} of the kernels' time is at a roofline"
-    reason = f"{roof}, and the largest known saving is {micros(saved)} of {micros(of)}."
+    saving = f"the largest known saving is {micros(saved)} of {micros(of)}."
+    reason = f"{roof}, and {saving if known_us else 'no saving is known.'}"
     reason = f"Stop: nothing left to gain here; {reason}" if stop else f"Go on: {reason}"
     if known < ALL_AT_ROOF:
         reason += f" How busy the GPU was is known for {percentage(known)} of it."

@@ -3,7 +3,8 @@
 Sides on two kinds of GPU are not comparable. Else per layer, with the tolerances of a `Policy`:
 
 1. Some counter of work grew and none fell: worse, unless the time fell by more than two processes
-   of one program differ. One fell and none grew: better, or slower where the time rose.
+   of one program differ. One fell and none grew: better, or slower where the time rose. A time
+   without repeats that says the opposite leaves it unclear.
 2. Some grew and some fell, as with tiling: the time decides if its interval is clear.
 3. None changed: the same. A time that rose is slower on the clock (`Verdict.SLOWER`) where two
    processes of one program never differ so much, unclear where they rarely do. Three layers or
@@ -368,12 +369,16 @@ def _decide(work: _Work, clock: Clock, limits: _Limits) -> tuple[Verdict, str]:
         divided = all(change.counter == LAUNCHES for change in work.changed)
         if clock.moved("faster", 0.0 if divided else SAME_WORK):
             return Verdict.BETTER, f"{_words(more)}, and the time fell"
+        if divided and clock.single_beyond(limits.single, faster=True):
+            return Verdict.UNCLEAR, f"{_words(more)}, yet faster in a single repeat: time several"
         return Verdict.WORSE, f"{_words(more)}{_confirmed(clock, 'slower')}"
     if work.unknown:
         return Verdict.UNCLEAR, work.unknown
     if less:
         if clock.moved("slower", SAME_WORK if work.counted else 0.0):
             return Verdict.SLOWER, f"{_words(less)}, and the time rose"
+        if clock.single_beyond(limits.single):
+            return Verdict.UNCLEAR, f"{_words(less)}, yet slower in a single repeat: time several"
         return Verdict.BETTER, f"{_words(less)}{_confirmed(clock, 'faster')}"
     return _by_time(work, clock, limits)
 

@@ -357,3 +357,13 @@ def test_processes_of_a_collected_program_have_one_clock_and_a_built_in_workload
         assert account is None
     else:
         assert account.step_us == pytest.approx(120.0)
+
+
+@pytest.mark.parametrize(("kernel_ns", "once"), [(1_000, True), (900_000, False)])
+def test_copies_longer_than_the_kernels_are_not_to_be_hidden_behind_them(kernel_ns, once):
+    ran, copied = Spans.of([(0, 0, kernel_ns)]), Spans.of([(0, kernel_ns, kernel_ns + 500_000)])
+    done = [*kernels_of(["k"], ran, [0]), *moves_of(["Memcpy HtoD"], copied)]
+    account = account_without_host(done)
+    (copies,) = (each for each in findings(account) if each.cause.id == "copies_to_device")
+    assert ("once" in copies.cause.line(account)) is once
+    assert ("too short" in copies.cause.why(account)) is once

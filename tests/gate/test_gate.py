@@ -107,6 +107,21 @@ def test_single_repeats_pass_only_where_no_other_process_would_differ_so_much(
     assert result.overall.time.ratio == pytest.approx(time / 10)
 
 
+@pytest.mark.parametrize(
+    ("kernels", "time", "expected"),
+    [
+        (2, 30, Verdict.UNCLEAR),
+        (2, 5, Verdict.BETTER),
+        (9, 3, Verdict.UNCLEAR),
+        (9, 30, Verdict.WORSE),
+    ],
+)
+def test_a_single_repeat_against_other_kernels_leaves_it_unclear(kernels, time, expected):
+    sides = [layers(repeats=1, scatter=0, time=10, kernels=5)]
+    sides += [layers(repeats=1, scatter=0, time=time, kernels=kernels)]
+    assert verdict(*(side.drop(columns="inst_executed") for side in sides)) is expected
+
+
 def test_a_network_of_single_repeats_that_is_slower_in_all_does_not_pass():
     names = [f"conv_{number}" for number in range(30)]
     sides = [
