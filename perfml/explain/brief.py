@@ -101,10 +101,13 @@ def brief_explanation(explanation: Explanation, of: tuple[str, ...]) -> Brief:
     shares = explanation.layers.set_index("layer")["share"]
     matter = set(shares.index[shares >= _SMALL])
     details = (each for each in explanation.details if each.layer in matter)
+    step = explanation.step
+    # the clock says first what the person waits for, as everywhere
+    headline = explanation.headline if step is None else step.sentence()
     return _fitting(
         of,
-        f"{explanation.target} against {explanation.baseline}: {explanation.headline}",
-        [*_of_step(explanation.step), *(_layer(each, explanation.baseline) for each in details)],
+        f"{explanation.target} against {explanation.baseline}: {headline}",
+        [*_of_step(step), *(_layer(each, explanation.baseline) for each in details)],
         missing,
         (*explanation.pairing, *explanation.warnings, *explanation.further_notes),
     )
