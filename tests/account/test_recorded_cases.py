@@ -11,7 +11,7 @@ from perfml.readers import read
 from tests.support.paths import ROOT
 
 FOLDER = ROOT.parent / "shared" / "cases" / "recordings_2026_11_28"
-pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason="the cases lie beside the clone")
+pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason="the cases are not committed")
 
 
 def account_of(name):
