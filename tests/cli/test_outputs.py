@@ -29,7 +29,7 @@ def test_a_terminal_of_another_encoding_gets_what_it_has_characters_for(encoding
 
     whole = said("utf-8").decode()
     assert said(encoding) == whole.encode(encoding, errors="replace")
-    assert "?" in said(encoding).decode(encoding)
+    assert encoding != "ascii" or b"?" in said(encoding)
 
 
 @pytest.fixture

@@ -35,17 +35,13 @@ class Device:
 
     @property
     def wall_us(self) -> float:
-        return max(end for _, end in self.kernels) - min(start for start, _ in self.kernels)
+        """From the first to the last operation, copies included."""
+        spans = [*self.kernels, *self.copies]
+        return max(end for _, end in spans) - min(start for start, _ in spans)
 
     @property
     def idle_us(self) -> float:
-        first, last = min(start for start, _ in self.kernels), max(end for _, end in self.kernels)
-        inside = [
-            (max(start, first), min(end, last))
-            for start, end in (*self.kernels, *self.copies)
-            if start < last and end > first
-        ]
-        return self.wall_us - covered(inside)
+        return self.wall_us - covered([*self.kernels, *self.copies])
 
 
 def covered(spans: list[tuple[float, float]]) -> float:

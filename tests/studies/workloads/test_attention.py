@@ -139,6 +139,7 @@ def test_a_default_variant_exists_for_each_head_dimension(backend, dim):
 @pytest.mark.extras
 @pytest.mark.parametrize(("dim", "causal"), [(32, False), (64, True), (128, True)])
 def test_the_kernel_of_triton_computes_attention(dim, causal):
+    pytest.importorskip("triton")
     program = f"""
 import os
 os.environ["TRITON_INTERPRET"] = "1"
@@ -355,6 +356,7 @@ def test_the_benchmark_sees_a_fault_that_shows_only_where_scores_grow_along_a_ro
 @pytest.mark.extras
 @pytest.mark.parametrize(("dim", "causal"), [(32, False), (64, False), (128, True)])
 def test_the_kernel_of_triton_compiles_for_a_hopper_gpu_without_one(tmp_path, dim, causal):
+    pytest.importorskip("triton")
     program = f"""
 import triton
 from triton.backends.compiler import GPUTarget
