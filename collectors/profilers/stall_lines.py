@@ -100,7 +100,7 @@ class Code:
         self._calls, self._lined = calls, sorted(calls)
         self._scoreboards = Scoreboards(function)
         self._subroutines = [
-            each for each in function.subroutines if not any(at in each for at in self._lined)
+            code for code in function.subroutines if not any(at in code for at in self._lined)
         ]
 
     def stack(self, offset: int) -> list[Place]:
@@ -113,16 +113,16 @@ class Code:
 
         Of a subroutine of the compiler's, which has no lines, those that call it.
         """
-        found = self._scoreboards.awaited(offset, reason) or (offset,)
-        return tuple(dict.fromkeys(each for at in found for each in self.lined(at)))
+        producers = self._scoreboards.awaited(offset, reason) or (offset,)
+        return tuple(dict.fromkeys(lined for at in producers for lined in self.lined(at)))
 
     def lined(self, offset: int, deepest: int = 4) -> tuple[int, ...]:
         """Return an instruction, or those that call it if it is of a subroutine without lines."""
-        inside = next((each for each in self._subroutines if offset in each), None)
-        if inside is None or not deepest:
+        subroutine = next((code for code in self._subroutines if offset in code), None)
+        if subroutine is None or not deepest:
             return (offset,)
-        callers = self._scoreboards.callers(inside.start)
-        return tuple(each for at in callers for each in self.lined(at, deepest - 1)) or (offset,)
+        callers = self._scoreboards.callers(subroutine.start)
+        return tuple(call for at in callers for call in self.lined(at, deepest - 1)) or (offset,)
 
 
 def place_name(file: str, line: int | None) -> str:
@@ -150,24 +150,25 @@ def stall_lines(sampled: Iterable[SampledInstruction], code: Mapping[str, Code])
             calls.setdefault(key, defaultdict(float))[_name_of(stack[1])] += weight
         return lines.setdefault(key, StallLine(*key))
 
-    for each in sampled:
-        known = code.get(each.kernel)
-        stands = known.lined(each.offset) if known else (each.offset,)
-        here = [line_of(each.kernel, offset, 0.0) for offset in stands]
-        for reason, count in each.reasons.items():
+    for instruction in sampled:
+        kernel, at = instruction.kernel, instruction.offset
+        known = code.get(kernel)
+        stands = known.lined(at) if known else (at,)
+        here = [line_of(kernel, offset, 0.0) for offset in stands]
+        for reason, count in instruction.reasons.items():
             for line in here:
                 line.sampled += count / len(here)
             if reason in _ISSUES:
                 continue
-            awaited = known.awaited(each.offset, reason) if known else (each.offset,)
+            awaited = known.awaited(at, reason) if known else (at,)
             for offset in awaited:
                 part = count / len(awaited)
-                line = line_of(each.kernel, offset, part)
+                line = line_of(kernel, offset, part)
                 line.waiting[reason] += part
                 line.waits_at[place_name(here[0].file, here[0].line)] += part
     for key, sites in calls.items():
         lines[key].called_at = _most(sites)
-    return sorted(lines.values(), key=lambda each: (-each.stalled, each.kernel, each.line or 0))
+    return sorted(lines.values(), key=lambda line: (-line.stalled, line.kernel, line.line or 0))
 
 
 def _name_of(place: Place) -> str:

@@ -39,11 +39,12 @@ def select(
 ) -> None:
     """Choose which metrics to collect: few, or in few passes.
 
-    The fewest that predict about as well as all, or with --passes the best within so many replay
-    passes. Every limit's error is shown on layers that took no part in the choice, beside all
-    metrics'. Passes are Nsight Compute's, measured on one chip; CUPTI, which perfml collect takes
-    where it can, mostly needs one less, at a hundredth of the time. --out writes the metrics, for
-    perfml collect --metrics FILE.txt.
+    It keeps the fewest metrics whose error is about that of all metrics. With --passes it keeps the
+    set with the lowest error that Nsight Compute collects in at most that many replay passes. Every
+    limit's error is shown on layers that took no part in the choice, beside all metrics'. Passes
+    are Nsight Compute's, measured on one chip; CUPTI, which perfml collect takes where it can,
+    mostly needs one less, at a hundredth of the time. --out writes the metrics, for perfml collect
+    --metrics FILE.txt.
 
     Example: perfml select layers.parquet --where batch=1 --passes 3 --out metrics.txt
     """

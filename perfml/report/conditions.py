@@ -147,7 +147,7 @@ def conditions(layers: pd.DataFrame | Sequence[Condition]) -> list[Condition]:
     frame = named_layers(layers)
     keys = [name for name in _CONDITION if name in frame.columns and frame[name].notna().any()]
     if not keys:
-        return [Condition(EVERY_RUN, {}, frame.reset_index(drop=True))]
+        return [Condition(EVERY_RUN, {}, frame)]
     found = [
         (dict(zip(keys, key, strict=True)), part)
         for key, part in frame.groupby(keys, dropna=False, sort=False)
