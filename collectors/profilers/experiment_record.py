@@ -27,6 +27,7 @@ class Settings:
     env: Mapping[str, str]  # variables for it
     findings: Sequence[Finding] = ()  # first causes of layers, if only these are asked
     times: Sequence[Sequence[str]] = ()  # what its launches take without the library
+    stored: Sequence[Sequence[str]] = ()  # a kernel and its module's variables in global memory
 
     def run(
         self, folder: Path, timeout_s: float, lists: Mapping[str, Iterable[Sequence[str]]]
@@ -41,7 +42,7 @@ class Settings:
             "PERFML_EXPERIMENTS_SECONDS": str(math.ceil(self.seconds)),
             "PERFML_EXPERIMENTS_ROUNDS": str(self.rounds),
         }
-        for name, rows in {"TIMES": self.times, **lists}.items():
+        for name, rows in {"TIMES": self.times, "VARIABLES": self.stored, **lists}.items():
             path = folder / f"{name}.txt"
             text = "".join("\t".join(fields) + "\n" for fields in rows)
             path.write_text(text, encoding="utf-8")

@@ -32,7 +32,13 @@ from collectors.profilers.experiment_record import (
 from collectors.profilers.inject import COUNTERS, library
 from collectors.profilers.process import Finished, ProfilerError, last_lines
 from collectors.profilers.timing import check_ended, trace
-from perfml.experiments.mutation.programs import OFF, Mutant, kernels_of, mutants
+from perfml.experiments.mutation.programs import (
+    OFF,
+    Mutant,
+    global_variables,
+    kernels_of,
+    mutants,
+)
 from perfml.experiments.proof import mutations, plan
 from perfml.experiments.record import Examined, Experiments
 from perfml.experiments.verdicts import Finding
@@ -77,7 +83,10 @@ def examine(
     leave: list[str] = []
     end = time.monotonic() + timeout_s
     times = _own_times(command, log, timeout_s, env, iterations=iterations)
-    settings = Settings(command, log, seconds, rounds, variables, findings, times)
+    own = shutil.which(program[0])
+    known = global_variables(kernels_of([Path(own)] if own else []))
+    stored = tuple((kernel, *names) for kernel, names in known.items())
+    settings = Settings(command, log, seconds, rounds, variables, findings, times, stored)
     while True:
         with TemporaryDirectory(prefix="perfml-experiments-") as name:
             folder = Path(name)

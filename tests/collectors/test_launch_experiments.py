@@ -6,7 +6,7 @@ The stand-in's kernels have known limits: ``units`` takes 1320 us on one multipr
 
 import pytest
 
-from collectors.profilers import experiment_record
+from collectors.profilers import experiment_record, experiments
 from collectors.profilers.process import ProfilerError
 from perfml.experiments.limits import breakdown
 from perfml.experiments.responses import responses
@@ -34,6 +34,14 @@ def test_what_experiments_write_is_put_back(examine):
     found, output = examine("adds adds units")
     assert [each.kernel for each in found.launches] == ["adds(int*)", "units(float*)"]
     assert output.splitlines()[-1] == "word 2"
+
+
+def test_variables_of_a_module_are_put_back(examine, monkeypatch):
+    stored = {"_Z5turnsPi": ("turns", "away")}
+    monkeypatch.setattr(experiments, "global_variables", lambda modules: stored)
+    found, output = examine("turns units turns")
+    assert [each.kernel for each in found.launches] == ["turns(int*)", "units(float*)"]
+    assert output.splitlines()[-2:] == ["turns 2", "word 0"]
 
 
 def test_a_different_launch_is_examined_once_and_of_iterations_only_the_second(examine):

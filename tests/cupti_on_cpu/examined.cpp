@@ -1,6 +1,6 @@
 // A program for the stand-in of a GPU: words name what it launches, in order (see fake_gpu.cpp).
 //
-// units, dram, adds, waits, long, cluster
+// units, dram, adds, waits, long, cluster, turns
 //                                     a launch
 // iterations                          three iterations of one launch of `units`, in a range each
 // capture, captured                   a capture of a graph begins, and ends
@@ -48,6 +48,7 @@ int main(int count, char** words) {
     if (word == "waits") launch(4, "_Z5waitsPi");
     if (word == "long") launch(5, "_Z4longPi");
     if (word == "cluster") launch(6, "_Z7clusterPi");
+    if (word == "turns") launch(7, "_Z5turnsPi");
     if (word == "away") launch(1, "_Z4awayPf", 1);
     if (word == "loads") {  // what FAKE_PTX holds
       cuModuleLoadData_params given = {nullptr, std::getenv("FAKE_PTX")};
@@ -73,6 +74,7 @@ int main(int count, char** words) {
       nvtxRangePop();
     }
   }
+  if (fake_turns) std::printf("turns %d\n", fake_turns);
   std::printf("word %d\n", *reinterpret_cast<int*>(g_word));
   // as of a program that checks cudaDeviceReset() at its end
   if (std::string(words[count - 1]) != "checked") return 0;

@@ -14,6 +14,7 @@ void fake_runs(void (*running)(const char* symbol));  // called while a launch i
 void fake_capture(bool on);  // launches become part of a graph
 void fake_launch(int context, const char* kernel, unsigned blocks, unsigned threads);
 extern int fake_green_contexts;
+extern int fake_turns;  // a variable of a module
 
 void fake_call(int context, CUpti_CallbackId id, const char* symbol, const void* parameters);
 // A launch that is timed, 500 ns; of a graph's replay where `node` is not 0.

@@ -5,6 +5,7 @@
 //   1 takes 1320 us on one multiprocessor      3 takes 10 us, and adds 1 to the first word it is given
 //   2 takes 10 us, 15 while others use DRAM    4 ends only where all multiprocessors are there
 //   5 takes 5 s                                6 is launched on all multiprocessors only
+//   7 takes 10 us, and adds 1 to a variable of its module
 #include "fake_cupti.h"
 
 #include <cstdlib>
@@ -64,6 +65,7 @@ bool flows() { return g_stop && *g_stop == 0; }
 extern "C" {
 
 int fake_green_contexts = 0;  // that live
+int fake_turns = 0;
 
 CUresult CUDAAPI cuStreamIsCapturing(CUstream, CUstreamCaptureStatus* status) {
   *status = CU_STREAM_CAPTURE_STATUS_NONE;
@@ -134,6 +136,7 @@ CUresult CUDAAPI cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction funct
       if (there < 132) return CUDA_ERROR_INVALID_CLUSTER_SIZE;
       g_now_us += 10;
       break;
+    case 7: g_now_us += 10; ++fake_turns; break;
     case kCompare: compare(given, config->gridDimX); break;
     case kTraffic: case kAtomics:
       g_now_us += flows() ? 20 : 10;
@@ -169,11 +172,16 @@ CUresult CUDAAPI cuModuleLoadData(CUmodule* module, const void* image) {
   return CUDA_SUCCESS;
 }
 CUresult CUDAAPI cuModuleUnload(CUmodule) { return CUDA_SUCCESS; }
-CUresult CUDAAPI cuFuncGetModule(CUmodule*, CUfunction) { return CUDA_ERROR_NOT_FOUND; }
+CUresult CUDAAPI cuFuncGetModule(CUmodule* module, CUfunction function) {
+  *module = reinterpret_cast<CUmodule>(function);
+  return reinterpret_cast<size_t>(function) == 7 ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+}
 CUresult CUDAAPI cuModuleGetGlobal_v2(CUdeviceptr* address, size_t* size, CUmodule module,
                                       const char* name) {
-  if (std::strcmp(name, "perfml_switch")) return CUDA_ERROR_NOT_FOUND;
-  *address = reinterpret_cast<CUdeviceptr>(&reinterpret_cast<Module*>(module)->toggle);
+  const bool turns = std::strcmp(name, "turns") == 0 && reinterpret_cast<size_t>(module) == 7;
+  if (!turns && std::strcmp(name, "perfml_switch")) return CUDA_ERROR_NOT_FOUND;
+  *address = reinterpret_cast<CUdeviceptr>(
+      turns ? reinterpret_cast<unsigned*>(&fake_turns) : &reinterpret_cast<Module*>(module)->toggle);
   *size = sizeof(unsigned);
   return CUDA_SUCCESS;
 }

@@ -20,6 +20,9 @@
 // and the median, then path, kernel, grid and block, between tabs. A launch whose repetition takes
 // another time than that is not measured.
 //
+// PERFML_EXPERIMENTS_VARIABLES is a file with a line a kernel (mangled) and the variables of its module
+// in global memory, between tabs: they are put back, too.
+//
 // With PERFML_EXPERIMENTS_MUTANTS (mutants.h) a launch is run again as its kernel's mutants instead.
 // Code that the program loads is kept beside the record where it is PTX (program_code.h).
 //
@@ -187,8 +190,10 @@ class Examiner {
       skip(launch, why);
       return;
     }
+    std::map<CUdeviceptr, size_t> memory = allocations_.now(context);
+    experiments::add_variables(subject.function, request_.variables[launch.kernel], memory);
     if (experiments::failed(experiments::driver().wait_for_all(), "earlier work", why) ||
-        !laboratory_.image().take(allocations_.now(context), laboratory_.stream(), why)) {
+        !laboratory_.image().take(memory, laboratory_.stream(), why)) {
       skip(launch, why);
       return;
     }

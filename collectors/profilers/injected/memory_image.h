@@ -2,8 +2,8 @@
 //
 // An experiment runs a launch many times. What the launch writes is put back before each batch and
 // at the end, so that the program goes on with what it had. Allocations are known from the driver's
-// calls since the program began. Variables of a module (__device__) and memory of the host that
-// kernels write to are not among them.
+// calls since the program began; variables of a kernel's module (__device__) by their names. Memory
+// of the host that kernels write to is not among them.
 #pragma once
 
 #include <cuda.h>
@@ -103,6 +103,27 @@ class Allocations {
   std::map<CUdeviceptr, Allocation> known_;
 };
 
+// Adds the variables of a kernel's module to what is allocated.
+inline void add_variables(CUfunction function, const std::vector<std::string>& names,
+                          std::map<CUdeviceptr, size_t>& parts) {
+  const Driver& all = driver();
+  CUmodule module = nullptr;
+  CUfunction own = nullptr;
+  if (names.empty() || !all.module_of || !all.variable) return;
+  // a launch takes a CUfunction or, cast to one, a CUkernel
+  if (all.module_of(&module, function) != CUDA_SUCCESS &&
+      (!all.function_of ||
+       all.function_of(&own, reinterpret_cast<CUkernel>(function)) != CUDA_SUCCESS ||
+       all.module_of(&module, own) != CUDA_SUCCESS))
+    return;
+  for (const std::string& name : names) {
+    CUdeviceptr address = 0;
+    size_t size = 0;
+    if (all.variable(&address, &size, module, name.c_str()) == CUDA_SUCCESS && size)
+      parts[address] = size;
+  }
+}
+
 // A part of the memory, and where its copy lies.
 struct Region {
   CUdeviceptr address, copy;
@@ -154,7 +175,7 @@ class Image {
   // Copies the allocations; false, and why, if they do not fit beside themselves.
   bool take(const std::map<CUdeviceptr, size_t>& allocations, CUstream stream, std::string& why) {
     size_t total = 0;
-    for (const auto& [address, size] : allocations) total += size;
+    for (const auto& [address, size] : allocations) total += room_of(size);
     if (total > room_ && !make_room(total, why)) return false;
     parts_ = allocations;
     return copy(stream, true, why);
@@ -181,7 +202,7 @@ class Image {
         else
           regions.push_back({address + begin, copy_ + offset + begin, length});
       }
-      offset += size;
+      offset += room_of(size);
     }
     return true;
   }
@@ -194,6 +215,9 @@ class Image {
 
  private:
   static constexpr size_t kSpare = size_t{512} << 20;  // what the program may still want
+
+  // Copies are compared by words.
+  static size_t room_of(size_t size) { return (size + 15) / 16 * 16; }
 
   bool make_room(size_t total, std::string& why) {
     release();
@@ -212,7 +236,7 @@ class Image {
     for (const auto& [address, size] : parts_) {
       const CUdeviceptr from = out ? address : copy_ + offset, to = out ? copy_ + offset : address;
       if (failed(driver().copy(to, from, size, stream), "copy of the memory", why)) return false;
-      offset += size;
+      offset += room_of(size);
     }
     return !failed(driver().wait(stream), "copy of the memory", why);
   }

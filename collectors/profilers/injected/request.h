@@ -26,6 +26,7 @@ struct Request {
   std::string mutants = record::text_from("PERFML_EXPERIMENTS_MUTANTS");
   std::map<std::string, Order> plan;
   std::map<std::string, Own> own;  // by path, kernel, grid and block, between tabs
+  std::map<std::string, std::vector<std::string>> variables;  // of a kernel's module, in global memory
 
   Request() {
     std::ifstream names(record::text_from("PERFML_EXPERIMENTS_LEAVE"));
@@ -37,6 +38,13 @@ struct Request {
       std::getline(fields, range, '\t');
       Order& order = plan[range];
       for (std::string name; std::getline(fields, name, '\t');) order.push_back(name);
+    }
+    std::ifstream modules(record::text_from("PERFML_EXPERIMENTS_VARIABLES"));
+    for (std::string line; std::getline(modules, line);) {
+      std::istringstream fields(line);
+      std::string kernel;
+      std::getline(fields, kernel, '\t');
+      for (std::string name; std::getline(fields, name, '\t');) variables[kernel].push_back(name);
     }
     std::ifstream times(record::text_from("PERFML_EXPERIMENTS_TIMES"));
     for (std::string line; std::getline(times, line);) {

@@ -14,7 +14,7 @@ import re
 import struct
 import tempfile
 import tomllib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -27,6 +27,9 @@ _FAT_BINARY = b"\x50\xed\x55\xba"
 _ENTRY = struct.Struct("<HHIQI")
 _DECOMPRESSED = 56
 _PTX, _LZ4, _ZSTD = 1, 0x2000, 0x8000
+_GLOBAL = re.compile(
+    r"^\s*(?:\.(?:visible|weak|common)\s+)?\.global\s[^;{=]*?([A-Za-z_$][\w$]*)\s*[\[;=]", re.M
+)
 _TARGET = re.compile(r"\.target\s+sm_(\d+)")
 
 
@@ -46,6 +49,23 @@ def kernels_of(paths: Iterable[Path]) -> dict[str, str]:
     modules = [module for path in paths for module in _modules(path)]
     modules.sort(key=lambda text: int(found[1]) if (found := _TARGET.search(text)) else 0)
     return {name: module for module in modules for name in kernels_in(module)}
+
+
+def global_variables(modules: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+    """Return the variables in global memory of each kernel's module, by the kernel's mangled name.
+
+    `modules` are what `kernels_of` returns; kernels whose module has none are left out. Variables
+    that no instruction names, and the compiler's own (texts, tables of functions), are none.
+    """
+    names = {text: tuple(_used_variables(text)) for text in set(modules.values())}
+    return {name: names[text] for name, text in modules.items() if names[text]}
+
+
+def _used_variables(ptx: str) -> Iterator[str]:
+    for name in dict.fromkeys(_GLOBAL.findall(ptx)):
+        used = re.findall(rf"(?<![\w$]){re.escape(name)}(?![\w$])", ptx)
+        if len(used) > 1 and not name.startswith(("$", "__")):
+            yield name
 
 
 def _modules(path: Path) -> Iterator[str]:

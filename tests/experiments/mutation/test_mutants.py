@@ -7,7 +7,14 @@ import subprocess
 
 import pytest
 
-from perfml.experiments.mutation.programs import MUTATIONS, RECOMPILED, WORDS, mutants, mutations_of
+from perfml.experiments.mutation.programs import (
+    MUTATIONS,
+    RECOMPILED,
+    WORDS,
+    global_variables,
+    mutants,
+    mutations_of,
+)
 from perfml.experiments.mutation.ptx import BLOCKS, kernel, kernels_in
 from perfml.experiments.verdicts import LIMITS_OF
 from tests.support.paths import DATA
@@ -216,3 +223,17 @@ def test_a_counting_kernel_does_the_same_and_counts_each_block_at_its_own_place(
     assert [int(each) for each in places] == list(range(0, 8 * len(places), 8))
     assert f"{BLOCKS}[{len(places)}]" in counted
     assert re.sub(r"red\.global\.add\.u64 \[perfml_blocks\+\d+\], 1;\n", "", counted) != counted
+
+
+def test_variables_of_a_module_that_its_code_names_are_known_by_kernel():
+    head = ".version 8.0\n.target sm_75\n.address_size 64\n"
+    declared = (
+        ".visible .global .align 4 .u32 turns;\n.global .align 4 .b8 totals[1024];\n"
+        ".const .align 4 .b8 weights[512];\n.global .align 1 .b8 $str[3] = {37, 102};\n"
+        ".global .align 1 .b8 unused[1];\n"
+    )
+    used = "mov.u64 %rd1, totals; red.global.add.u32 [turns], 1; mov.u64 %rd2, $str;"
+    module = f"{head}{declared}.visible .entry counts()\n{{ {used} ret; }}\n"
+    plain = f"{head}.visible .entry plain()\n{{ ret; }}\n"
+    known = global_variables({"counts": module, "plain": plain})
+    assert known == {"counts": ("turns", "totals")}
