@@ -2,7 +2,8 @@
 
 Run: ``python -m studies.truth.advised [--out FILE]``, or with ``--fit`` to print
 ``perfml/explain/advice/probability.toml``: how probable a finding is, a logistic model of what
-speaks for it, fitted on all findings of the exams' slow sides and of the slow planted launches;
+speaks for it, fitted on all findings of the exams' slow sides and of the slow planted launches, and
+on those of healthy ones (pairs of equal kernels, planted families at their base), which are wrong;
 what is counted leaves out one exam (an author) or family at a time.
 
 A case is a family at a level that takes at least `EFFECT` times as long as its base; right first is
@@ -77,7 +78,7 @@ def cases(name: str) -> list[dict[str, Any]]:
     found = []
     for level in times.index.unique("backend"):
         part = kernels[kernels["backend"] == level]
-        table = advise(layers[layers["backend"] == level], kernels=part, min_whole=0.0).table
+        table = advise(layers[layers["backend"] == level], kernels=part).table
         for layer in times[level].index:
             family = layer.rsplit("_s", 1)[0]
             if family not in RULES:
@@ -149,7 +150,7 @@ class Judged:
     """A finding of one side, what speaks for it, and whether its cause is the labelled one."""
 
     group: str  # exam or family, which is left out together
-    case: str
+    case: str  # empty of a healthy launch, of which no finding is right
     weight: float
     gain: float
     evidence: Mapping[str, float]
@@ -166,28 +167,31 @@ def _judged(
 
 
 def _layers(kernels: pd.DataFrame) -> dict[str, Layer]:
-    usual = representative_launches(kernels).assign(of_all=1.0)
+    usual = representative_launches(kernels)
     return {str(layer.row["layer"]): layer for layer in layers_of(usual, None)}
 
 
 def judged() -> list[Judged]:
-    """Return all findings of slow launches whose cause is known."""
+    """Return all findings of slow launches whose cause is known, and of healthy ones."""
     found: list[Judged] = []
     for name, exam in EXAMS.items():
         sides = exam.sides(exam.recordings[0])
         layers = [_layers(side.kernels) for side in sides if side.kernels is not None]
-        for layer, accepted in exam.labelled().items():
+        for layer, accepted in exam.counted().items():
             both = [side[layer] for side in layers if layer in side]
             if len(both) == 2:
                 slow = max(both, key=lambda each: each.time_us)
-                found += _judged(name, layer, 1.0, slow, accepted_rules(accepted))
+                case, wanted = (layer, accepted_rules(accepted)) if accepted else ("", set())
+                found += _judged(name, case, 1.0, slow, wanted)
     for device, name in SETS.items():
         layers_table, kernels = load_tables(find(name))
         times = layers_table.groupby(["backend", "layer"])["time_us"].median()
         for level in times.index.unique("backend"):
             for layer, slow in _layers(kernels[kernels["backend"] == level]).items():
                 family = layer.rsplit("_s", 1)[0]
-                if family in RULES and times[level, layer] >= EFFECT * times["base", layer]:
+                if family in RULES and level == "base":
+                    found += _judged(family, "", PLANTED_WEIGHT, slow, set())
+                elif family in RULES and times[level, layer] >= EFFECT * times["base", layer]:
                     case, wanted = f"{device} {layer} {level}", causes_of_rules(RULES[family])
                     found += _judged(family, case, PLANTED_WEIGHT, slow, wanted)
     return found
@@ -217,6 +221,8 @@ def fit() -> str:
         sure = left_out.predict_proba(_matrix(mine, names))[:, 1]
         firsts: dict[str, tuple[float, float, bool]] = {}
         for one, probability in zip(mine, sure, strict=True):
+            if not one.case:
+                continue
             own = (probability * one.gain, probability, one.right)
             firsts[one.case] = max(firsts.get(one.case, own), own)
         answers = [(confidence_of(probability), right) for _, probability, right in firsts.values()]

@@ -130,8 +130,7 @@ class Exam:
         """Return today's answers to the pairs of `halves`, as the frozen ones were kept."""
         left, right = self.sides(recording)
         tables = {
-            side.name: advise(side.layers, kernels=side.kernels, min_whole=0.0).table
-            for side in (left, right)
+            side.name: advise(side.layers, kernels=side.kernels).table for side in (left, right)
         }
         wanted = {name for half in halves for name in self.document("halves.json")[half]}
         asked = sorted(wanted & set(left.layers["layer"]) & set(right.layers["layer"]))

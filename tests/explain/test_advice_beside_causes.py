@@ -51,9 +51,7 @@ def test_where_nothing_is_about_the_cause_the_order_stays_and_nothing_is_surer(c
 def test_no_recorded_explanation_contradicts_the_advice_on_its_slower_side(name):
     layers, kernels = load_tables(name)
     sides = sides_of(layers, "before", "after", kernels=kernels)
-    alone = {
-        side.name: advise(side.layers, kernels=side.kernels, min_whole=0.0).table for side in sides
-    }
+    alone = {side.name: advise(side.layers, kernels=side.kernels).table for side in sides}
     details = explain(*sides, model=None, top=99).details
     assert len(details) >= 15
     against = []

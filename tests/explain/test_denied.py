@@ -38,6 +38,8 @@ FAST = {
     "dram_write_bytes": 1e6,
     "dram_utilization": 0.2,
     "inst_executed": 1e7,
+    "constant_cache_requests": 1e6,
+    "constant_cache_utilization": 0.1,
     "inst_executed_shared_loads": 1e6,
     "shared_load_transactions": 1e6,
     "shared_store_transactions": 1e5,
@@ -72,6 +74,11 @@ LOOKALIKES = {
         # lanes that meet in a bank; loads four times as wide
         {"shared_load_transactions": 4e6, "shared_efficiency": 0.25},
         {"inst_executed_shared_loads": 5e5, "shared_load_transactions": 2e6},
+    ),
+    "constant_serialization": (
+        # eight constants a warp; one, by an index that is computed
+        {"constant_cache_requests": 1e7, "constant_cache_utilization": 0.9},
+        {"constant_cache_requests": 2e6, "constant_cache_utilization": 0.9},
     ),
     "block_imbalance": (
         # a few waves of uneven blocks; 85 waves with few warps

@@ -1,5 +1,7 @@
 """The laws of what a fix can save, on launches that broke them and on any others."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,7 +10,7 @@ from perfml.explain import advise
 from perfml.explain.advice.answer import Finding, Gain, Where, in_one_order
 from perfml.explain.advice.file_rules import FileRule
 from perfml.explain.advice.network import with_types_of
-from perfml.explain.advice.referee import most_saved
+from perfml.explain.advice.referee import most_saved, within_laws
 from perfml.explain.advice.remedies import action_here
 from perfml.explain.limits.state import LaunchState
 from perfml.explain.tree.causes import TERMS
@@ -129,3 +131,13 @@ def test_the_order_is_probability_times_likely_gain_and_what_has_no_number_is_la
     nothing = advise(make_kernels([{"kernel": "k"}])).groups
     found = in_one_order(nothing, (sure, large), rules)
     assert [one.rules for one in found] == [("b",), ("a",), ("Rule",)]
+
+
+def test_what_nsight_compute_estimates_obeys_the_laws_of_the_cause_that_it_names():
+    words = "limited by the number of registers"
+    said = FileRule("k", "k", "TheoreticalOccupancy", words, 100.0, 0.5, "global")
+    full = launch({"kernel": "k", "time_us": 100.0, "theoretical_occupancy": 0.5})
+    counters = {**full.counters, "dram_utilization": 0.9}
+    (bounded,) = within_laws((said,), (replace(full, counters=counters),))
+    assert bounded.saves <= 1 - 0.9 + 1e-9
+    assert within_laws((said,), ()) == (said,)

@@ -58,7 +58,7 @@ def test_what_advice_saves_grows_with_the_launches_and_its_order_does_not_change
 
 
 def in_layers(kernels):
-    return advise(kernels_as_layers(kernels), min_whole=0.0).table
+    return advise(kernels_as_layers(kernels)).table
 
 
 def test_times_of_a_launch_and_of_all_launches_have_no_difference():

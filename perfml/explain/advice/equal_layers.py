@@ -87,15 +87,6 @@ def equal_layers(rows: pd.DataFrame) -> dict[Place, int]:
     }
 
 
-def times_equal(rows: pd.DataFrame, equal: Mapping[Place, int]) -> pd.Series[int]:
-    """Return how many layers each row's layer stands for: it and those equal to it."""
-    firsts = rows.drop_duplicates("group")
-    sizes = Counter(equal.values())
-    places = {row["group"]: place_of(row) for row in firsts.to_dict("records")}
-    sets = {group: sizes[equal[place]] if place in equal else 1 for group, place in places.items()}
-    return rows["group"].map(sets)
-
-
 def _instructions(rows: pd.DataFrame) -> pd.Series[float]:
     """Return the warp instructions of each layer; NaN where some launch's are not known."""
     if "inst_executed" not in rows.columns:

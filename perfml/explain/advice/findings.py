@@ -16,7 +16,7 @@ from perfml.explain.confidence import Confidence, load_model
 from perfml.explain.launches import Launch
 from perfml.explain.limits.state import LaunchState
 from perfml.explain.tree.causes import TERMS, Kind
-from perfml.explain.tree.ideal import unknown_needs
+from perfml.explain.tree.ideal import needs_all, unknown_needs
 from perfml.explain.tree.layer_causes import resolved_by
 from perfml.explain.tree.limits import nearness, unit_ids
 from perfml.explain.tree.one_side import SPLIT, Loss, losses, time_after
@@ -79,7 +79,7 @@ COLUMNS = tuple(FindingRow.__annotations__)
 class Layer:
     """A layer of one condition, with its product and the device's peak where they are known."""
 
-    row: Mapping[str, Any]  # what it is called, with ``layer_us`` and ``of_all``
+    row: Mapping[str, Any]  # what it is called, with ``layer_us``
     launches: tuple[Launch, ...]  # its usual ones; of a merged row the layer as if it were one
     labels: tuple[str, ...] = ()  # what people read of each
     convolves: bool = False  # whether convolutions run in it
@@ -136,12 +136,17 @@ def launch_findings(layer: Layer, *, merged: bool = False) -> list[dict[str, Any
     `merged` says that the launches are merged layers.
     """
     whole = layer.time_us
+    # what several launches hand over through memory can be fused
+    alone = len(layer.launches) == 1
     together: dict[tuple[str, ...], list[_Part]] = defaultdict(list)
     for launch, label in zip(layer.launches, layer.labels, strict=True):
         share, state = launch.time_us / whole, LaunchState.of(launch)
         single = not merged or launch["kernels"] == 1
         for claimed in losses(launch, single=single):
-            if claimed.part * share < _LEAST or remedy_of(claimed.cause) is None:
+            if claimed.part * share < _LEAST or (usual := remedy_of(claimed.cause)) is None:
+                continue
+            fuses = person_of(launch.kernel) is Person.PYTORCH and usual.users.fuses
+            if alone and not fuses and needs_all(state, claimed.cause):
                 continue
             cause, most = judged(state, claimed.cause, claimed.limit)
             remedy, known = remedy_of(cause), claimed.known and cause == claimed.cause
@@ -212,7 +217,6 @@ def finding_of(
         "gain_high": high,
         "share": 1.0,
         "time_us": time,
-        "of_all": float(layer.row.get("of_all", 1.0)),
         "saved_us": high * time,
         "source": remedy.source,
         "person": person.value,
@@ -243,7 +247,7 @@ def evidence_of(row: Mapping[str, Any]) -> dict[str, float]:
     """Return what speaks for a finding of one side, by name."""
     term = TERMS.get(row["rules"][0])
     kind = "layer" if term is None else str(term.kind)
-    numbers = ("gain", "level", "share", "known", "potential", "idle", "counted")
+    numbers = ("gain", "level", "share", "known", "potential", "counted")
     return {
         **{name: float(row[name]) for name in numbers},
         "most": float(row["gain_high"]),
@@ -299,8 +303,7 @@ def in_order(found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the findings of a layer in the order in which they are told."""
     # The largest likely gain is first. What idle machinery could do if the work allows it stands
     # behind what was counted, and idle multiprocessors behind what the whole layer can do about its
-    # launches. Work that may all be needed, for a unit that is less than half busy, is only told
-    # where nothing else is.
+    # launches. Work that may all be needed, for a unit that is less than half busy, is not told.
     by_gain = sorted(found, key=lambda each: -float(each["gain"]))
     order = []
     for place, each in enumerate(by_gain):
@@ -310,8 +313,7 @@ def in_order(found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
             if by_gain[at]["gain"] >= _MATTERS and _stands_behind(each, by_gain[at])
         ]
         order.append((max([place, *behind]), bool(behind), place))
-    told = [by_gain[place] for *_, place in sorted(order)]
-    return [each for place, each in enumerate(told) if place == 0 or not each["idle"]]
+    return [by_gain[place] for *_, place in sorted(order) if not by_gain[place]["idle"]]
 
 
 def _stands_behind(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:

@@ -122,7 +122,7 @@ class _Network:
         """Return the finding that many launches are short, over all of them."""
         launches = [one for layer in self.layers for one in layer.launches]
         whole = sum(self.times.values())
-        row = {**self.layers[0].row, "layer_us": whole, "of_all": 1.0}
+        row = {**self.layers[0].row, "layer_us": whole}
         found = launch_finding(Layer(row, tuple(launches)))
         if found is None:
             return None

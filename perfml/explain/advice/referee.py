@@ -7,17 +7,20 @@
 3. No launch takes less than its start, or than DRAM takes for the bytes that it moves.
 4. Where the counters of a cause were not collected, its grid says what is claimed at most.
 
+The same laws bound what Nsight Compute estimates for a cause that its rule names (`within_laws`).
+
 Here to change: a law is a function of `_LAWS`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from perfml.explain.advice.remedies import COMPUTE_LEVEL, MEMORY_LEVEL
-from perfml.explain.launches import known
+from perfml.explain.advice.file_rules import FileRule
+from perfml.explain.advice.remedies import COMPUTE_LEVEL, MEMORY_LEVEL, load_remedies
+from perfml.explain.launches import Launch, known
 from perfml.explain.limits.state import LaunchState
 from perfml.explain.tree.causes import TERMS, Kind
 from perfml.explain.tree.ideal import ALIKE, NEAR, START_US, ideal_counters
@@ -52,6 +55,20 @@ def judged(state: LaunchState, cause: str, limit: str) -> tuple[str, float]:
     if limit and cause in limit_of(limit).factors and not _less(state, _fixed(state, cause)):
         cause = limit_of(limit).whole
     return cause, most_saved(state, cause)
+
+
+def within_laws(said: Sequence[FileRule], launches: Sequence[Launch]) -> tuple[FileRule, ...]:
+    """Return what Nsight Compute says, with estimates that the laws allow for what they name."""
+    longest = {one.kernel: one for one in sorted(launches, key=lambda one: one.time_us)}
+    bounded = []
+    for rule in said:
+        alike = [one for one in load_remedies()[0] if one.says(rule.rule, rule.message)]
+        if alike and rule.name in longest and rule.saves > 0:
+            state = LaunchState.of(longest[rule.name])
+            most = max(most_saved(state, cause) for one in alike for cause in one.causes)
+            rule = replace(rule, saves=min(rule.saves, most))
+        bounded.append(rule)
+    return tuple(bounded)
 
 
 def _by_units(cause: str, state: LaunchState, fixed: LaunchState) -> float:

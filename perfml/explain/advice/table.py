@@ -83,17 +83,6 @@ def merged_rows(layers: pd.DataFrame) -> pd.DataFrame:
     return usual
 
 
-def part_of_all(rows: pd.DataFrame) -> pd.Series:
-    """Return each layer's part of the time of all layers that ran alike, one value a row."""
-    keys = [name for name in condition_keys(rows) if name != "layer"]
-    groups = rows.drop_duplicates("group")
-    alike = [rows[name].astype("string").fillna("") for name in keys]
-    if not alike:
-        return rows["layer_us"] / groups["layer_us"].sum()
-    once = rows["layer_us"].where(rows.index.isin(groups.index), 0.0)
-    return rows["layer_us"] / once.groupby(alike).transform("sum")
-
-
 NOT_COLLECTED = "not collected"
 _CONVOLVES = ("convolution", "layout")
 """What kernels do where a layout of images matters (`perfml.kernel_names`)."""

@@ -73,7 +73,9 @@ def longest_kernels(
         sum_, of_one = micros(float(spent[at])), micros(float(spent[at] / often[at]))
         text = f"{sum_} in {count(round(often[at]), 'launch', 'launches')}, {of_one} each."
         label, few = units[at].label, _few_blocks(row)
-        if (own := limits.get(label)) is not None and own.time_us < _SHORTEST * START_US:
+        if (own := limits.get(label)) is not None and own.at_roofline:
+            continue
+        if own is not None and own.time_us < _SHORTEST * START_US:
             title = f"Launch less often, or fuse {label}"
             text += " A launch takes no less: its start is the limit."
         elif own is not None:
