@@ -13,18 +13,27 @@ from perfml.account.device_time import OFTEN, busy_on_one_device
 from perfml.account.time_sources import not_comparable, time_notes
 from perfml.errors import PerfmlError, did_you_mean
 from perfml.explain.advice.hazards import Advice
-from perfml.explain.compared import Alignment, Side, aligned, check_conditions, make_side
+from perfml.explain.compared import (
+    Alignment,
+    Side,
+    aligned,
+    check_conditions,
+    make_side,
+    rows_by,
+)
 from perfml.explain.details import DetailReader, LayerPair
 from perfml.explain.results import Explanation
 from perfml.explain.roofs.peaks import Peaks
 from perfml.explain.steps import StepComparison
 from perfml.explain.times import (
+    FEWEST,
     OVERLAP,
     TOLERANCE,
     Ratio,
     compare_times,
     corrected_verdicts,
     did_the_same,
+    follow,
     may_overlap,
     of_totals,
     processes_of,
@@ -41,8 +50,11 @@ def layer_ratios(
 ) -> list[Ratio]:
     """Return the ratio of every pair of layers; verdicts hold together."""
     ratios = []
+    within = [_launches_by_layer(side) for side in (baseline, target)]
     for at, (layer, partner) in enumerate(alignment.names):
         ratio = _compared(baseline.rows(layer), target.rows(partner), tolerance)
+        if max(ratio.repeats) == 1 and not ratio.unclaimed:
+            ratio = _by_launches(ratio, within[0].get(layer), within[1].get(partner), tolerance)
         if alignment.launched is not None:  # a row is one launch of several
             before, after = alignment.launched[at]
             unequal = before.launches != after.launches
@@ -50,6 +62,32 @@ def layer_ratios(
         ratios.append(ratio)
     unlike = not_comparable((baseline.name, baseline.layers), (target.name, target.layers))
     return corrected_verdicts([without_verdict(r, unlike) if unlike else r for r in ratios])
+
+
+def _launches_by_layer(side: Side) -> dict[str, pd.DataFrame]:
+    """Return the launches of every layer in their order; none where only layers are known."""
+    kernels = side.kernels
+    if kernels is None or OFTEN in kernels.columns or not {"kernel_index"} <= set(kernels.columns):
+        return {}
+    rows = kernels[["layer", "kernel", "time_us"]].iloc[
+        np.argsort(kernels["kernel_index"].to_numpy(dtype=float), kind="stable")
+    ]
+    return {layer: rows.iloc[places] for layer, places in rows_by(rows["layer"]).items()}
+
+
+def _by_launches(
+    ratio: Ratio, before: pd.DataFrame | None, after: pd.DataFrame | None, tolerance: float
+) -> Ratio:
+    """Return the ratio of a layer that ran once a side, with the interval over its launches."""
+    if before is None or after is None or len(before) < FEWEST:
+        return ratio
+    if before["kernel"].tolist() != after["kernel"].tolist():
+        return ratio
+    times = [side["time_us"].to_numpy(dtype=float) for side in (before, after)]
+    if not all((each > 0).all() for each in times):
+        return ratio
+    pairs = compare_times(*times, tolerance=tolerance, in_order=True)
+    return of_totals(pairs, (ratio.baseline_us, ratio.target_us), unequal=False)
 
 
 def total_ratio(
@@ -78,13 +116,14 @@ def _compared(before: pd.DataFrame, after: pd.DataFrame, tolerance: float) -> Ra
     processes = processes_of(before), processes_of(after)
     # what several processes a side differ by is measured
     one_each = any(each is None or each.max() == 0 for each in processes)
+    times = [side["time_us"].to_numpy(dtype=float) for side in (before, after)]
     ratio = compare_times(
-        before["time_us"].to_numpy(dtype=float),
-        after["time_us"].to_numpy(dtype=float),
+        *times,
         baseline_process=processes[0],
         target_process=processes[1],
         tolerance=tolerance,
         same_work=one_each and did_the_same(before, after),
+        in_order=one_each and follow(*times),
     )
     overlap = may_overlap(before) or may_overlap(after)
     return without_verdict(ratio, OVERLAP) if overlap else ratio

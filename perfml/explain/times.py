@@ -26,7 +26,7 @@ class Ratio:
     Attributes
     ----------
     baseline_us, target_us
-        Geometric means over the repeats, microseconds.
+        Geometric means over the repeats, microseconds; means of launches that answer to each other.
     log_ratio
         Natural logarithm of target over baseline; above 0 the target is slower.
     log_low, log_high
@@ -147,11 +147,14 @@ def compare_times(
     confidence: float = 0.95,
     tolerance: float = TOLERANCE,
     same_work: bool = False,
+    in_order: bool = False,
 ) -> Ratio:
     """Compare two sets of repeated times.
 
     The ratio is that of geometric means, its interval Welch's t-interval of the difference of
-    mean log times. Where both sides were timed in several processes, it is taken over the means
+    mean log times. Launches that answer to each other (levels of a graph search, diagonals of a
+    solver) are compared `in_order`: the ratio is that of all of them, its interval over the pairs.
+    Where both sides were timed in several processes, it is taken over the means
     of the processes and covers what differs between them (addresses, clocks, the order of
     allocations); else over the repeats, and holds within that one process only.
 
@@ -168,6 +171,8 @@ def compare_times(
         where a side was timed in one process only beyond `SINGLE` too.
     same_work
         Whether both sides are known to have done the same: then beyond `SAME_WORK` instead.
+    in_order
+        Whether both sides have as many times, which answer to each other by their places.
 
     Returns
     -------
@@ -191,15 +196,20 @@ def compare_times(
     )
     across = len(means[0]) > 1 and len(means[1]) > 1
     before, after = means if across else logs
-    log_ratio = float(after.mean() - before.mean())
+    centres = [float(side.mean()) for side in (before, after)]
+    log_ratio = centres[1] - centres[0]
     low = high = p_value = None
     if len(before) > 1 and len(after) > 1:
-        half, p_value = _welch(before, after, confidence, abs(log_ratio) - math.log1p(tolerance))
+        interval = _welch
+        if in_order and not across:
+            interval, centres = _over_pairs, [math.log(np.exp(side).mean()) for side in logs]
+            log_ratio = centres[1] - centres[0]
+        half, p_value = interval(before, after, confidence, abs(log_ratio) - math.log1p(tolerance))
         low, high = log_ratio - half, log_ratio + half
     least = 0.0 if across else math.log1p(SAME_WORK if same_work else SINGLE)
     return Ratio(
-        baseline_us=float(np.exp(before.mean())),
-        target_us=float(np.exp(after.mean())),
+        baseline_us=math.exp(centres[0]),
+        target_us=math.exp(centres[1]),
         log_ratio=log_ratio,
         log_low=low,
         log_high=high,
@@ -223,6 +233,46 @@ def _welch(before: Floats, after: Floats, confidence: float, beyond: float) -> t
     freedom = variance**2 / sum(part**2 / (count - 1) for part, count in parts)
     half = float(t.ppf(0.5 + confidence / 2, freedom) * np.sqrt(variance))
     return half, min(1.0, float(2 * t.sf(beyond / np.sqrt(variance), freedom)))
+
+
+FEWEST = 3
+"""Pairs of launches that have an interval."""
+_BY_CHANCE = 0.01
+"""Sides whose launches are in one order more seldom than this by chance answer to each other."""
+
+
+def follow(before: npt.ArrayLike, after: npt.ArrayLike) -> bool:
+    """Return whether times of both sides grow and shrink together from launch to launch."""
+    from scipy.stats import pearsonr
+
+    one, other = np.log(np.asarray(before, dtype=float)), np.log(np.asarray(after, dtype=float))
+    if len(one) != len(other) or len(one) < FEWEST or not (np.ptp(one) and np.ptp(other)):
+        return False
+    return bool(pearsonr(one, other, alternative="greater").pvalue < _BY_CHANCE)
+
+
+def _over_pairs(
+    before: Floats, after: Floats, confidence: float, beyond: float
+) -> tuple[float, float]:
+    """Return what `_welch` does, of pairs of launches by the share of time that a pair takes.
+
+    One long launch is nearly all of the time: then there are few pairs, and little freedom.
+    """
+    from scipy.stats import t
+
+    share = np.exp((before + after) / 2)
+    share /= share.sum()
+    ratios, fewer = after - before, float((share**2).sum())
+    scatter = float(share @ (ratios - share @ ratios) ** 2)
+    if scatter * fewer < _SAME:
+        return 0.0, 0.0 if beyond > 0 else 1.0
+    error, freedom = math.sqrt(scatter * fewer / (1 - fewer)), 1 / fewer - 1
+    half = float(t.ppf(0.5 + confidence / 2, freedom) * error)
+    return half, min(1.0, float(2 * t.sf(beyond / error, freedom)))
+
+
+_SAME = 1e-18
+"""Ratios that scatter less differ by rounding."""
 
 
 def may_overlap(rows: pd.DataFrame) -> bool:

@@ -11,7 +11,7 @@ from scipy.stats import ttest_ind
 
 from perfml.errors import PerfmlError
 from perfml.explain import compare_times, explain
-from perfml.explain.times import corrected_verdicts, did_the_same, processes_of
+from perfml.explain.times import corrected_verdicts, did_the_same, follow, processes_of
 from perfml.gate import judge
 from perfml.ingest.merge import merge
 from tests.support.tables import make_kernels
@@ -201,3 +201,38 @@ def test_layers_that_run_side_by_side_are_no_sum():
     one = side_by_side([10.0, 10.0], [7, 7], [0.0, 10.0]).assign(layer=["a", "b"] * 3)
     two = side_by_side([12.0, 12.0], [7, 8], [0.0, 0.0]).assign(layer=["a", "b"] * 3)
     assert explain(one, two, model=None).total.ratio == pytest.approx(12 / 20, rel=0.002)
+
+
+def test_levels_of_a_search_are_compared_launch_by_launch():
+    rng = np.random.default_rng(3)
+    levels = np.array([2.0, 8.0, 40.0, 210.0, 480.0, 120.0, 30.0, 6.0, 2.5])
+    before, after = (levels * factor * np.exp(rng.normal(0.0, 0.01, 9)) for factor in (1.0, 1.3))
+    assert compare_times(before, after).verdict == "undecided"
+    pairs = compare_times(before, after, in_order=True)
+    assert pairs.verdict == "slower"
+    assert pairs.interval[0] < 1.3 < pairs.interval[1] < 1.4
+    # the ratio is that of all launches
+    assert pairs.ratio == pytest.approx(after.sum() / before.sum())
+    table, other = (
+        make_kernels(
+            [{"run_id": name, "layer": "search", "kernel": "level", "time_us": us} for us in times]
+        )
+        for name, times in (("a", before), ("b", after))
+    )
+    for columns in ({}, {"layer": None}):
+        found = explain(table.assign(**columns), other.assign(**columns), model=None)
+        assert found.layers["verdict"].tolist() == ["slower"]
+        assert found.layers["ratio"].iloc[0] == pytest.approx(pairs.ratio)
+
+
+def test_intervals_over_pairs_cover_and_repeats_alike_are_no_pairs():
+    rng = np.random.default_rng(4)
+    levels = np.exp(rng.normal(3.0, 1.5, 20))
+    covered = paired = 0
+    for _ in range(300):
+        before, after = (levels * np.exp(rng.normal(0.0, 0.1, 20)) for _ in range(2))
+        low, high = compare_times(before, after, in_order=True).interval
+        covered += low <= 1.0 <= high
+        paired += follow(*np.exp(rng.normal(0.0, 0.02, (2, 6))))
+    assert covered / 300 >= 0.93
+    assert paired / 300 <= 0.03
