@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, TypeVar
 
 from perfml.account.device_time import DeviceTime
 from perfml.account.host import Waiting
@@ -121,6 +122,26 @@ class DeviceAccount:
     communication_us: float = 0.0
     recorded: DeviceTime | None = None
 
+    def within(self, step_us: float) -> DeviceAccount:
+        """Return the same in a step of another length, which idle time makes up for."""
+        busy, idle = self.step.busy_us, self.step.idle_us
+        by = min(1.0, step_us / busy) if busy and idle else step_us / (busy or idle or step_us)
+        of_idle = (step_us - by * busy) / idle if idle else 0.0
+        step = replace(
+            self.step,
+            **{name: by * getattr(self.step, name) for name in ("computing_us", "copying_us")},
+            both_us=by * self.step.both_us,
+            idle_us=of_idle * idle,
+            longest_us=of_idle * self.step.longest_us,
+        )
+        return replace(
+            self,
+            step=step,
+            idle=tuple(replace(each, us=each.us * of_idle) for each in self.idle),
+            parts=tuple(replace(each, us=each.us * by) for each in self.parts),
+            copies=tuple(replace(each, us=each.us * by) for each in self.copies),
+        )
+
     @functools.cached_property
     def traits(self) -> frozenset[str]:
         """What the names of its kernels tell."""
@@ -151,8 +172,8 @@ class Account:
         Numbers of steps that the recording cut at its beginning or end; they do not count.
     host
         Whether it was recorded what the host did; else nothing is known of why a device was idle.
-    bare_us
-        A step without a profiler (`perfml.time_step`); None where nobody timed it.
+    bare_steps_us
+        Steps without a profiler (`perfml.time_step`); empty where nobody timed them.
     repeated
         Where nothing marks steps, the account of what repeats in it.
     unknown
@@ -170,7 +191,7 @@ class Account:
     pytorch: bool = True
     cut: tuple[int, ...] = ()
     host: bool = True
-    bare_us: float | None = None
+    bare_steps_us: tuple[float, ...] = ()
     repeated: Account | None = None
     unknown: tuple[str, ...] = ()
     amd: bool = False
@@ -190,21 +211,31 @@ class Account:
 
     @property
     def step_us(self) -> float:
-        """The headline: a step on the clock."""
+        """The headline: a step on the clock, or the median one without a profiler."""
+        if self.bare_us is not None and self.walls_us == self.bare_steps_us:
+            return self.bare_us
         return math.fsum(self.kept_us) / len(self.kept_us)
 
     @property
-    def waited_us(self) -> float:
-        """What a person waits for a step: without a profiler, where that was timed."""
-        return self.step_us if self.bare_us is None else self.bare_us
+    def bare_us(self) -> float | None:
+        """The median step without a profiler; None where nobody timed one."""
+        return statistics.median(self.bare_steps_us) if self.bare_steps_us else None
 
-    @property
-    def idle_scale(self) -> float:
-        """Which part of the idle time is the program's: what it takes longer is the profiler's."""
-        step = self.busiest.step
-        if self.bare_us is None or not step.idle_us:
-            return 1.0
-        return min(1.0, max(0.0, self.bare_us - step.busy_us) / step.idle_us)
+    @functools.cached_property
+    def bare(self) -> Account:
+        """The account without the profiler's own time, which is idle time; as it is if unknown.
+
+        Work that takes longer than the step without a profiler is as long as that.
+        """
+        if self.bare_us is None:
+            return self
+        return replace(
+            self,
+            walls_us=self.bare_steps_us,
+            warm_up=False,
+            cut=(),
+            devices=tuple(each.within(self.bare_us) for each in self.devices),
+        )
 
     @property
     def agree(self) -> bool:
@@ -215,6 +246,20 @@ class Account:
     def busiest(self) -> DeviceAccount:
         """The device that is idle least."""
         return min(self.devices, key=lambda each: each.step.idle_us)
+
+    @classmethod
+    def of_processes(cls, accounts: Sequence[Account]) -> Account:
+        """Return one account of a program that ran several times: all steps are its repeats."""
+        first = accounts[0]
+        numbers = {tuple(each.device for each in account.devices) for account in accounts}
+        if len(accounts) == 1 or len(numbers) > 1:
+            return first
+        times = [len(account.kept_us) for account in accounts]
+        shares = [each / sum(times) for each in times]
+        devices = zip(*(account.devices for account in accounts), strict=True)
+        walls = tuple(us for account in accounts for us in account.kept_us)
+        joined = tuple(_mean_device(own, shares) for own in devices)
+        return replace(first, walls_us=walls, warm_up=False, cut=(), devices=joined, repeated=None)
 
     to_dict = json_object
 
@@ -231,7 +276,7 @@ class Account:
             bool(document["pytorch"]),
             tuple(map(int, document.get("cut", ()))),
             bool(document.get("host", True)),
-            document.get("bare_us"),
+            tuple(map(float, document.get("bare_steps_us", ()))),
             cls.from_dict(again) if (again := document.get("repeated")) else None,
             tuple(map(str, document.get("unknown", ()))),
             bool(document.get("amd", False)),
@@ -250,6 +295,40 @@ def _device(document: Mapping[str, Any]) -> DeviceAccount:
         float(document["communication_us"]),
         DeviceTime.from_dict(document.get("recorded") or document["step"]),
     )
+
+
+def _mean_device(devices: Sequence[DeviceAccount], shares: Sequence[float]) -> DeviceAccount:
+    """Return the account of a device over several processes, by how many steps each has."""
+    steps = tuple(step for each in devices for step in each.steps)
+    weighted = list(zip(devices, shares, strict=True))
+    return replace(
+        devices[0],
+        step=DeviceTime.mean(steps),
+        steps=steps,
+        idle=_mean_rows((each.idle, share) for each, share in weighted),
+        parts=_mean_rows((each.parts, share) for each, share in weighted),
+        copies=_mean_rows((each.copies, share) for each, share in weighted),
+        launches=sum(each.launches * share for each, share in weighted),
+        communication_us=sum(each.communication_us * share for each, share in weighted),
+        recorded=DeviceTime.mean([each.recorded or each.step for each in devices]),
+    )
+
+
+_Row = TypeVar("_Row", Idle, Part, Copies)
+
+
+def _mean_rows(sides: Iterable[tuple[Sequence[_Row], float]]) -> tuple[_Row, ...]:
+    """Return the mean amounts of rows that are alike in all else, the longest first."""
+    means: dict[_Row, _Row] = {}
+    for rows, share in sides:
+        for row in rows:
+            names = [f.name for f in fields(row) if isinstance(getattr(row, f.name), float)]
+            nothing: dict[str, Any] = dict.fromkeys(names, 0.0)
+            alike = replace(row, **nothing)
+            held = means.get(alike, alike)
+            sums = {n: getattr(held, n) + share * getattr(row, n) for n in nothing}
+            means[alike] = replace(held, **sums)
+    return tuple(sorted(means.values(), key=lambda row: -row.us))
 
 
 def is_warm_up(walls: Sequence[float]) -> bool:

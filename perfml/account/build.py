@@ -21,8 +21,8 @@ from perfml.account.account import (
 )
 from perfml.account.audit import IDLE, unrecorded
 from perfml.account.device_time import Busy, DeviceTime, Spans
-from perfml.account.host import Host, is_pageable
-from perfml.account.intervals import Floats, alone_us, union, within
+from perfml.account.host import Host, State, is_pageable
+from perfml.account.intervals import Floats, Intervals, alone_us, union, within
 from perfml.account.origins import Origin, Origins
 from perfml.account.recording import Activity, DeviceKind, HostKind, Recording, move_kind
 from perfml.account.steps import (
@@ -223,7 +223,7 @@ def _device(
     gaps = union(*map(np.concatenate, zip(*((e.start, e.end) for e in idles), strict=True)))
     states = {UNRECORDED: gaps} if host is None else host.idle(gaps, work.activities)
     idle = [
-        Idle(str(state), part.length_us / count, host.where(part) if host else "")
+        Idle(str(state), part.length_us / count, _place(host, state, part))
         for state, part in states.items()
         if part.length_us > 0
     ]
@@ -244,6 +244,13 @@ def _device(
         work.communication(start, end) / count,
         (recorded or {}).get(number) or work.time(*work.ends_at),
     )
+
+
+def _place(host: Host | None, state: str, part: Intervals) -> str:
+    """Return the range or operator in which most of some idle time passed."""
+    if host is None:
+        return ""
+    return host.where(part) or (host.operator(part) if state == State.OPERATORS else "")
 
 
 def _parts(work: _Work, alone: Floats, launches: Floats) -> tuple[Part, ...]:

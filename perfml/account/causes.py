@@ -200,7 +200,7 @@ def amounts(account: Account, device: DeviceAccount) -> dict[str, Amount]:
         cause = next((each for each in causes() if idle.state in each.idle), NONE)
         amount = found[cause.id]
         amount.idle_us += idle.us
-        amount.saved_us += idle.us * cause.saves * account.idle_scale
+        amount.saved_us += idle.us * cause.saves
         amount.at(idle.where, idle.us)
     for copies in device.copies:
         cause = next((each for each in causes() if each.has_copies(copies)), NONE)
@@ -223,10 +223,10 @@ def _of_part(part: Part, account: Account) -> Cause:
     return next((cause for cause, match in matches if match.holds(part, account)), NONE)
 
 
-def _share_launching(found: Mapping[str, Amount], account: Account, device: DeviceAccount) -> None:
+def _share_launching(found: Mapping[str, Amount], device: DeviceAccount) -> None:
     """Give causes that make launches their part of the time that launching takes."""
     bound, row = found[LAUNCH_BOUND], _table()["cause"][LAUNCH_BOUND]
-    whole, scale = bound.idle_us, account.idle_scale
+    whole = bound.idle_us
     for cause in causes():
         amount = found[cause.id]
         # what is idle in a range of its own is its own already
@@ -235,7 +235,7 @@ def _share_launching(found: Mapping[str, Amount], account: Account, device: Devi
         part = whole * amount.launches / device.launches
         for holder, us in ((amount, part), (bound, -part)):
             holder.idle_us += us
-            holder.saved_us += us * row.saves * scale  # a profiler lengthens these, too
+            holder.saved_us += us * row.saves
 
 
 @dataclass(frozen=True)
@@ -267,11 +267,12 @@ def findings(account: Account) -> list[Finding]:
 
     Of several devices it is the busiest one's: nothing saves more than that one leaves.
     """
+    account = account.bare
     device = account.busiest
     taken = amounts(account, device)
-    _share_launching(taken, account, device)
+    _share_launching(taken, device)
     found = [
-        Finding(cause, taken[cause.id], account.waited_us)
+        Finding(cause, taken[cause.id], account.step_us)
         for cause in causes()
         if taken[cause.id].saved_us > 0 and cause.id not in account.unknown
     ]

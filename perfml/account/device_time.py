@@ -22,8 +22,8 @@ import pandas as pd
 from perfml.account.intervals import (
     Floats,
     Intervals,
+    alone_us,
     difference,
-    group_times,
     intersection,
     union,
     within,
@@ -58,6 +58,20 @@ class Spans:
 
     def __getitem__(self, rows: slice | Ints | npt.NDArray[np.bool_]) -> Spans:
         return Spans(self.device[rows], self.start[rows], self.end[rows])
+
+    def after(self, origin: int) -> Spans:
+        """Return the same counted from another time on."""
+        return Spans(self.device, self.start - origin, self.end - origin)
+
+    @property
+    def start_us(self) -> Floats:
+        """When each began, from the first one on; microseconds, shape (n,)."""
+        return (self.start - (self.start.min() if len(self) else 0)) / 1e3
+
+    @property
+    def length_us(self) -> Floats:
+        """How long each took, NaN where that is less than the clock shows; shape (n,)."""
+        return np.where(self.end > self.start, (self.end - self.start) / 1e3, np.nan)
 
     def on(self, device: int) -> tuple[Floats, Floats]:
         """Return start and end of what has a length on a device, microseconds."""
@@ -150,6 +164,12 @@ def idle_before(kernels: Spans, copies: Spans = NOTHING) -> Floats:
         gaps = start - since - (moving.before(start) - moving.before(since))
         idle[known] = gaps[len(rows) - len(known) :]
     return np.where(np.abs(idle) < _NO_TIME, 0.0, idle)
+
+
+def exposed_us(kernels: Spans, moves: Spans) -> Floats:
+    """Return how long each copy or fill lasts beside no kernel and no earlier one, shape (n,)."""
+    start, end = (np.r_[getattr(kernels, s), getattr(moves, s)] / 1e3 for s in ("start", "end"))
+    return alone_us(start, end, np.repeat([0, 1], [len(kernels), len(moves)]))[len(kernels) :]
 
 
 def busy_share(kernels: Spans) -> float | None:
@@ -270,6 +290,63 @@ def on_busiest_device(launches: pd.DataFrame) -> pd.DataFrame:
     longest = np.array([device for _, device in sums.groupby(level=0).idxmax()])
     kept: pd.DataFrame = launches[device == longest[run]]
     return kept.reset_index(drop=True)
+
+
+@dataclass(frozen=True)
+class GroupTimes:
+    """What the clock shows of each of n groups of launches.
+
+    Attributes
+    ----------
+    busy_us, wall_us
+        Shape (n,): the length of the union of a group's launches, and from its first start to its
+        last end. NaN where a start or a time of the group is not known.
+    """
+
+    busy_us: Floats
+    wall_us: Floats
+
+    @property
+    def idle_us(self) -> Floats:
+        """What is left of `wall_us`."""
+        return self.wall_us - self.busy_us
+
+
+def group_times(
+    group: npt.ArrayLike, start_us: npt.ArrayLike, time_us: npt.ArrayLike
+) -> GroupTimes:
+    """Return how long a device was busy with each group of launches, and over which time.
+
+    Parameters
+    ----------
+    group
+        Shape (m,): the number of each launch's group, from 0 on. Launches of two devices belong to
+        two groups, as devices are never added up.
+    start_us, time_us
+        Shape (m,): when each launch began, and how long it ran.
+
+    Notes
+    -----
+    A union that is as long as the sum of its launches to a millionth is that sum, digit for digit:
+    launches one after another take what they take, wherever the clock begins.
+    """
+    codes = np.asarray(group, dtype=np.intp)
+    starts, times = np.asarray(start_us, dtype=float), np.asarray(time_us, dtype=float)
+    count = int(codes.max()) + 1 if codes.size else 0
+    order = np.lexsort((starts, codes))
+    codes, starts, times = codes[order], starts[order], times[order]
+    ends = pd.Series(starts + times)
+    # what ended last among the launches of the group that began before
+    before = ends.groupby(codes).cummax().groupby(codes).shift().to_numpy()
+    hidden = np.clip(np.minimum(before, ends) - starts, 0.0, None)
+    summed = np.bincount(codes, weights=times, minlength=count)
+    busy = summed - np.bincount(codes, weights=np.nan_to_num(hidden), minlength=count)
+    busy = np.where(np.isclose(busy, summed, rtol=1e-6, atol=0.0), summed, busy)
+    first, last = np.full(count, np.inf), np.full(count, -np.inf)
+    np.fmin.at(first, codes, starts)
+    np.fmax.at(last, codes, ends.to_numpy())
+    unknown = np.bincount(codes, weights=np.isnan(starts + times), minlength=count) > 0
+    return GroupTimes(np.where(unknown, np.nan, busy), np.where(unknown, np.nan, last - first))
 
 
 def busy_on_one_device(launches: pd.DataFrame, keys: Sequence[str]) -> pd.Series:

@@ -8,6 +8,7 @@ until then, and is nothing else, is a state of its own.
 
 from __future__ import annotations
 
+import math
 import re
 from bisect import bisect_left
 from collections import Counter
@@ -15,10 +16,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+import msgspec
 import numpy as np
 
 from perfml.account.intervals import Intervals, difference, intersection, union
-from perfml.account.origins import Origin, Origins, range_name
+from perfml.account.origins import NODE, Origin, Origins, range_name
 from perfml.account.recording import (
     Activity,
     DeviceKind,
@@ -32,6 +34,8 @@ LONG_US = 1000.0
 """A stretch without any operator or API call from which on the host computes something of its own.
 Python takes 2 to 40 us from one operator to the next in the traces of 2026-11-25."""
 
+_MOST = 0.5
+"""An operator that runs for this part of some time stands for it."""
 _COMPUTING_US = 50.0
 """An operator that calls nothing of the device computes on the CPU if it takes this long. Views and
 shapes take 1 to 20 us under the profiler in the traces of 2026-11-25."""
@@ -121,7 +125,19 @@ class Host:
         self._blocking = _union([*self.synchronising, *blocking])
         self._busy = _union([*calls, *operators])
         again = [span for span in operators if origins.repeats_forward(span)]
+        alone = self_times([*operators, *calls])
+        long = [
+            span
+            for span in alone
+            if span.end - span.start >= LONG_US * 1e3 and not span.name.startswith(NODE)
+        ]
         on_cpu = computing_operators(operators, calls)
+        known = _union(on_cpu)
+        on_cpu += [
+            span
+            for span in long
+            if np.diff(known.before(np.array([span.start, span.end]) / 1e3))[0] <= 0
+        ]
         self.spans: dict[State, Intervals] = {
             State.PROFILING: _union(recording.spans(HostKind.OVERHEAD)),
             State.COMPILING: _union(s for s in (*ranges, *calls) if _COMPILING.fullmatch(s.name)),
@@ -141,6 +157,7 @@ class Host:
             if span not in origins.steps.marks:
                 named.setdefault(range_name(span.name), []).append(span)
         self._named = {name: _union(spans) for name, spans in named.items()}
+        self._alone = alone
 
     def idle(self, gaps: Intervals, activities: Sequence[Activity]) -> dict[State, Intervals]:
         """Return the idle time of a device by what the host did."""
@@ -187,11 +204,51 @@ class Host:
         most = [name for name, us in held.items() if us >= 0.6 * part.length_us > 0]
         return min(most, key=lambda name: self._named[name].length_us, default="")
 
+    def operator(self, part: Intervals) -> str:
+        """Return the operator that runs, and nothing in it, for most of some time; or nothing."""
+        start, end = (
+            np.array([getattr(s, side) for s in self._alone]) for side in ("start", "end")
+        )
+        held = part.before(end / 1e3) - part.before(start / 1e3)
+        sums: Counter[str] = Counter()
+        for span, us in zip(self._alone, held.tolist(), strict=True):
+            sums[span.name] += us
+        name, us = max(sums.items(), key=lambda each: each[1], default=("", 0.0))
+        return name if us >= _MOST * part.length_us > 0 else ""
+
     def waits(self, start: int, end: int) -> tuple[Waiting, ...]:
         """Return the calls at which the host waits between two times, those most often first."""
         calls = (span for span in self.synchronising if start <= span.start < end)
         counts = Counter((span.name, self._around(span)) for span in calls)
         return tuple(Waiting(*key, times) for key, times in counts.most_common())
+
+
+def self_times(spans: Iterable[HostSpan]) -> list[HostSpan]:
+    """Return the stretches in which an operator runs and nothing within it, in any order."""
+    stretches: list[HostSpan] = []
+    around: dict[int, list[HostSpan]] = {}
+    until: dict[int, int] = {}
+
+    def pass_to(thread: int, time: int) -> None:
+        since = until.get(thread, 0)
+        if around[thread] and time > since and around[thread][-1].kind is HostKind.OPERATOR:
+            stretch = msgspec.structs.replace(around[thread][-1], start=since, end=time)
+            stretches.append(stretch)
+        until[thread] = max(since, time)
+
+    def leave(thread: int, time: float) -> None:
+        while around[thread] and around[thread][-1].end <= time:
+            pass_to(thread, around[thread][-1].end)
+            around[thread].pop()
+
+    for span in sorted(spans, key=lambda span: (span.start, -span.end)):
+        around.setdefault(span.thread, [])
+        leave(span.thread, span.start)
+        pass_to(span.thread, span.start)
+        around[span.thread].append(span)
+    for thread in around:
+        leave(thread, math.inf)
+    return stretches
 
 
 def computing_operators(operators: Sequence[HostSpan], calls: Sequence[HostSpan]) -> list[HostSpan]:

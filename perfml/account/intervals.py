@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 Floats = npt.NDArray[np.float64]
 
@@ -82,58 +81,6 @@ def intersection(one: Intervals, other: Intervals) -> Intervals:
     end = np.minimum(one.end[rows], other.end[columns])
     kept = start < end
     return Intervals(start[kept], end[kept])
-
-
-@dataclass(frozen=True)
-class GroupTimes:
-    """What the clock shows of each of n groups of launches.
-
-    Attributes
-    ----------
-    busy_us, wall_us
-        Shape (n,): the length of the union of a group's launches, and from its first start to its
-        last end. NaN where a start or a time of the group is not known.
-    """
-
-    busy_us: Floats
-    wall_us: Floats
-
-
-def group_times(
-    group: npt.ArrayLike, start_us: npt.ArrayLike, time_us: npt.ArrayLike
-) -> GroupTimes:
-    """Return how long a device was busy with each group of launches, and over which time.
-
-    Parameters
-    ----------
-    group
-        Shape (m,): the number of each launch's group, from 0 on. Launches of two devices belong to
-        two groups, as devices are never added up.
-    start_us, time_us
-        Shape (m,): when each launch began, and how long it ran.
-
-    Notes
-    -----
-    A union that is as long as the sum of its launches to a millionth is that sum, digit for digit:
-    launches one after another take what they take, wherever the clock begins.
-    """
-    codes = np.asarray(group, dtype=np.intp)
-    starts, times = np.asarray(start_us, dtype=float), np.asarray(time_us, dtype=float)
-    count = int(codes.max()) + 1 if codes.size else 0
-    order = np.lexsort((starts, codes))
-    codes, starts, times = codes[order], starts[order], times[order]
-    ends = pd.Series(starts + times)
-    # what ended last among the launches of the group that began before
-    before = ends.groupby(codes).cummax().groupby(codes).shift().to_numpy()
-    hidden = np.clip(np.minimum(before, ends) - starts, 0.0, None)
-    summed = np.bincount(codes, weights=times, minlength=count)
-    busy = summed - np.bincount(codes, weights=np.nan_to_num(hidden), minlength=count)
-    busy = np.where(np.isclose(busy, summed, rtol=1e-6, atol=0.0), summed, busy)
-    first, last = np.full(count, np.inf), np.full(count, -np.inf)
-    np.fmin.at(first, codes, starts)
-    np.fmax.at(last, codes, ends.to_numpy())
-    unknown = np.bincount(codes, weights=np.isnan(starts + times), minlength=count) > 0
-    return GroupTimes(np.where(unknown, np.nan, busy), np.where(unknown, np.nan, last - first))
 
 
 def alone_us(start: Floats, end: Floats, rank: npt.NDArray[np.int_]) -> Floats:

@@ -116,14 +116,13 @@ class Ranks:
 def account_in(provenance: Mapping[str, Any]) -> Account | None:
     """Return the account of the one run that a whole table was read from; None without one.
 
-    Of processes that ran the program one after another it is the middle one's by its step. Of ranks
-    of one job it is that of the rank which the others wait for.
+    Processes that ran the program one after another are its repeats. Of ranks of one job it is
+    that of the rank which the others wait for.
     """
     sources = [each for each in provenance.get("sources", ()) if isinstance(each, Mapping)]
     timed = [each for each in sources if ACCOUNT in each]
     if "where" not in provenance and (len(timed) == 1 or _of_one_run(timed)):
-        accounts = [Account.from_dict(each[ACCOUNT]) for each in timed]
-        return sorted(accounts, key=lambda each: each.step_us)[len(accounts) // 2]
+        return Account.of_processes([Account.from_dict(each[ACCOUNT]) for each in timed])
     ranks = ranks_in(provenance)
     return None if ranks is None else ranks.account
 

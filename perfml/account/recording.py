@@ -99,6 +99,11 @@ class Activity(msgspec.Struct, frozen=True, gc=False):
     bytes: float = 0.0
     blocks: float = 0.0
 
+    @property
+    def length_us(self) -> float:
+        """How long it took."""
+        return (self.end - self.start) / 1e3
+
 
 @dataclass(frozen=True)
 class Recording:

@@ -35,6 +35,8 @@ _COUNTED = 2500  # pairs of steps up to which orders are counted; of more they a
 _PROFILED = 1.39
 """Kineto makes a step longer by this factor in the median of 40 (H200, 2026-11-28), where the host
 is the limit: so much more time to launch the same kernels is no difference of programs."""
+_AT_MOST = 2.24
+"""And by this one at most: so much says nothing where all else differs the other way."""
 LAUNCHING = next(each.idle for each in causes() if each.id == LAUNCH_BOUND)
 """States of the host in which it launches, and does no more."""
 _TICK_US = 1e-3  # of the clocks of profilers
@@ -51,26 +53,37 @@ class StepComparison:
     baseline: Account
     target: Account
 
+    @cached_property
+    def _sides(self) -> tuple[Account, Account]:
+        """Both without the profiler's own time, where steps of both were timed without it."""
+        if self.alone:
+            return self.baseline.bare, self.target.bare
+        return self.baseline, self.target
+
+    @property
+    def alone(self) -> bool:
+        """Whether the steps of both sides were timed without a profiler."""
+        return None not in (self.baseline.bare_us, self.target.bare_us)
+
     @property
     def log_ratio(self) -> float:
         """Natural logarithm of the target's step over the baseline's."""
-        one, other = (max(side.step_us, _TICK_US) for side in (self.baseline, self.target))
+        one, other = (max(side.step_us, _TICK_US) for side in self._sides)
         return math.log(other / one)
 
     @property
     def _of_the_clock(self) -> TimeVerdict:
-        return _verdict(_walls(self.baseline), _walls(self.target))
+        return _verdict(*map(_walls, self._sides))
 
     @property
     def idle(self) -> bool:
         """Whether the devices of both sides are idle most of the time."""
-        sides = (self.baseline, self.target)
-        return all(side.busiest.step.idle_us > side.step_us / 2 for side in sides)
+        return all(side.busiest.step.idle_us > side.step_us / 2 for side in self._sides)
 
     @property
     def launching_us(self) -> float:
         """Of the difference, in how much the host launches the same kernels and does no more."""
-        launches = [side.busiest.launches for side in (self.baseline, self.target)]
+        launches = [side.busiest.launches for side in self._sides]
         if not math.isclose(*launches, rel_tol=_CLOSE):
             return 0.0
         return sum(each.us for each in self.changes if each.id == LAUNCH_BOUND)
@@ -78,17 +91,36 @@ class StepComparison:
     @property
     def repeats(self) -> tuple[int, int]:
         """How many steps count on either side."""
-        return len(self.baseline.kept_us), len(self.target.kept_us)
+        one, other = self._sides
+        return len(one.kept_us), len(other.kept_us)
 
     @cached_property
     def verdict(self) -> TimeVerdict:
         """``slower``, ``faster``, ``no difference`` or ``undecided``."""
         found = self._of_the_clock
         rest = abs(self.difference_us - self.launching_us)
-        shorter = min(self.baseline.step_us, self.target.step_us)
-        if self.idle and abs(self.log_ratio) < math.log(_PROFILED) and rest <= _CLOSE * shorter:
+        shorter = min(side.step_us for side in self._sides)
+        longer = self.idle and not self.alone and abs(self.log_ratio) < math.log(_PROFILED)
+        if self._against or (longer and rest <= _CLOSE * shorter):
             return "no difference" if found == "no difference" else "undecided"
         return found
+
+    @cached_property
+    def _against(self) -> bool:
+        """Whether a profiler alone may make the side longer that has less of all else."""
+        if self.alone or abs(self.log_ratio) >= math.log(_AT_MOST):
+            return False
+        sides = self._sides
+        idle = any(each.busiest.step.idle_us > each.step_us / 2 for each in sides)
+        rest = self.difference_us - sum(e.us for e in self.changes if e.id == LAUNCH_BOUND)
+        least = _CLOSE * min(each.step_us for each in sides)
+        return idle and rest * self.difference_us < 0 and abs(rest) > least
+
+    @property
+    def _sign(self) -> float:
+        """The direction of what differs: above 0 the target has more of it."""
+        sign = math.copysign(1.0, self.difference_us)
+        return -sign if self._against else sign
 
     @cached_property
     def parts(self) -> dict[str, float]:
@@ -97,7 +129,7 @@ class StepComparison:
         Of one step a side the longest idle time is one event of the host, and equal bytes are
         copied: neither is a difference.
         """
-        before, after = self.baseline.busiest, self.target.busiest
+        before, after = (side.busiest for side in self._sides)
         names = ("computing_us", "copying_us", "both_us", "idle_us")
         parts = {name: getattr(after.step, name) - getattr(before.step, name) for name in names}
         return parts | {"other_us": self.difference_us - math.fsum(parts.values())}
@@ -106,7 +138,7 @@ class StepComparison:
     def between_us(self) -> float:
         """The difference of copies and idle time, without what one sample a side cannot prove."""
         copies, idle = self.parts["copying_us"], self.parts["idle_us"]
-        before, after = self.baseline.busiest, self.target.busiest
+        before, after = (side.busiest for side in self._sides)
         if max(self.repeats) == 1:
             moved = [sum(each.bytes for each in side.copies) for side in (before, after)]
             copies = 0.0 if math.isclose(*moved, rel_tol=_CLOSE) else copies
@@ -121,19 +153,18 @@ class StepComparison:
         It does of steps that both sides mark, and where more than a third of what differs passes
         between kernels.
         """
-        sides = (self.baseline, self.target)
-        if all(each.host and each.marked_by for each in sides):
+        if all(each.host and each.marked_by for each in self._sides):
             return True
-        large = abs(self.between_us) >= _SHOWN * min(self.baseline.step_us, self.target.step_us)
+        large = abs(self.between_us) >= _SHOWN * min(side.step_us for side in self._sides)
         return large and abs(self.between_us) > abs(self.parts["computing_us"]) / 2
 
     @property
     def total(self) -> Ratio:
         """The ratio of a step on the clock, with its interval from four steps a side."""
-        low, high = bounds_of(_walls(self.baseline), _walls(self.target)) or (None, None)
+        low, high = bounds_of(*map(_walls, self._sides)) or (None, None)
         return Ratio(
-            baseline_us=self.baseline.step_us,
-            target_us=self.target.step_us,
+            baseline_us=self._sides[0].step_us,
+            target_us=self._sides[1].step_us,
             log_ratio=self.log_ratio,
             log_low=low,
             log_high=high,
@@ -144,22 +175,25 @@ class StepComparison:
     @property
     def difference_us(self) -> float:
         """What the target's step takes more, in microseconds."""
-        return self.target.step_us - self.baseline.step_us
+        return self._sides[1].step_us - self._sides[0].step_us
 
     @cached_property
     def changes(self) -> list[Change]:
         """What that is made of; adds up to it, the first cause first."""
-        return changes(self.baseline, self.target)
+        return changes(*self._sides)
 
     @property
     def first(self) -> Change | None:
         """The largest part that goes the same way; None where the sides do not differ."""
-        if self.verdict == "no difference":
+        near = self.verdict == "undecided" and abs(self.log_ratio) <= math.log1p(_CLOSE)
+        if near or self.verdict == "no difference":
             return None
-        sign = math.copysign(1.0, self.difference_us)
-        along = [each for each in self.changes if sign * each.us > 0]
-        if self.idle and self._as_much_longer:  # what the GPU computes tells more than that
-            shorter = min(self.baseline.step_us, self.target.step_us)
+        along = [each for each in self.changes if self._sign * each.us > 0]
+        along.sort(key=lambda each: -abs(each.us))
+        if (
+            self.idle and not self.alone and self._as_much_longer
+        ):  # what the GPU computes tells more than that
+            shorter = min(side.step_us for side in self._sides)
             others = (each for each in along if each.id != LAUNCH_BOUND)
             along = [*(o for o in others if abs(o.us) >= _NAMED * shorter), *along]
         return next(iter(along), None)
@@ -169,7 +203,7 @@ class StepComparison:
         """Whether a profiler alone may make launching take as much longer."""
         times = [
             sum(each.us for each in side.busiest.idle if each.state in LAUNCHING)
-            for side in (self.baseline, self.target)
+            for side in self._sides
         ]
         return max(times) < _PROFILED * min(times)
 
@@ -180,27 +214,28 @@ class StepComparison:
         if first is None or self.verdict not in ("slower", "faster"):
             return "low"
         large = abs(first.us) >= MOST * abs(self.difference_us)
-        known = not (self.baseline.unknown or self.target.unknown)
+        known = not (self._sides[0].unknown or self._sides[1].unknown)
         sure = known and large and first.cause is not None and min(self.repeats) >= _MEDIANS
         if first.id == LAUNCH_BOUND:  # launching is what a profiler makes longer
-            sure = sure and None not in (self.baseline.bare_us, self.target.bare_us)
+            sure = sure and self.alone
         return "high" if sure else "medium"
 
     @property
     def unit(self) -> str:
         """What is compared (`perfml.account.account.Account.unit`)."""
-        return self.baseline.unit
+        return self._sides[0].unit
 
     @property
     def slower(self) -> str:
         """The name of the side that takes longer."""
-        return self.names[1] if self.difference_us >= 0 else self.names[0]
+        return self.names[1] if self._sign > 0 else self.names[0]
 
     def sentence(self) -> str:
         """Say how long a step takes on either side, and the verdict."""
-        one, other = micros(self.target.step_us), micros(self.baseline.step_us)
+        one, other = micros(self._sides[1].step_us), micros(self._sides[0].step_us)
         what = "the recording" if self.unit == "recording" else f"a {self.unit}"
-        times = f"{what} takes {one} on the clock against {other}"
+        how = "without a profiler" if self.alone else "on the clock"
+        times = f"{what} takes {one} {how} against {other}"
         return f"{self.verdict}: {times} ({multiple(math.exp(self.log_ratio))}){self._doubt()}"
 
     def _doubt(self) -> str:
@@ -208,6 +243,9 @@ class StepComparison:
             return ""
         if max(self.repeats) == 1:
             return f": one {self.unit} of each side cannot tell"
+        if self._against:
+            longer = f"a profiler makes launching up to {_AT_MOST:g} times as long"
+            return f": {longer}, and all else differs the other way"
         if self._of_the_clock != "undecided":
             same = "the devices are mostly idle, the same kernels are launched"
             return f": {same}, and a profiler makes that as much longer"
@@ -223,6 +261,8 @@ class StepComparison:
         on = f" ({', '.join(first.operators)})" if first.operators else ""
         said = f"in {self.slower} {first.words}{on}{where}: {micros(abs(first.us))}"
         share = first.us / self.difference_us
+        if share < 0:
+            return f"{said} more"
         if share > _WHOLE:
             over = abs(first.us) - abs(self.difference_us)
             return f"{said} more, of which the rest makes up for {micros(over)}"
@@ -235,21 +275,21 @@ class StepComparison:
 
     @property
     def _slow(self) -> Account:
-        return self.target if self.difference_us >= 0 else self.baseline
+        return self._sides[1] if self._sign > 0 else self._sides[0]
 
     def rows(self) -> list[tuple[str, float]]:
         """Return the parts of the difference in words and microseconds; they add up to it."""
         least = _NAMED * max(abs(each.us) for each in self.changes) if self.changes else 0.0
         rows = [(each.words, each.us) for each in self.changes if abs(each.us) >= least]
         rest = self.difference_us - math.fsum(us for _, us in rows)
-        rest = 0.0 if abs(rest) < 1e-6 * self.target.step_us else rest  # what rounding leaves
+        rest = 0.0 if abs(rest) < 1e-6 * self._sides[1].step_us else rest  # what rounding leaves
         return [*rows, ("all else", rest), (f"the whole {self.unit}", self.difference_us)]
 
     def notes(self) -> tuple[str, ...]:
         """Say it of each side, and what to believe of steps that are mostly idle."""
         sides = (self.baseline, self.target)
         said = tuple(map(step_sentence, sides, self.names))
-        if not self.idle or not all(side.host for side in sides):
+        if self.alone or not self.idle or not all(side.host for side in sides):
             return said
         one, other = (side.busiest.step.computing_us for side in sides)
         much = "Both devices are mostly idle, and a profiler makes launches longer"

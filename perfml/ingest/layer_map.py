@@ -149,16 +149,16 @@ def apply_layer_map(frame: pd.DataFrame, layer_map: LayerMap) -> pd.DataFrame:
     found = 0
     last_end = 0
     for match in pattern.matches(sequence):
-        begin, end = match.bounds[0], match.bounds[-1]
-        iterations[last_end:begin] = [max(0, found - 1)] * (begin - last_end)
-        iterations[begin:end] = [found] * (end - begin)
+        first, stop = match.bounds[0], match.bounds[-1]
+        iterations[last_end:first] = [max(0, found - 1)] * (first - last_end)
+        iterations[first:stop] = [found] * (stop - first)
         spans = zip(match.bounds, match.bounds[1:], layer_map.layers, strict=False)
-        for first, last, (layer, _) in spans:
-            for row in range(first, last):
+        for row_of, row_until, (layer, _) in spans:
+            for row in range(row_of, row_until):
                 if sequence[row] not in skipped:
                     layers[row] = layer
         found += 1
-        last_end = end
+        last_end = stop
     if not found:
         raise _no_match(layer_map, names, pattern.furthest)
     iterations[last_end:] = [found - 1] * (len(names) - last_end)

@@ -123,9 +123,8 @@ def _table(source: Source, events: Sequence[_XlaKernel], held: set[str]) -> Kern
         raise InputError(msg, where=str(source.path), found=found[:200], cure=_RECORD)
     numbers = [(each.device, each.start, each.end, each.stream) for each in ran]
     device, start, end, stream = np.array(numbers, dtype=np.int64).T
-    spans = Spans(device, start - start[0], end - start[0])
-    moved = [(each.device, each.start - start[0], each.end - start[0]) for each in moves]
-    copies = Spans(*np.array(moved, dtype=np.int64).reshape(-1, 3).T)
+    spans = Spans(device, start, end).after(start[0])
+    copies = Spans.of([(each.device, each.start, each.end) for each in moves]).after(start[0])
     details = [_details(each) for each in ran]
     launches = pd.DataFrame(
         {

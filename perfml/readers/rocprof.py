@@ -107,7 +107,9 @@ class Dispatch:
     counters: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        timed = self.start is None or self.end is None or 0 <= self.end - self.start < _LONGEST
+        timed = (
+            self.start is None or self.end is None or self.start <= self.end < self.start + _LONGEST
+        )
         sizes = (self.agent, self.queue, self.start or 0, *(self.grid or ()))
         whole = min(self.block or (1,)) >= 1 and min(self.grid or (0,)) >= 0 and self.threads >= 0
         if not self.kernel or not timed or not whole or max(map(abs, sizes)) >= 2**62:
@@ -335,8 +337,7 @@ def dispatched(
     if timed:
         numbers = [(each.agent, each.start, each.end, each.queue) for each in rows]
         agent, start, end, queue = np.array(numbers, dtype=np.int64).T
-        spans = Spans(agent, start - start[0], end - start[0])
-        copies = Spans(copies.device, copies.start - start[0], copies.end - start[0])
+        spans, copies = Spans(agent, start, end).after(start[0]), copies.after(start[0])
         launches = launches.assign(**timed_columns(spans, queue, "rocprofv3", copies))
         audit = Audit(tuple(_missing(rows)))
         if audit.facts:

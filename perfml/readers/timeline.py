@@ -10,8 +10,7 @@ import pandas as pd
 
 from perfml.account.account import Account
 from perfml.account.build import account_without_host, kernels_of, moves_of
-from perfml.account.device_time import NOTHING, Spans, idle_before
-from perfml.account.intervals import alone_us
+from perfml.account.device_time import NOTHING, Spans, exposed_us, idle_before
 from perfml.account.recording import move_kind
 from perfml.readers.frame import text_column
 from perfml.tables import MOVED_COLUMNS
@@ -26,15 +25,14 @@ def timed_columns(
     `stream` is that of each kernel, `tool` measured, `copies` are copies and fills. A kernel
     that took less than the clock shows has no time.
     """
-    unknown = kernels.end <= kernels.start
-    first = int(kernels.start.min()) if len(kernels) else 0
+    time_us = kernels.length_us
     return {
-        "time_us": np.where(unknown, np.nan, (kernels.end - kernels.start) / 1e3),
-        "time_source": text_column(unknown.astype(np.int64), [tool, None]),
+        "time_us": time_us,
+        "time_source": text_column(np.isnan(time_us).astype(np.int64), [tool, None]),
         "launches": np.ones(len(kernels), dtype=np.int64),
         "device_id": kernels.device,
         "stream": stream,
-        "start_us": (kernels.start - first) / 1e3,
+        "start_us": kernels.start_us,
         "gap_us": idle_before(kernels, copies),
     }
 
@@ -95,8 +93,7 @@ def with_moves(kernels: pd.DataFrame, moves: pd.DataFrame) -> pd.DataFrame:
         for which copies and fills are work.
     """
     ran, moved = _spans(kernels), _spans(moves)
-    start, end = (np.r_[getattr(ran, s), getattr(moved, s)] / 1e3 for s in ("start", "end"))
-    alone = alone_us(start, end, np.repeat([0, 1], [len(ran), len(moved)]))[len(ran) :]
+    alone = exposed_us(ran, moved)
     target = _targets(kernels, moves)
     kinds = [move_kind(name) for name in moves["kernel"].astype(str)]
     columns = {name: np.zeros(len(kernels)) for name in MOVED_COLUMNS}

@@ -130,7 +130,7 @@ class _Trace:
                 first, counted, finder, theirs, recorded=every, unknown=audit.unknown
             )
             amd = is_amd(str(frame["device"].iloc[0]))
-            account = replace(account, bare_us=_bare_step(self.source.path), amd=amd)
+            account = replace(account, bare_steps_us=_bare_steps(self.source.path), amd=amd)
             if first is not recording:
                 held = sum(each.kind is DeviceKind.KERNEL for each in first.activities)
                 of = len(counted.starts), held, len(kernels)
@@ -170,10 +170,9 @@ class _Trace:
         if rank is None or size is None or not 0 <= rank < size or size < 2:
             return None
         collectives = (
-            Collective(step, kernel.collective, kernel.group, length / 1e3)
+            Collective(step, kernel.collective, kernel.group, kernel.activity.length_us)
             for kernel, step in zip(kernels, steps, strict=True)
-            if kernel.collective and step >= 0
-            if (length := kernel.activity.end - kernel.activity.start) > 0
+            if kernel.collective and step >= 0 and kernel.activity.length_us > 0
         )
         return RankOfJob(rank, size, tuple(collectives))
 
@@ -299,11 +298,11 @@ def _spans(activities: Sequence[Activity]) -> Spans:
     return Spans.of(rows)
 
 
-def _bare_step(trace: Path) -> float | None:
-    """Return the median step that `perfml.time_step` wrote beside a trace; None without one."""
+def _bare_steps(trace: Path) -> tuple[float, ...]:
+    """Return the steps that `perfml.time_step` wrote beside a trace; none without them."""
     path = trace.with_name(trace.name + BESIDE)
     if not path.is_file():
-        return None
+        return ()
     try:
         times = np.asarray(parse_json(read_document(path))["step_us"], dtype=float)
     except (ValueError, TypeError, KeyError, UnicodeDecodeError):
@@ -311,4 +310,4 @@ def _bare_step(trace: Path) -> float | None:
     if times.ndim != 1 or not times.size or not ((times > 0) & (times < np.inf)).all():
         msg = "no step times of perfml.time_step"
         raise InputError(msg, where=str(path), cure="Time the step again, or remove the file.")
-    return float(np.median(times))
+    return tuple(times.tolist())

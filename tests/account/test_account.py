@@ -202,3 +202,23 @@ def test_where_only_the_optimizer_is_marked_its_range_ends_a_step(account):
     # from the first launch at 100 to the end of the first range at 800, and on from there
     assert found.walls_us == pytest.approx((700.0, 1000.0, 1000.0))
     assert found.devices[0].launches == pytest.approx(2.0)
+
+
+def test_an_operator_that_launches_after_computing_for_long_computes_on_the_cpu(account):
+    trace = loop(steps=2, length=10_000.0)
+    trace.event("cpu_op", "aten::attention_forward", 1000, 6000)  # plans, and launches at its end
+    trace.event("cpu_op", "aten::empty", 1100, 20)
+    trace.launch("attention()", 6900, 7010, 10.0, correlation=60)
+    device = account(trace).devices[0]
+    (idle,) = (each for each in device.idle if each.state == "cpu_operators")
+    assert idle.us * 2 == pytest.approx(5780.0, abs=1.0)
+    assert idle.where == "aten::attention_forward"
+
+
+def test_the_operator_in_which_the_host_launches_for_most_of_the_time_is_named(account):
+    trace = loop(steps=2, length=3_000.0)
+    for at in range(3):  # short operators, one after another
+        trace.event("cpu_op", "aten::addmm", 500 + 800 * at, 700)
+        trace.launch("add()", 510 + 800 * at, 1250 + 800 * at, 5.0, correlation=60 + at)
+    (idle,) = (each for each in account(trace).devices[0].idle if each.state == "operators")
+    assert idle.where == "aten::addmm"

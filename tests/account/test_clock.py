@@ -354,7 +354,13 @@ def test_processes_of_a_collected_program_have_one_clock_and_a_built_in_workload
     if program is None:
         assert account is None
     else:
-        assert account.step_us == pytest.approx(120.0)
+        # every process is a repeat
+        assert account.kept_us == (100.0,) * 3 + (120.0,) * 3 + (300.0,) * 3
+        (device,) = account.devices
+        assert device.step.wall_us == account.step_us == pytest.approx(520 / 3)
+        assert sum(each.us for each in device.parts) == pytest.approx(device.step.computing_us)
+        assert sum(each.us for each in device.idle) == pytest.approx(device.step.idle_us)
+        assert device.launches == 2.0
 
 
 @pytest.mark.parametrize(("kernel_ns", "once"), [(1_000, True), (900_000, False)])

@@ -3,7 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfml.account.intervals import group_times, intersection, union
+from perfml.account.device_time import group_times
+from perfml.account.intervals import intersection, union
 
 SPANS = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 20)), max_size=12)
 

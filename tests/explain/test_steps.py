@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from perfml.account.account import Account, DeviceAccount, Idle
+from perfml.account.account import Account, DeviceAccount, Idle, Part
 from perfml.account.device_time import DeviceTime
 from perfml.explain import explain
 from perfml.explain.advice.answer import in_one_order
@@ -218,3 +218,51 @@ if PAIRS.is_dir():
             assert step.verdict == "slower"
         first, *_ = in_one_order(NOTHING, step_findings(account(recorded, names[1])), ())
         assert first.hazard == step.first.cause.words
+
+
+@pytest.mark.parametrize(
+    ("bare", "verdict", "ratio"),
+    [
+        (([400.0, 410.0, 390.0, 402.0], [401.0, 409.0, 391.0, 400.0]), "no difference", 1.0),
+        (([400.0, 404.0, 402.0, 401.0], [800.0, 808.0, 803.0, 806.0]), "slower", 2.0),
+    ],
+)
+def test_where_steps_of_both_sides_were_timed_without_a_profiler_they_are_compared(
+    bare, verdict, ratio
+):
+    def account(idle, bare_steps):
+        step = DeviceTime(50, 300.0, 300.0, 0.0, idle)
+        idles = (Idle("python", idle / 2, ""), Idle("loading", idle / 2, ""))
+        device = DeviceAccount(0, step, (step,), idles, (), (), 50.0)
+        walls = (step.wall_us,) * 5
+        return Account("step", walls, False, (device,), (), False, bare_steps_us=tuple(bare_steps))
+
+    # one side is traced three times as long
+    step = StepComparison(("a", "b"), account(200.0, bare[0]), account(1200.0, bare[1]))
+    assert (step.verdict, step.total.verdict) == (verdict, verdict)
+    assert step.ratio == pytest.approx(ratio, rel=0.02)
+    assert sum(each.us for each in step.changes) == pytest.approx(step.difference_us, abs=1.0)
+    assert sum(step.parts.values()) == pytest.approx(step.difference_us)
+    assert not step.idle or verdict == "slower"
+
+
+def test_launching_that_a_profiler_lengthens_decides_nothing_where_all_else_differs_otherwise():
+    def account(computing, launching):
+        step = DeviceTime(50, computing, computing, 0.0, launching)
+        part = Part("", "aten::conv2d", False, "conv", "convolution", (), us=computing)
+        idle = (Idle("operators", launching, ""),)
+        device = DeviceAccount(0, step, (step,), idle, (part,), (), 50.0)
+        return Account("step", (step.wall_us,) * 10, False, (device,), (), False)
+
+    # one computes 2.5 times as long, the other launches for twice as long under the profiler
+    step = StepComparison(("a", "b"), account(430.0, 1550.0), account(1050.0, 100.0))
+    assert (step.verdict, step.confidence) == ("undecided", "low")
+    assert (step.first.id, step.slower) == ("same_kernels", "b")
+    # no profiler does that much
+    assert StepComparison(("a", "b"), account(430.0, 4000.0), step.target).verdict == "faster"
+
+
+def test_sides_that_hardly_differ_get_no_advice():
+    step = sides([100.0, 104.0, 98.0, 120.0], [101.0, 99.0, 140.0, 97.0])
+    assert step.verdict == "undecided"
+    assert (step.first, step.action(), step.cause()) == (None, None, None)

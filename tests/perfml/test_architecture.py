@@ -1,5 +1,8 @@
 """The house as docs/architecture.md draws it: no circle, no arrow upwards, private is private."""
 
+import ast
+import re
+
 from tests.support.architecture import arrows, circle, floors, imports, modules, room_of
 from tests.support.walk import stays
 
@@ -51,6 +54,63 @@ def test_inside_explain_nothing_uses_a_floor_above():
         if name in inside and used in inside and floor_of(name) < floor_of(used)
     ]
     assert upwards == []
+
+
+_TIMES = re.compile(r"(_?(start|end|begin|began|over|until|since)s?|ts)(_(us|ns|ms))?")
+"""What a time on the clock is called in the code."""
+
+
+def _called_on(call):
+    """Return whose method is called, or what a function is called of."""
+    if isinstance(call.func, ast.Attribute):
+        return call.func.value
+    return call.args[0] if call.args else call.func
+
+
+def differences_of_times(source):
+    """Return the lines that subtract a time from a time, whatever holds them."""
+
+    def name(node):
+        while isinstance(node, ast.Call | ast.Subscript):
+            key = getattr(node, "slice", None)
+            if isinstance(key, ast.Constant) and isinstance(key.value, str):
+                return key.value
+            node = node.value if isinstance(node, ast.Subscript) else _called_on(node)
+        return getattr(node, "attr", getattr(node, "id", ""))
+
+    return [
+        node.lineno
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.BinOp | ast.AugAssign)
+        and isinstance(node.op, ast.Sub)
+        and all(
+            _TIMES.fullmatch(name(side))
+            for side in (
+                (node.left, node.right)
+                if isinstance(node, ast.BinOp)
+                else (node.target, node.value)
+            )
+        )
+    ]
+
+
+def test_only_the_account_of_time_subtracts_two_times():
+    others = {
+        name: path
+        for name, path in modules().items()
+        if name.startswith("perfml.") and room_of(name) != "perfml.account"
+    }
+    unions = [f"{name} -> {used}" for name, used in arrows() if used == "perfml.account.intervals"]
+    assert [arrow for arrow in unions if arrow.split(" ")[0] in others] == []
+    found = {name: differences_of_times(path.read_text("utf-8")) for name, path in others.items()}
+    assert {name: lines for name, lines in found.items() if lines} == {}
+
+
+def test_a_difference_of_two_times_is_found():
+    for text in ("end - start", "span.end - span.start", 'rows["end"] - rows["start"].min()'):
+        assert differences_of_times(f"length = {text}") == [1]
+    assert differences_of_times("end -= start") == [1]
+    assert differences_of_times("length = 1 - start + end_us - offset") == []
 
 
 def test_no_module_is_imported_by_what_it_imports():

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perfml.account.account import Account
 from perfml.errors import InputError, PerfmlError
 from perfml.ingest import ingest
 from perfml.readers import read
@@ -19,7 +20,7 @@ from perfml.readers.launch_ranges import Launch, Range, locate
 from perfml.readers.nvprof import sqlite_file as nvprof_sqlite
 from perfml.readers.source import Source
 from tests.support.examples import examples
-from tests.support.nvprof_profile import Profile, fill
+from tests.support.nvprof_profile import EPOCH, Profile, fill
 from tests.support.paths import ROOT
 
 SHARED = ROOT.parent / "shared" / "data" / "public_profiles"
@@ -280,3 +281,29 @@ if SHARED.is_dir():
         assert len(found.provenance["metric_numbers"]) == 85
         assert found.provenance["serialised"] is True
         assert any("85 metrics without their names" in warning for warning in found.warnings)
+
+
+def test_kernels_and_copies_have_a_clock(profile):
+    fill(profile)
+    for table, columns in (("MEMCPY", ("copyKind", "srcKind", "dstKind")), ("MEMSET", ())):
+        for name in ("start", "end", "deviceId", *columns):
+            profile.connection.execute(
+                f"ALTER TABLE CUPTI_ACTIVITY_KIND_{table} ADD COLUMN {name} INT"
+            )
+    columns = "start, end, deviceId, bytes, copyKind, srcKind, dstKind"
+    times = (EPOCH + 90_000, EPOCH + 95_000)
+    profile.insert("CUPTI_ACTIVITY_KIND_MEMCPY", [(*times, 0, 4096, 1, 1, 3)], columns)
+    times = (EPOCH + 102_000, EPOCH + 104_000)
+    profile.insert("CUPTI_ACTIVITY_KIND_MEMSET", [(*times, 0, 64)], "start, end, deviceId, bytes")
+    kernels = profile.read()
+    account = Account.from_dict(kernels.provenance["step"])
+    own = account.devices[0].recorded
+    # 90 to 118 us; kernels run from 100 to 118, and beside the fill
+    assert own.wall_us == pytest.approx(28.0)
+    assert (own.copying_us, own.both_us) == pytest.approx((5.0, 2.0))
+    assert (own.idle_us, own.computing_us) == pytest.approx((5.0, 16.0))
+    assert {(each.kind, each.pageable, each.bytes) for each in account.devices[0].copies} == {
+        ("to_device", True, 4096.0),
+        ("filled", False, 64.0),
+    }
+    assert kernels.frame["start_us"].min() == 0.0

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from perfml.account.intervals import group_times
+from perfml.account.device_time import group_times
 from perfml.metrics import load_catalogue
 from perfml.util.typing import Floats
 from perfml.util.words import Readable

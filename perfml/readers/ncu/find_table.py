@@ -118,19 +118,19 @@ def _clean_rows(data: bytes | memoryview, body: int, page: Page) -> bool:
     def ends_in(at: int) -> npt.NDArray[np.intp]:
         return np.flatnonzero(text[at : at + _PART] == _NEWLINE) + at
 
-    ends = np.concatenate(in_threads(ends_in, range(0, len(text), _PART)))
-    starts = np.concatenate(([0], ends[:-1] + 1))
-    sizes = ends - starts
+    breaks = np.concatenate(in_threads(ends_in, range(0, len(text), _PART)))
+    starts = np.concatenate(([0], breaks[:-1] + 1))
+    sizes = breaks - starts
     if (sizes < _SHORTEST).any():
         return False
-    last = text[ends - 1]
-    last = np.where(last == _RETURN, text[ends - 2], last)
+    last = text[breaks - 1]
+    last = np.where(last == _RETURN, text[breaks - 2], last)
     second = text[starts + 1]
     rows = (text[starts] == _QUOTE) & (last == _QUOTE)
     rows &= (second >= ord("0")) & (second <= ord("9"))
     if not rows.all():
         return False
-    page.rows, page.count, page.longest = memoryview(data)[body:], len(ends), int(sizes.max()) + 2
+    page.rows, page.count, page.longest = memoryview(data)[body:], len(breaks), int(sizes.max()) + 2
     return True
 
 

@@ -25,8 +25,8 @@ from perfml.util.typing import Ints
 CALLS = "CUPTI_ACTIVITY_KIND_RUNTIME"
 COPIES, FILLS = "CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_KIND_MEMSET"
 _VERSION = re.compile(r"_v\d+$")
-_WAYS = {1: "HtoD", 2: "DtoH", 8: "DtoD", 10: "PtoP"}
-_WAYS |= {10 + key: f"Unified {_WAYS[way]}" for key, way in ((1, 1), (2, 2), (3, 8))}
+COPY_WAYS = {1: "HtoD", 2: "DtoH", 8: "DtoD", 10: "PtoP"}
+COPY_WAYS |= {10 + key: f"Unified {COPY_WAYS[way]}" for key, way in ((1, 1), (2, 2), (3, 8))}
 """``copyKind``: CUPTI's CUpti_ActivityMemcpyKind."""
 _PYTORCH = "at::native"
 """Namespace of PyTorch's own kernels, of which every program of it launches some."""
@@ -191,10 +191,11 @@ class Export:
             places = self.database.texts_of(_KINDS, "id", "label", ends)
         names = ["Memset"] * len(rows)
         if kind is DeviceKind.COPY:
-            columns = (rows[name].tolist() for name in ("copyKind", "srcKind", "dstKind"))
+            ways = [COPY_WAYS.get(way, "") for way in rows["copyKind"]]
+            ends = [[places.get(end, "") for end in rows[name]] for name in ("srcKind", "dstKind")]
             names = [
-                f"Memcpy {_WAYS.get(way, '')} ({places.get(source, '')} -> {places.get(sink, '')})"
-                for way, source, sink in zip(*columns, strict=True)
+                f"Memcpy {way} ({source} -> {sink})"
+                for way, source, sink in zip(ways, *ends, strict=True)
             ]
         return self._activities(kind, rows, names)
 

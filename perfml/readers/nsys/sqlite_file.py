@@ -246,8 +246,8 @@ class _Reader:
             self.warnings.append(f"Launches of {processes} processes are read as one run.")
         graphs = raw["graph"] >= 0
         if graphs.any():
-            time = (raw["end"] - raw["start"]).clip(lower=0)
-            share = Readable(time[graphs].sum() / max(time.sum(), 1))
+            time = np.nan_to_num(spans_of(raw).length_us)
+            share = Readable(time[graphs.to_numpy()].sum() / max(time.sum(), 1e-3))
             self.warnings.append(
                 "Record with --cuda-graph-trace=node to have the kernels of CUDA graphs. "
                 f"{count(int(graphs.sum()), 'launch was', 'launches were')} traced as a whole: "

@@ -15,14 +15,20 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from perfml.account.account import ACCOUNT
+from perfml.account.build import account_without_host, kernels_of, moves_of
+from perfml.account.device_time import Spans
+from perfml.account.recording import Activity
 from perfml.errors import InputError
 from perfml.readers.demangle import demangled
 from perfml.readers.frame import kernels_frame
 from perfml.readers.launch_ranges import FOREVER, Launch, Range, default_domain, locate
+from perfml.readers.nsys.recording import COPY_WAYS, spans_of
 from perfml.readers.nvprof.values import dim3
 from perfml.readers.options import ReadOptions
 from perfml.readers.source import Source
 from perfml.readers.sqlite_database import Database, is_database, on_the_clock, opened
+from perfml.readers.timeline import timed_columns
 from perfml.tables import Kernels
 from perfml.util.ranges import joined_names
 from perfml.util.words import count
@@ -32,6 +38,9 @@ NAME = "nvprof-sqlite"
 _ACTIVITY = "CUPTI_ACTIVITY_KIND_"
 _KERNELS = ("KERNEL", "CONCURRENT_KERNEL")
 _MEMORY = ("MEMCPY", "MEMCPY2", "MEMSET")
+_MOVED = ("copyKind", "srcKind", "dstKind")
+_MEMORY_KINDS = {1: "Pageable", 2: "Pinned", 3: "Device", 4: "Array"}
+"""CUPTI's CUpti_ActivityMemoryKind."""
 _CALLS = ("RUNTIME", "DRIVER")
 _SIZES = ("gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ")
 _KERNEL_COLUMNS = (
@@ -73,7 +82,10 @@ class _Reader:
     def kernels(self) -> Kernels:
         """Return the Kernels table of the whole profile."""
         raw = pd.concat(
-            [self.profile.integers(_ACTIVITY + name, _KERNEL_COLUMNS) for name in _KERNELS],
+            [
+                self.profile.integers(_ACTIVITY + name, _KERNEL_COLUMNS, ("streamId",))
+                for name in _KERNELS
+            ],
             ignore_index=True,
         )
         if raw.empty:
@@ -88,9 +100,37 @@ class _Reader:
         launches = self._launches(raw, strings, devices)
         numbers = self._metrics()
         paths, instances = self._ranges([launched[row] for row in order], strings)
+        provenance = self._provenance(devices, numbers)
+        # nanoseconds since 1970 are more than a number of microseconds holds
+        first = int(raw["start"].where(raw["start"] > 0, raw["start"].max()).min())
+        moved, copies = self._moves(first)
+        spans, stream = spans_of(raw).after(first), raw["streamId"].to_numpy()
+        launches = launches.assign(**timed_columns(spans, stream, "nvprof", copies))
+        ran = [*kernels_of(launches["kernel"], spans, stream), *moved]
+        account = account_without_host(ran, [*paths, *[()] * len(moved)])
+        if account is not None and not numbers:  # counters run each kernel again and again
+            provenance[ACCOUNT] = account.to_dict()
         frame = kernels_frame(launches, paths, instances=instances)
         self._other_records()
-        return Kernels(frame, self._provenance(devices, numbers), tuple(self.warnings))
+        return Kernels(frame, provenance, tuple(self.warnings))
+
+    def _moves(self, first: int) -> tuple[list[Activity], Spans]:
+        """Return copies and fills, and when they ran, counted from the first kernel on."""
+        rows = pd.concat(
+            self.profile.integers(
+                _ACTIVITY + name, (), ("start", "end", "deviceId", "bytes", *_MOVED)
+            ).assign(fill=name == "MEMSET")
+            for name in _MEMORY
+        )
+        rows = on_the_clock(rows.astype("int64"))
+        ways = [f"Memcpy {COPY_WAYS.get(way, '')}" for way in rows["copyKind"]]
+        ends = [[_MEMORY_KINDS.get(kind, "") for kind in rows[name]] for name in _MOVED[1:]]
+        names = [
+            "Memset" if fill else f"{way} ({source} -> {sink})"
+            for fill, way, source, sink in zip(rows["fill"], ways, *ends, strict=True)
+        ]
+        copies = spans_of(rows).after(first)
+        return moves_of(names, copies, rows["bytes"].clip(lower=0).tolist()), copies
 
     def _nothing(self) -> InputError:
         counts = {
@@ -150,8 +190,7 @@ class _Reader:
         strings: dict[int, str],
         devices: dict[int, tuple[str | None, str]],
     ) -> pd.DataFrame:
-        start, end = raw["start"].to_numpy(), raw["end"].to_numpy()
-        invalid = (start <= 0) | (end <= start)
+        invalid = (raw["start"] <= 0) | np.isnan(spans_of(raw).length_us)
         if invalid.any():
             self.warnings.append(
                 f"{count(int(invalid.sum()), 'kernel has', 'kernels have')} invalid timestamps; "
@@ -168,9 +207,6 @@ class _Reader:
                 "block": [dim3(block) for block in blocks],
                 "device": [name for name, _ in known],
                 "compute_capability": [capability for _, capability in known],
-                "time_us": np.where(invalid, np.nan, (end - start) / 1e3),
-                "time_source": [None if wrong else "nvprof" for wrong in invalid],
-                "launches": 1,
                 "registers_per_thread": raw["registersPerThread"].astype(float),
                 "shared_memory_per_block": raw["staticSharedMemory"].astype(float)
                 + raw["dynamicSharedMemory"].astype(float),
@@ -266,7 +302,8 @@ class _Reader:
         memory = sum(self.profile.count(_ACTIVITY + name) for name in _MEMORY)
         if memory:
             self.warnings.append(
-                f"{memory} memory copies and sets are no kernels and were left out."
+                f"{memory} memory copies and sets are no kernels and were left out. They count as "
+                "work where gaps between kernels are given."
             )
         nested = self.profile.count(_ACTIVITY + "CDP_KERNEL")
         if nested:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from perfml.account.intervals import group_times
+from perfml.account.device_time import group_times
 from perfml.account.phases import DECODE, MIXED, PREFILL, STEP
 from perfml.report.document import Cell, ReportTable, Section, Sentence, numbers, section, words
 from perfml.report.labels import capital
@@ -96,9 +96,7 @@ def _steps(rows: pd.DataFrame) -> pd.DataFrame:
     times = group_times(steps.ngroup(), rows["start_us"], rows["time_us"])
     # before the first one, and before a window of a recording with holes, it is not known
     firsts = steps.head(1)[["kind", "gap_us"]].rename(columns={"gap_us": "before"})
-    return firsts.assign(
-        launches=steps.size().to_numpy(), wall=times.wall_us, waits=times.wall_us - times.busy_us
-    )
+    return firsts.assign(launches=steps.size().to_numpy(), wall=times.wall_us, waits=times.idle_us)
 
 
 def phases_section(phases: Sequence[PhaseTimes]) -> Section | None:
