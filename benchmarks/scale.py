@@ -8,8 +8,9 @@ the kernel reports them. The rivals read the same file and write the same table 
 which cost as text more than all metrics together.
 
 Run: ``python -m benchmarks.scale [--rows 1e5 --rows 1e6 --rows 1e7] [--turns 5] [--json]``.
-Exit 1 while, at the most rows, perfml takes longer than either Polars query of the same result,
-takes more than 2.5 GiB, or gives other numbers; the ratio to the bare query is reported beside it.
+Exit 1 while, at 1e6 rows or more, perfml takes more than 1.15 times as long as the fastest side
+that writes the same table of layers, names included, takes 2 GiB, or gives other numbers; the
+ratios to the bare queries are reported beside it.
 Needs polars and duckdb.
 """
 
@@ -35,8 +36,14 @@ from typing import Any
 from benchmarks import scale_rivals as rivals
 
 ROOT = Path(__file__).resolve().parent.parent
-GIB = 2.5
+GIB = 2.0
 """The goal's memory."""
+
+SLOWER = 1.15
+"""How many times as long as the fastest side of the same result perfml may take."""
+
+JUDGED = 1_000_000
+"""Rows at which the goal holds, and above."""
 
 WHOLE = ("polars", "polars-categorical", "duckdb")
 """Sides that also write kernel names: run `FEW` times at sizes above `OFTEN`, they take long."""
@@ -150,17 +157,19 @@ def scratch() -> Iterator[Path]:
 
 
 def verdict(results: list[dict[str, Any]]) -> dict[str, Any]:
-    last = max(results, key=lambda each: each["rows"])
-    sides = last["sides"]
+    """Say at every size that is judged whether perfml keeps to the goal."""
+    judged = [result for result in results if result["rows"] >= JUDGED] or results[-1:]
+    slower = {
+        result["rows"]: 1 / min(result["times_longer"][name] for name in WHOLE)
+        for result in judged
+    }
+    gib = max(result["sides"]["perfml"]["peak_gib"] for result in judged)
     return {
-        "rows": last["rows"],
-        "seconds": sides["perfml"]["median_s"],
-        "polars_seconds": min(sides[name]["median_s"] for name in ("polars", "polars-categorical")),
-        "times_longer": last["times_longer"],
-        "faster": min(last["times_longer"][name] for name in ("polars", "polars-categorical")) >= 1,
-        "gib": sides["perfml"]["peak_gib"],
-        "fits": sides["perfml"]["peak_gib"] <= GIB,
-        "agrees": all(each["difference"] <= 1e-12 for each in results),
+        "times_as_long_as_the_fastest": slower,
+        "fast": max(slower.values()) <= SLOWER,
+        "gib": gib,
+        "fits": gib < GIB,
+        "agrees": all(result["difference"] <= 1e-12 for result in results),
     }
 
 
@@ -206,7 +215,7 @@ def main() -> int:
     else:
         show(document)
     goal = document["goal"]
-    return 0 if goal["faster"] and goal["fits"] and goal["agrees"] else 1
+    return 0 if goal["fast"] and goal["fits"] and goal["agrees"] else 1
 
 
 if __name__ == "__main__":

@@ -157,8 +157,12 @@ class WholeRuns:
             ended = [run for run, rows in found.items() if rows == self._rows[run]]
             if ended:
                 inside = pc.is_in(whole.column("run_id"), pa.array(ended, pa.string()))
-                waiting = [whole.filter(pc.invert(inside))]
-                yield self._batch(whole.filter(inside))
+                rows = sum(found[run] for run in ended)
+                if pc.all(inside.slice(0, rows)).as_py():  # they come first, as runs mostly do
+                    waiting, ready = [whole.slice(rows)], whole.slice(0, rows)
+                else:
+                    waiting, ready = [whole.filter(pc.invert(inside))], whole.filter(inside)
+                yield self._batch(ready)
         if sum(map(len, waiting)):
             yield self._batch(pa.concat_tables(waiting))
 

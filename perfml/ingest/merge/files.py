@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from perfml.errors import InputError, TableError
@@ -38,6 +39,9 @@ OPTIONAL = ("launches", "process", "time_source", CLOCK, *LAUNCH_CLOCK)
 TEXT = pa.dictionary(pa.int32(), pa.string())
 """How text is read: few distinct values in any stretch of rows, each of them once."""
 
+AHEAD = 2
+"""Batches that are read while one is merged."""
+
 
 @dataclass(frozen=True)
 class KernelFiles:
@@ -60,57 +64,30 @@ class KernelFiles:
     def read(self, columns: Sequence[str], rows: int) -> Iterator[Any]:
         """Yield the launches of all files as Arrow tables of one schema, `rows` at most each.
 
-        A file that lacks one of the columns has missing values in it; text is `TEXT`. Raises
-        `InputError` if a file is damaged, `TableError` if a launch has no kernel name.
+        A file that lacks one of the columns has missing values in it; text is `TEXT`. The next
+        rows are read meanwhile. Raises `InputError` if a file is damaged, `TableError` if a launch
+        has no kernel name.
         """
         text = [name for name in columns if self.types[name] == pa.string()]
         kinds = {name: TEXT if name in text else self.types[name] for name in columns}
+        coded = ds.ParquetFileFormat(dictionary_columns=text)
         for file in self.files:
+            with readable(file):
+                launches = ds.dataset(str(file), schema=pa.schema(kinds.items()), format=coded)
+                ahead = launches.to_batches(
+                    batch_size=rows, batch_readahead=AHEAD, fragment_readahead=1
+                )
             done = 0
-            for batch in _batches_of(file, columns, text, rows):
-                table = _typed(batch, kinds)
-                if "kernel" in columns:
-                    _require_names(table.column("kernel").chunk(0), file, done)
-                done += len(batch)
+            while True:
+                with readable(file):
+                    batch = next(ahead, None)
+                if batch is None:
+                    break
+                table = pa.Table.from_batches([batch])
+                if "kernel" in columns and len(table):
+                    _require_names(batch.column("kernel"), file, done)
+                done += len(table)
                 yield table
-
-
-def _batches_of(
-    file: Path, columns: Sequence[str], text: Sequence[str], rows: int
-) -> Iterator[Any]:
-    with readable(file):
-        held = set(pq.read_schema(file).names)
-        coded = [name for name in text if name in held]
-        reader = pq.ParquetFile(file, read_dictionary=coded, memory_map=False, pre_buffer=False)
-        wanted = [name for name in columns if name in held]
-        batches = reader.iter_batches(batch_size=rows, columns=wanted)
-    while True:
-        with readable(file):
-            batch = next(batches, None)
-        if batch is None:
-            return
-        yield batch
-
-
-def _typed(batch: Any, kinds: dict[str, Any]) -> Any:
-    """Bring a batch to columns of given types."""
-    held = set(batch.schema.names)
-    arrays = [
-        _cast(batch.column(name), kind) if name in held else pa.nulls(len(batch), kind)
-        for name, kind in kinds.items()
-    ]
-    return pa.Table.from_arrays(arrays, names=list(kinds))
-
-
-def _cast(array: Any, kind: Any) -> Any:
-    if array.type == kind:
-        return array
-    if kind != TEXT:
-        return array.cast(kind)
-    if not pa.types.is_dictionary(array.type):
-        return array.cast(pa.string()).dictionary_encode()
-    indices, values = array.indices.cast(pa.int32()), array.dictionary.cast(pa.string())
-    return pa.DictionaryArray.from_arrays(indices, values)
 
 
 def _require_names(kernels: Any, file: Path, done: int) -> None:
@@ -146,22 +123,22 @@ def kernel_files(path: str | Path) -> KernelFiles:
     else:
         require_file(path)
         files = (path,)
-    types: dict[str, Any] = {}
+    known = pa.schema([])
     rows = 0
     documents: list[dict[str, Any]] = []
     pandas: dict[str, Any] = {}
-    for each in files:
-        with readable(each):
-            footer = pq.read_metadata(each)
+    for file in files:
+        with readable(file):
+            footer = pq.read_metadata(file)
             schema = footer.schema.to_arrow_schema()
-        _check(schema, each)
-        for kind in schema:
-            types[kind.name] = _common(types.get(kind.name), kind, each)
+        _check(schema, file)
+        known = _common(known, schema, file)
         rows += footer.num_rows
-        documents.append(_provenance(footer.metadata or {}, each))
+        documents.append(_provenance(footer.metadata or {}, file))
         for note in _pandas(footer.metadata or {}):
             pandas.setdefault(note["name"], note)
     provenance = documents[0] if len(files) == 1 else _joined(documents)
+    types = {column.name: column.type for column in known}
     return KernelFiles(path, files, types, rows, provenance, pandas)
 
 
@@ -197,26 +174,25 @@ def _is_numeric(kind: Any) -> bool:
     return any(test(kind) for test in tests)
 
 
-def _common(known: Any, field: Any, path: Path) -> Any:
-    """Return the type that holds a column of this file and of those before it."""
-    kind = field.type
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
-    if pa.types.is_null(kind) and field.name == "launches":
-        kind = pa.int64()  # a column without a value has no type of its own
-    if pa.types.is_null(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
-        kind = pa.string()
-    if known is None or kind == known:
-        return kind
-    numeric = [pa.types.is_integer(each) or pa.types.is_floating(each) for each in (known, kind)]
-    if all(numeric):
-        both_whole = pa.types.is_integer(known) and pa.types.is_integer(kind)
-        return pa.int64() if both_whole else pa.float64()
-    if field.name in IDENTITY:
-        msg = f"column {field.name} has another type than in the files before"
+def _common(known: Any, schema: Any, path: Path) -> Any:
+    """Return the schema that holds the columns which are merged, of this file and those before."""
+    used = {*IDENTITY, *OPTIONAL, "ncu_time_us", *load_catalogue().names}
+    own = pa.schema([(column.name, _plain(column)) for column in schema if column.name in used])
+    try:
+        return pa.unify_schemas([known, own], promote_options="permissive")
+    except pa.ArrowTypeError as error:
+        msg = "a column has another type than in the files before"
         cure = "Ingest the profiles again into one folder."
-        raise TableError(msg, where=str(path), found=f"{kind}, not {known}", cure=cure)
-    return known
+        raise TableError(msg, where=str(path), found=str(error)[:200], cure=cure) from error
+
+
+def _plain(column: Any) -> Any:
+    """Return the type of a column as it is read: text is plain, and a bare column has a type."""
+    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    if pa.types.is_null(kind):
+        return pa.int64() if column.name == "launches" else pa.string()
+    is_text = pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    return pa.string() if is_text else kind
 
 
 def _provenance(metadata: dict[bytes, bytes], path: Path) -> dict[str, Any]:
