@@ -160,8 +160,7 @@ def verdict(results: list[dict[str, Any]]) -> dict[str, Any]:
     """Say at every size that is judged whether perfml keeps to the goal."""
     judged = [result for result in results if result["rows"] >= JUDGED] or results[-1:]
     slower = {
-        result["rows"]: 1 / min(result["times_longer"][name] for name in WHOLE)
-        for result in judged
+        result["rows"]: 1 / min(result["times_longer"][name] for name in WHOLE) for result in judged
     }
     gib = max(result["sides"]["perfml"]["peak_gib"] for result in judged)
     return {

@@ -39,7 +39,7 @@ asked() { # a question that needs the extra $1; the first lines of the answer
     docs) "$2/bin/python" "$root/docs/_site/build.py" "$folder/site" --no-execute ;;
     gpu) "$2/bin/python" -c 'import torch, nvtx; print(torch.__version__)' ;;
     tensorrt | workloads) "$2/bin/python" -c 'import onnx, tensorrt_rtx; print(tensorrt_rtx.__version__)' ;;
-    distributed) "$2/bin/python" -c 'import distributed, dask_jobqueue; print(distributed.__version__)' ;;
+    distributed) "$2/bin/python" -c 'import distributed; print(distributed.__version__)' ;;
     atlas) "$2/bin/python" -c 'import lightgbm, hidimstat; print(lightgbm.__version__)' ;;
     fuzz) "$2/bin/python" -c 'import atheris; print(atheris.__name__)' ;;
     bench) "$2/bin/python" -c 'import polars, duckdb, shap; print(polars.__version__)' ;;

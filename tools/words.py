@@ -70,23 +70,23 @@ def in_page(path: Path) -> Iterator[Finding]:
             yield Finding(path, number, found[0])
 
 
-def literals(path: Path) -> Iterator[tuple[int, str]]:
+def literals(path: Path) -> tuple[tuple[int, str], ...]:
     """Return line and text of the strings that a file of Python or TOML may print.
 
     A value within an f-string is one word. Docstrings, ids without a blank, regular expressions,
     SQL and what `_words` splits are no sentences, nor are the sources and patterns of a TOML.
     """
     if path.suffix == ".toml":
-        yield from ((0, text) for text in _values(tomllib.loads(path.read_text(encoding="utf-8"))))
-        return
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+        return tuple((0, text) for text in _values(tomllib.loads(path.read_text(encoding="utf-8"))))
+    found = []
+    nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
     silent: set[int] = set()
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Expr | ast.JoinedStr):  # docstrings; parts of f-strings
             silent.update(map(id, ast.iter_child_nodes(node)))
-        elif isinstance(node, ast.Call) and re.match(r"re\.|_words\b", ast.unparse(node.func)):
+        elif isinstance(node, ast.Call) and _is_silent(node.func):
             silent.update(map(id, node.args))
-    for node in ast.walk(tree):
+    for node in nodes:
         if id(node) in silent or not isinstance(node, ast.Constant | ast.JoinedStr):
             continue
         parts = node.values if isinstance(node, ast.JoinedStr) else [node]
@@ -95,7 +95,14 @@ def literals(path: Path) -> Iterator[tuple[int, str]]:
             for each in parts
         )
         if " " in text and not text.startswith(("SELECT ", "INSERT ", "CREATE ")):
-            yield node.lineno, text
+            found.append((node.lineno, text))
+    return tuple(found)
+
+
+def _is_silent(function: ast.expr) -> bool:
+    """Tell whether what a function is given is no sentence: that of `re`, and `_words`."""
+    of = getattr(function, "value", function)
+    return getattr(of, "id", "") in ("re", "_words")
 
 
 def _values(table: object) -> Iterator[str]:

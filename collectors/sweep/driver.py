@@ -210,7 +210,7 @@ class _Driver:
 
     def _measure(self, runs: dict[str, Run]) -> None:
         waiting = deque(longest_first(runs))
-        with workers(self.executor, self.out) as client:
+        with workers(self.executor) as client:
             client.subscribe_topic(self.topic, self._heard)
             try:
                 self._follow(client, waiting)
@@ -257,7 +257,7 @@ class _Driver:
             count = _workers(client)
             while waiting and len(self.flying) < count:
                 self._submit(client, waiting.popleft())
-            if count or self.executor.kind == "slurm":  # whose jobs may wait for hours
+            if count:
                 seen = time.monotonic()
             elif time.monotonic() - seen > _ALONE_S:
                 msg = "no worker is left"

@@ -1,8 +1,8 @@
 """Where a sweep's runs are measured: Dask clusters whose workers have one GPU each.
 
-``local`` starts one worker process a GPU of this machine, ``dask`` uses the workers of a
-scheduler that is there, ``slurm`` asks for one job a GPU. All three give a Dask client; runs ask
-for the resource ``GPU``, of which every worker has one, so no two of them share a GPU.
+Either one worker process is started a GPU of this machine, or those of a scheduler that is there
+are used. Both give a Dask client; runs ask for the resource ``GPU``, of which every worker has one,
+so no two of them share a GPU.
 """
 
 from __future__ import annotations
@@ -15,16 +15,17 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from collectors.profilers.gpu import gpus
-from collectors.sweep.slurm import FOREIGN
 from perfml.errors import InputError, PerfmlError
 from perfml.util.installed import import_extra
 
-EXECUTORS = ("local", "dask", "slurm")
+FOREIGN = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MALLOC_TRIM_THRESHOLD_")
+"""Variables that Dask sets for its workers, and that no measured program should get from it."""
+
 RESOURCE = "GPU"
 PRELOAD = "collectors.sweep.task"
 _WORKERS_S = 60.0
@@ -51,21 +52,8 @@ class ExecutorError(PerfmlError):
 class Executor:
     """How to get workers."""
 
-    kind: str = "local"  # one of `EXECUTORS`
-    gpus: tuple[str, ...] = ()  # for `local`: the GPUs, by the numbers of `nvidia-smi`
-    address: str = ""  # for `dask`: the scheduler, like `tcp://host:8786`
-    # For `slurm`: see `collectors.sweep.slurm.check_options`
-    options: dict[str, Any] = field(default_factory=dict)
-    pin: bool = False  # for `local`: give every worker its own share of the processors
-
-    def __post_init__(self) -> None:
-        if self.kind not in EXECUTORS:
-            msg = f"must be one of {', '.join(EXECUTORS)}"
-            raise InputError(msg, where="--executor", found=self.kind)
-        if (self.kind == "dask") != bool(self.address):
-            msg = "--executor dask and --scheduler ADDRESS go together"
-            cure = "For example: --executor dask --scheduler tcp://head:8786"
-            raise InputError(msg, where="--scheduler", found=self.address or "none", cure=cure)
+    gpus: tuple[str, ...] = ()  # of this machine, by the numbers of `nvidia-smi`
+    address: str = ""  # or of a scheduler that is there, like `tcp://host:8786`
 
 
 def choose_gpus(asked: str | None) -> tuple[str, ...]:
@@ -96,7 +84,7 @@ def choose_gpus(asked: str | None) -> tuple[str, ...]:
 
 
 @contextlib.contextmanager
-def workers(executor: Executor, out: Path) -> Iterator[Any]:
+def workers(executor: Executor) -> Iterator[Any]:
     """Give a Dask client whose workers measure; they are ended with the block.
 
     Raises `MissingExtraError` if Dask is not installed. Raises `ExecutorError` if a GPU is in use
@@ -107,13 +95,11 @@ def workers(executor: Executor, out: Path) -> Iterator[Any]:
     # what happens to workers is told in the sweep's own words
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
     with dask.config.set(_CONFIG), contextlib.ExitStack() as stack:
-        if executor.kind == "dask":
+        if executor.address:
             client = stack.enter_context(_connected(distributed, executor.address))
             _require_gpus(client, executor.address)
         else:
-            cluster = stack.enter_context(
-                _local(distributed, executor) if executor.kind == "local" else _slurm(executor, out)
-            )
+            cluster = stack.enter_context(_local(distributed, executor))
             client = stack.enter_context(distributed.Client(cluster, set_as_default=False))
         yield client
 
@@ -155,7 +141,6 @@ def _require_gpus(client: Any, address: str) -> None:
 def _local(distributed: Any, executor: Executor) -> Iterator[Any]:
     _require_free(executor.gpus)
     folder = Path(tempfile.mkdtemp(prefix="perfml-dask-"))
-    shares = _shares(len(executor.gpus)) if executor.pin else [""] * len(executor.gpus)
     security = _security(distributed)
     specification = {
         f"gpu-{gpu}": {
@@ -167,10 +152,11 @@ def _local(distributed: Any, executor: Executor) -> Iterator[Any]:
                 "local_directory": str(folder),
                 "preload": [PRELOAD],
                 "security": security,
-                "env": _pinned(gpu, share),
+                # numbers as nvidia-smi gives them, not fastest first as CUDA would
+                "env": {"CUDA_VISIBLE_DEVICES": gpu, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"},
             },
         }
-        for gpu, share in zip(executor.gpus, shares, strict=True)
+        for gpu in executor.gpus
     }
     scheduler = {
         "cls": distributed.Scheduler,
@@ -195,13 +181,6 @@ def _local(distributed: Any, executor: Executor) -> Iterator[Any]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _pinned(gpu: str, share: str) -> dict[str, str]:
-    from collectors.sweep.task import CPUS
-
-    # numbers as nvidia-smi gives them, not fastest first as CUDA would
-    return {"CUDA_VISIBLE_DEVICES": gpu, "CUDA_DEVICE_ORDER": "PCI_BUS_ID", CPUS: share}
-
-
 def _security(distributed: Any) -> Any:
     """Return one-time keys, so that nobody else on this machine can give the workers tasks.
 
@@ -211,15 +190,6 @@ def _security(distributed: Any) -> Any:
         return distributed.Security.temporary()
     except ImportError:
         return None
-
-
-def _shares(count: int) -> list[str]:
-    """Return a share of this process's processors for each of `count` workers."""
-    own = sorted(os.sched_getaffinity(0))
-    if len(own) < count:
-        return [""] * count
-    size = len(own) // count
-    return [",".join(map(str, own[i * size : (i + 1) * size])) for i in range(count)]
 
 
 def _require_free(chosen: Sequence[str]) -> None:
@@ -250,14 +220,3 @@ def _free(handle: int) -> bool:
     except OSError:
         return False
     return True
-
-
-@contextlib.contextmanager
-def _slurm(executor: Executor, out: Path) -> Iterator[Any]:
-    from collectors.sweep.slurm import slurm_cluster
-
-    logs = out / ".slurm"
-    logs.mkdir(parents=True, exist_ok=True)
-    with slurm_cluster(executor.options, preload=PRELOAD, log_directory=str(logs)) as cluster:
-        cluster.scale(jobs=executor.options.get("jobs", 1))
-        yield cluster

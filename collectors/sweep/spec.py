@@ -12,7 +12,7 @@ import itertools
 import math
 import shlex
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from perfml.metrics import load_catalogue
 from perfml.metrics.passes import load_passes
 
 MOST_RUNS = 20_000
-_TOP = ("matrix", "defaults", "include", "exclude", "out", "timeout", "launcher", "slurm")
+_TOP = ("matrix", "defaults", "include", "exclude", "out", "timeout", "launcher")
 _BUILT_IN_ONLY = ("backend", "precision", "batch", "cfg", "weights", "cudnn_benchmark", "set")
 
 
@@ -42,7 +42,6 @@ class Sweep:
     out: Path | None = None  # folder of the results, as the file names it; None if it does not
     launcher: tuple[str, ...] = ()  # goes in front of every command
     timeout_s: float = 1800.0  # limit of each command
-    slurm: dict[str, Any] = field(default_factory=dict)  # options for Slurm, as the file names them
 
 
 @dataclass
@@ -103,12 +102,8 @@ class _Expansion:
         if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not timeout >= 1:
             msg = "a time limit is a number of seconds from 1"
             raise InputError(msg, where=self.document.where("timeout"), found=str(timeout))
-        slurm = self._typed(top, "slurm", dict) or {}
-        from collectors.sweep.slurm import check_options
-
-        check_options(slurm, lambda name: self.document.where("slurm", name))
         beside = self.document.path.parent
-        return (beside / out if out else None, tuple(words), float(timeout), slurm)
+        return (beside / out if out else None, tuple(words), float(timeout))
 
     def _typed(self, top: dict[str, Any], name: str, kind: type) -> Any:
         value = top.get(name)

@@ -28,8 +28,6 @@ from perfml import __version__
 from perfml.errors import PerfmlError
 
 MARK = "PERFML_SWEEP_WORKER"
-CPUS = "PERFML_SWEEP_CPUS"
-"""Variable with the processors a worker and its children may use, such as ``0-15``."""
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
@@ -209,25 +207,7 @@ def _hold_gpu(patience_s: float) -> None:
     temporary = folder / f"gpu-{name}"
     temporary.mkdir(exist_ok=True, mode=0o700)
     os.environ |= {MARK: mark, "TMPDIR": str(temporary)}
-    _pin()
     _STATE.guard = guard
-
-
-def _pin() -> None:
-    """Keep this process and its children on the processors it was given."""
-    given = processors(os.environ.get(CPUS, ""))
-    if given:
-        for thread in Path("/proc/self/task").iterdir():
-            os.sched_setaffinity(int(thread.name), given)
-
-
-def processors(text: str) -> set[int]:
-    """Return the numbers of a list such as ``0-3,8``; empty for an empty text."""
-    found: set[int] = set()
-    for part in filter(None, text.split(",")):
-        first, _, last = part.partition("-")
-        found |= set(range(int(first), int(last or first) + 1))
-    return found
 
 
 def shared_folder() -> Path:

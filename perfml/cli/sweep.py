@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,32 +19,20 @@ if TYPE_CHECKING:
     from collectors.sweep.spec import Sweep
 
 
-class Where(StrEnum):
-    """Where the runs are measured."""
-
-    local = "local"
-    dask = "dask"
-    slurm = "slurm"
-
-
 @verb(no_args_is_help=True)
 def sweep(
     output: Output,
     file: Annotated[Path, typer.Argument(metavar="SWEEP.yaml", help="The matrix of runs.")],
-    executor: Annotated[
-        Where,
-        typer.Option(help="local: one worker a GPU here; dask: --scheduler; slurm: a job a GPU."),
-    ] = Where.local,
     scheduler: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help="A Dask scheduler: tcp://head:8786.")
+        str | None,
+        typer.Option(
+            metavar="ADDRESS", help="Use the workers of a Dask scheduler: tcp://head:8786."
+        ),
     ] = None,
     gpus: Annotated[
         str | None,
         typer.Option(help="How many GPUs of this machine (2), or which (0,2); default all."),
     ] = None,
-    pin: Annotated[
-        bool, typer.Option("--pin", help="Give each GPU's runs their own share of the processors.")
-    ] = False,
     out: options.OptionalOut = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on: measure what is missing or failed.")
@@ -70,7 +57,7 @@ def sweep(
     if dry_run:
         _show_plan(output, plan, folder)
         return
-    where = _executor(executor, scheduler, gpus, pin, plan)
+    where = _executor(scheduler, gpus)
     from collectors.sweep.driver import run_sweep
 
     try:
@@ -85,19 +72,15 @@ def sweep(
     _show_outcome(output, plan, outcome)
 
 
-def _executor(
-    executor: Where, scheduler: str | None, gpus: str | None, pin: bool, plan: Sweep
-) -> Executor:
+def _executor(scheduler: str | None, gpus: str | None) -> Executor:
     from collectors.sweep.executors import Executor, choose_gpus
 
-    local = executor is Where.local
-    if not local and (gpus is not None or pin):
-        msg = "--gpus and --pin are for --executor local"
-        cure = "A Dask worker says itself which GPU it has; Slurm gives every job one."
-        raise PerfmlError(msg, cure=cure)
-    numbers = choose_gpus(gpus) if local else ()
-    options = plan.slurm if executor is Where.slurm else {}
-    return Executor(executor.value, numbers, scheduler or "", options, pin)
+    if scheduler is None:
+        return Executor(choose_gpus(gpus))
+    if gpus is not None:
+        msg = "--gpus are those of this machine, and --scheduler has workers of its own"
+        raise PerfmlError(msg, cure="A Dask worker says itself which GPU it has.")
+    return Executor(address=scheduler)
 
 
 def _show_plan(output: Output, plan: Sweep, folder: Path) -> None:

@@ -74,7 +74,7 @@ def test_two_gpus_share_the_runs_and_a_failing_one_stops_nobody(host):
     (host / "control/failing").touch()
     (host / "control/hold").touch()
     write(host, "./p 1", "./p a hold", "./p b hold", "./p 2", "./p fail", "./p 3")
-    process = sweeping(host, "--json", "--pin")
+    process = sweeping(host, "--json")
     both = until(lambda: len(found := held(host)) == 2 and found)
     # both at once, or the second GPU bought nothing
     assert {each["CUDA_VISIBLE_DEVICES"] for each in both} == {"0", "1"}
@@ -266,7 +266,7 @@ def test_a_scheduler_that_is_there_is_used(host):
         worker_dashboard_address=None,
         silence_logs=50,
     ) as cluster:
-        executor = Executor("dask", address=cluster.scheduler_address)
+        executor = Executor(address=cluster.scheduler_address)
         changes = []
         outcome = run_sweep(plan, host / "runs", executor, observer=changes.append)
         states = [each.state for each in outcome.states]
@@ -277,9 +277,7 @@ def test_a_scheduler_that_is_there_is_used(host):
         again = run_sweep(plan, host / "runs", executor, resume=True)
         assert (again.kept, again.launches) == (2, 0)
     with pytest.raises(PerfmlError, match="no Dask scheduler answers"):
-        run_sweep(
-            read_sweep(write(host, "./p 3")), host / "other", Executor("dask", address="tcp://::1")
-        )
+        run_sweep(read_sweep(write(host, "./p 3")), host / "other", Executor(address="tcp://::1"))
 
 
 def test_workers_without_a_gpu_are_told_how_to_have_one(host):
@@ -290,7 +288,7 @@ def test_workers_without_a_gpu_are_told_how_to_have_one(host):
         LocalCluster(n_workers=1, processes=False, dashboard_address=None) as cluster,
         pytest.raises(PerfmlError, match="--resources GPU=1"),
     ):
-        run_sweep(plan, host / "runs", Executor("dask", address=cluster.scheduler_address))
+        run_sweep(plan, host / "runs", Executor(address=cluster.scheduler_address))
 
 
 def test_a_gpu_that_another_sweep_measures_on_is_refused(host, monkeypatch):
@@ -338,30 +336,3 @@ def test_gpus_are_chosen_by_number_or_list(host, monkeypatch, asked, visible, ch
 def test_gpus_that_are_not_there_are_refused(host, asked):
     with pytest.raises(InputError, match="no such GPUs"):
         choose_gpus(asked)
-
-
-def test_the_job_script_for_slurm_asks_for_one_gpu_and_offers_it():
-    pytest.importorskip("dask_jobqueue")
-    from collectors.sweep.slurm import slurm_cluster
-
-    options = {
-        "queue": "gpu",
-        "account": "me",
-        "walltime": "02:00:00",
-        "cores": 8,
-        "memory": "32GB",
-        "directives": ["--gres=gpu:h200:1"],
-        "prologue": ["module load cuda"],
-    }
-    with slurm_cluster(options, preload="collectors.sweep.task", log_directory="logs") as made:
-        script = made.job_script()
-    lines = script.splitlines()
-    for line in ("-p gpu", "-A me", "-t 02:00:00", "--gres=gpu:h200:1", "--cpus-per-task=8"):
-        assert f"#SBATCH {line}" in lines
-    assert "--gres=gpu:1" not in script
-    assert "module load cuda" in lines
-    start = next(line for line in lines if "distributed.cli.dask_worker" in line)
-    assert "--resources GPU=1" in start
-    assert "--preload collectors.sweep.task" in start
-    with slurm_cluster({}, preload="m", log_directory="logs") as made:
-        assert "#SBATCH --gres=gpu:1" in made.job_script()
