@@ -129,7 +129,13 @@ def test_every_tool_has_schemas_and_answers_fit_them():
 
 
 @pytest.mark.parametrize(
-    "version", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"]
+    "version",
+    [
+        "2024-11-05",
+        *(pytest.param(day, marks=pytest.mark.slow) for day in ("2025-03-26", "2025-06-18")),
+        pytest.param("2025-11-25", marks=pytest.mark.slow),
+        "2026-07-28",
+    ],
 )
 def test_tools_are_listed_in_every_version_of_the_protocol(version):
     first, tools = asked_in_json(version)

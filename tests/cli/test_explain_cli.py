@@ -67,6 +67,7 @@ def test_two_tables_are_two_sides_and_agree_with_two_sides_of_one(tables):
     assert left["causes"] == right["causes"]
 
 
+@pytest.mark.slow
 def test_layers_of_other_names_are_aligned_by_the_shapes_in_the_provenance(tmp_path, sweep):
     found = ingest([sweep])
     frame = found.frame[(found.frame["backend"] == "cudnn") & (found.frame["batch"] == 1)]

@@ -353,6 +353,7 @@ def test_a_layer_map_travels_in_the_description(tmp_path, tools):
     assert layers == [{"name": "first", "kernels": ["scale"]}]
 
 
+@pytest.mark.slow
 def test_further_processes_are_timed_and_intervals_are_taken_over_them(tmp_path, tools):
     (result,) = workload(tmp_path, processes=3)
     assert result.status == "done", result.message
@@ -371,6 +372,7 @@ def test_further_processes_are_timed_and_intervals_are_taken_over_them(tmp_path,
     assert total.processes == (3, 3)
 
 
+@pytest.mark.slow
 def test_a_run_of_one_process_says_so_and_another_number_is_another_run(tmp_path, tools):
     (one,) = workload(tmp_path)
     (two,) = workload(tmp_path, processes=2)

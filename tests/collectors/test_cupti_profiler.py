@@ -62,6 +62,7 @@ def layers(profile):
     return read(profile.table).frame["layer"].fillna("-").tolist()
 
 
+@pytest.mark.slow
 def test_each_pass_is_taken_in_an_iteration_of_one_run(measure):
     profile = measure("iter:6")  # two that are timed, four passes
     assert (profile.measurement.replay, profile.measurement.passes, profile.measurement.runs) == (

@@ -417,6 +417,7 @@ def test_two_processes_that_write_one_file_leave_one_whole_file(tmp_path):
     assert names(out.parent) == ["kernels.parquet"]
 
 
+@pytest.mark.slow
 def test_of_two_processes_that_collect_one_run_one_does_it(tmp_path, tools):
     tools.setenv("FAKE_SECONDS", "1")
     code = (

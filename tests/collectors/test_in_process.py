@@ -67,6 +67,7 @@ def profile(tmp_path, **options):
     return perfml.profile(**given)
 
 
+@pytest.mark.slow
 def test_what_a_block_ran_is_a_run_with_its_layers(model, tmp_path):
     with profile(tmp_path) as run:
         for number in range(4):

@@ -15,6 +15,7 @@ from perfml.experiments.verdicts import OPEN, Finding, verdict
 pytestmark = pytest.mark.process
 
 
+@pytest.mark.slow
 def test_fewer_multiprocessors_and_traffic_answer_as_the_kernels_were_made(examine):
     found, _ = examine("units dram")
     units, dram = responses(found)

@@ -19,7 +19,6 @@ from perfml.ingest.merge.rule import merge
 from perfml.ingest.profiles import ingest
 from perfml.kernel_names import setup_note
 from perfml.tables import write_table
-from tests.support.architecture import arrows
 from tests.support.tables import make_kernels
 
 RANDOM = "void at::native::distribution_elementwise_grid_stride_kernel<float, 4>(long)"
@@ -325,13 +324,6 @@ def test_layers_are_meant_by_name_before_pattern():
     for wrong in ("conv", "(pool"):
         with pytest.raises(PerfmlError, match="no layer is called"):
             layer_names(known, [wrong])
-
-
-def test_there_is_one_way_from_a_name_to_tables():
-    readers = {name for name, used in arrows() if used == "perfml.ingest.profiles"}
-    outside = {name for name in readers if not name.startswith(("perfml.ingest", "studies"))}
-    verbs = {"perfml.cli.tables", "perfml.cli.partitioned"}
-    assert outside == {"perfml.datasets.opening", *verbs}
 
 
 def test_launches_without_ranges_meet_merged_layers_by_kernel(tmp_path):

@@ -11,7 +11,6 @@ import pytest
 from benchmarks import agreement, counters_page, gate_page, rows
 from studies.atlas.page import results as atlas
 from studies.attention.page import benchmark
-from studies.plan.page import PAGE as PLAN
 from studies.seeds.page import judged, tally
 from tests.support.paths import ROOT
 
@@ -106,7 +105,13 @@ def test_the_atlas_is_as_large_as_the_page_says():
 
 
 def test_passes_cost_what_the_page_says():
-    table = dict(re.findall(r"^\| (\d) \| [^|]+ \| ([\d.]+) \|", PLAN.read_text("utf-8"), re.M))
+    table = dict(
+        re.findall(
+            r"^\| (\d) \| [^|]+ \| ([\d.]+) \|",
+            (ROOT / "studies/plan/RESULTS.md").read_text("utf-8"),
+            re.M,
+        )
+    )
     assert (
         f"One replay pass takes {table['1']} s per launch, three take {table['3']} s, "
         f"eight take {table['8']} s"

@@ -226,6 +226,7 @@ def test_that_a_bandwidth_is_the_limit_is_said_where_it_is_nearly_used():
     assert "is the limit" not in remedy_of("shared_loads").hazard_at(0.5)
 
 
+@pytest.mark.slow
 def test_likely_gains_of_a_launch_add_up_to_less_than_its_time():
     for cells in PLANTED.values():
         table = advise(launch(**cells), min_gain=0.0).table

@@ -46,6 +46,7 @@ def test_where_nothing_is_about_the_cause_the_order_stays_and_nothing_is_surer(c
     assert set(rest["confidence"]) == {"medium"}
 
 
+@pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.parametrize("name", sampled(EXAMS, 2))
 def test_no_recorded_explanation_contradicts_the_advice_on_its_slower_side(name):

@@ -40,6 +40,7 @@ def recorded_causes(name):
                 yield layer, kernel_causes(changes, before, after, same_device=comparable)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sampled([*PLANTED, *LADDERS], 2))
 def test_no_recorded_pair_is_explained_absurdly(name):
     pairs = list(recorded_causes(name))

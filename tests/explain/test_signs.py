@@ -33,6 +33,7 @@ def test_kernels_that_vanished_save_and_those_that_appeared_cost(both_ways):
             assert by_term.get("kernels_appeared", 1) > 0, detail.layer
 
 
+@pytest.mark.slow
 def test_what_makes_it_slower_is_what_makes_the_other_way_faster(both_ways):
     there, back = both_ways
     opposite = {"kernels_vanished": "kernels_appeared", "kernels_appeared": "kernels_vanished"}

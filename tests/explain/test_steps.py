@@ -197,6 +197,7 @@ if PAIRS.is_dir():
     def account(recorded, name):
         return Account.from_dict(recorded[name][1].provenance["step"])
 
+    @pytest.mark.slow
     def test_the_headline_of_recorded_steps_is_the_step_on_the_clock(recorded):
         for name, (path, kernels) in recorded.items():
             found = Account.from_dict(kernels.provenance["step"])

@@ -57,6 +57,7 @@ def verdict(before, after, policy=None):
     return judge(before, after, policy).verdict
 
 
+@pytest.mark.slow
 def test_the_same_work_is_the_same_however_the_times_scatter():
     assert verdict(layers(seed=1, scatter=0.05), layers(seed=2, scatter=0.05)) is Verdict.SAME
 
@@ -407,6 +408,7 @@ def recorded():
     return frame[(frame.backend == "cudnn") & (frame.precision == "fp32") & (frame.batch == 8)]
 
 
+@pytest.mark.slow
 def test_iterations_of_one_recorded_run_are_never_worse_than_each_other():
     run = recorded()
     policy = Policy()

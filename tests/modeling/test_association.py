@@ -45,6 +45,7 @@ def test_a_feature_is_shown_whatever_the_shape_of_its_effect(statistic, shape):
         assert (frame["partner"][0] == 1) == (statistic == "pair")
 
 
+@pytest.mark.slow
 def test_what_a_five_line_test_finds_is_found_and_power_says_how_often():
     found, seen = 0, []
     for seed in range(25):
@@ -57,6 +58,7 @@ def test_what_a_five_line_test_finds_is_found_and_power_says_how_often():
     assert p_of(*drawn(12, 12, 0))[1].power < 0.5
 
 
+@pytest.mark.slow
 def test_noise_is_shown_in_no_more_than_a_few_of_many_tables():
     groups = np.repeat(np.arange(20), np.random.default_rng(0).integers(1, 9, 20))
     alarms = 0

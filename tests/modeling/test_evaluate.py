@@ -283,6 +283,7 @@ def test_layers_nobody_measured_are_predicted_from_what_is_known_before_a_run(re
     assert score_of(found, "backend-mean", "leave-one-layer-out", "mean") > 0.5
 
 
+@pytest.mark.slow
 def test_quick_scores_fit_ensembles_once_a_fold_and_single_trees_as_often_as_ever():
     words = {"protocols": "leave-one-layer-out", "models": "dt,gbr", "splits": 3}
     layers = linear_layers(layers=5)

@@ -68,6 +68,7 @@ def test_a_budget_keeps_out_what_does_not_fit():
     assert cheap.chosen["worse_low"] > 0 >= enough.chosen["worse_low"]
 
 
+@pytest.mark.slow
 @BUDGETS
 def test_the_rows_that_judge_took_no_part_in_choosing(passes):
     noise = linear_layers(layers=12)
@@ -100,6 +101,7 @@ def test_what_needs_no_counter_is_always_there_and_may_be_enough():
     assert none["nested"] < 0.01
 
 
+@pytest.mark.slow
 def test_one_metric_names_the_backend():
     found = select_metrics(linear_layers(), task="classification", **QUICK)
     assert found.metrics == ("tex_fu_utilization",)
@@ -169,6 +171,7 @@ def test_the_verb_writes_a_list_that_collect_takes(tmp_path):
     assert metric_names([str(out)]) == (tuple(document["metrics"]), ())
 
 
+@pytest.mark.slow
 def test_the_verb_without_a_budget_names_few_metrics():
     ran = CliRunner().invoke(app, ["select", "h200-yolov4-tiny", *WHERE, "--most", "2", "--json"])
     assert ran.exit_code == 0, ran.output

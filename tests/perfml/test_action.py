@@ -64,6 +64,7 @@ def test_equal_profiles_pass_with_a_summary_and_junit(tmp_path):
     assert ElementTree.parse(tmp_path / "perfml-gate.xml").getroot().tag == "testsuite"
 
 
+@pytest.mark.slow
 def test_more_work_fails_the_job_and_says_why(tmp_path, more_work):
     done, files = run_gate(tmp_path, **more_work)
     assert done.returncode == 1
@@ -71,12 +72,14 @@ def test_more_work_fails_the_job_and_says_why(tmp_path, more_work):
     assert files["GITHUB_STEP_SUMMARY"].strip()
 
 
+@pytest.mark.slow
 def test_an_exit_code_that_is_allowed_does_not_fail_the_job_and_is_said(tmp_path, more_work):
     done, files = run_gate(tmp_path, **more_work, allow="1 3")
     assert done.returncode == 0
     assert "exit code 1" in files["GITHUB_STEP_SUMMARY"]
 
 
+@pytest.mark.slow
 def test_what_nobody_can_tell_fails_the_job(tmp_path, more_work):
     table = pd.read_parquet(more_work["baseline"])
     renamed = str(tmp_path / "renamed.parquet")

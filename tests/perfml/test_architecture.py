@@ -185,3 +185,10 @@ def test_a_parameter_is_followed_through_calls_parts_and_results_until_an_object
     assert stays("a:first", "other", SOURCES) == ["a", "b"]
     to_and_fro = SOURCES["a"].replace("    whole(other)", "    _last(mine)\n    whole(mine)")
     assert stays("a:first", "table", {**SOURCES, "a": to_and_fro}) == ["a", "b", "a", "b", "a"]
+
+
+def test_there_is_one_way_from_a_name_to_tables():
+    readers = {name for name, used in arrows() if used == "perfml.ingest.profiles"}
+    outside = {name for name in readers if not name.startswith(("perfml.ingest", "studies"))}
+    verbs = {"perfml.cli.tables", "perfml.cli.partitioned"}
+    assert outside == {"perfml.datasets.opening", *verbs}

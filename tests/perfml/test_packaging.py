@@ -52,6 +52,7 @@ def names_of(wheel):
         return {name for name in archive.namelist() if ".dist-info/" not in name}
 
 
+@pytest.mark.slow
 def test_the_wheel_holds_code_data_and_type_information(built, root):
     names = names_of(built[0])
     tracked = ran("git", "ls-files", "perfml", "collectors", cwd=root).stdout.split()
@@ -76,6 +77,7 @@ def test_the_wheel_says_what_it_needs(built):
     assert all(">=" in each for each in bare), "every dependency has a floor"
 
 
+@pytest.mark.slow
 def test_a_wheel_built_from_the_sdist_is_the_same(built, tmp_path):
     with tarfile.open(built[1]) as archive:
         archive.extractall(tmp_path, filter="data")
@@ -86,6 +88,7 @@ def test_a_wheel_built_from_the_sdist_is_the_same(built, tmp_path):
     assert names_of(wheel) == names_of(built[0])
 
 
+@pytest.mark.slow
 def test_the_installed_package_is_used_not_the_checkout(installed):
     assert start(installed, "-c", "import perfml; print(perfml.__file__)").startswith(
         str(installed)

@@ -39,6 +39,7 @@ def errors_by_network(rows, residuals):
     return off[long].groupby(rows["workload"][long]).mean()
 
 
+@pytest.mark.slow
 def test_networks_held_out_are_off_by_a_fifth_at_most_on_long_layers(rows, kept):
     by_network = {
         tier: errors_by_network(rows, kept.held_out[tier, NETWORK])
@@ -51,6 +52,7 @@ def test_networks_held_out_are_off_by_a_fifth_at_most_on_long_layers(rows, kept)
     assert by_network["launched"].mean() < 0.75 * by_network["shape"].mean()
 
 
+@pytest.mark.slow
 def test_intervals_hold_on_long_layers_of_networks_left_out_and_are_narrow(rows, kept):
     residuals = kept.held_out["launched", NETWORK]
     measured = np.log(rows["time_us"].to_numpy(float))
@@ -84,6 +86,7 @@ def test_what_is_launched_tells_more_than_the_shape_on_a_small_recording(rows):
     assert error["launched"] < 0.25
 
 
+@pytest.mark.slow
 def test_a_recording_of_other_people_s_shapes_and_layers_is_predicted(rows, kept):
     # no network of the atlas: layers are a convolution with its activation, shapes lack the batch
     yolo = read_input("h200-yolov4-tiny")
@@ -122,6 +125,7 @@ def test_a_layer_of_twice_its_time_is_seen(rows, kept):
     assert np.mean(seen) > 0.8
 
 
+@pytest.mark.slow
 def test_launches_that_layers_of_a_shape_do_without_are_told(rows, kept):
     # a GELU that is written out launches eight kernels where others launch one
     written_out = rows["kind"].eq("NewGELUActivation") & rows["workload"].str.contains("albert")
@@ -138,6 +142,7 @@ def test_launches_that_layers_of_a_shape_do_without_are_told(rows, kept):
     assert "launch such kernels take" in first.why.sentence
 
 
+@pytest.mark.slow
 def test_without_grids_the_shape_alone_is_compared(rows, kept):
     network = rows[rows["workload"].str.contains("squeezenet")].drop(columns="waves_per_sm")
     assert not knows_launches(network)

@@ -82,6 +82,7 @@ def test_what_advice_finds_in_a_slow_layer_is_told():
     assert all(each.hazard and each.evidence and each.mitigation for each in reasons)
 
 
+@pytest.mark.slow
 def test_a_layer_is_never_compared_with_its_own_network(network, reference):
     both = pd.concat([reference, prepare_layers(network)], ignore_index=True)
     assert predict(network, both, top=0).networks == reference["workload"].nunique()
@@ -167,6 +168,7 @@ def test_an_unknown_kind_gets_the_interval_of_a_kind_left_out(network, reference
         assert each.high_us / each.low_us > 1.5 * widths[each.layer]
 
 
+@pytest.mark.slow
 def test_a_family_that_the_reference_lacks_is_not_compared(network, reference):
     strange = network.assign(kind=network["kind"].replace({"ReLU": "LSTM"}))
     found = predict(strange, reference, top=0)
@@ -176,6 +178,7 @@ def test_a_family_that_the_reference_lacks_is_not_compared(network, reference):
     assert any("no layer of this family (recurrent)" in warning for warning in found.warnings)
 
 
+@pytest.mark.slow
 def test_another_gpu_is_compared_with_itself_and_one_without_peaks_not_at_all(network, reference):
     slower = network.assign(device="NVIDIA A100-SXM4-40GB", time_us=network["time_us"] * 2)
     found = predict(slower, reference, top=0)
@@ -241,6 +244,7 @@ def test_a_reference_of_two_networks_is_too_little(network, reference):
         predict(network, reference[reference["workload"].isin(names)])
 
 
+@pytest.mark.slow
 def test_equal_layers_are_one_row_and_lose_together(network, reference):
     again = network[network["layer"] == SLOW].assign(layer="again")
     found = predict(pd.concat([network, again], ignore_index=True), reference, top=0)

@@ -76,19 +76,20 @@ def test_without_the_package_the_error_names_the_extra(vectors, monkeypatch):
         read(vectors)
 
 
-@pytest.mark.parametrize("kept", [5, 100, 5_000, 60_000, 120_000, 152_000])
-def test_a_cut_report_is_an_error(vectors, tmp_path, kept):
+def test_a_cut_report_is_an_error(vectors, tmp_path):
     # In a process of its own: the package is native code, and prints what it cannot parse.
-    cut = tmp_path / "cut.ncu-rep"
-    cut.write_bytes(vectors.read_bytes()[:kept])
+    cuts = [tmp_path / f"{kept}.ncu-rep" for kept in (5, 100, 5_000, 60_000, 120_000, 152_000)]
+    for cut in cuts:
+        cut.write_bytes(vectors.read_bytes()[: int(cut.stem)])
     program = (
         "import sys; from perfml.readers import read\n"
         "from perfml.errors import InputError\n"
-        "try: read(sys.argv[1])\n"
-        "except InputError as error: print(error)\n"
+        "for path in sys.argv[1:]:\n"
+        "    try: read(path)\n"
+        "    except InputError as error: print(error)\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", program, str(cut)],
+        [sys.executable, "-c", program, *map(str, cuts)],
         capture_output=True,
         text=True,
         timeout=PATIENCE_S,
@@ -97,8 +98,9 @@ def test_a_cut_report_is_an_error(vectors, tmp_path, kept):
     )
     assert done.returncode == 0
     lines = done.stdout.splitlines()
-    assert lines[0].startswith(f"{cut}: no readable Nsight Compute report (found: ")
-    assert len(lines) == 2
+    assert len(lines) == 2 * len(cuts)
+    for cut, line in zip(cuts, lines[::2], strict=True):
+        assert line.startswith(f"{cut}: no readable Nsight Compute report (found: ")
 
 
 # Reports as the package shows them

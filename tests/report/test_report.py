@@ -143,6 +143,7 @@ def test_no_model_learns_from_a_trace_which_has_no_counters():
     assert all(detail.model is None for detail in sides.details)
 
 
+@pytest.mark.slow
 def test_of_very_many_rows_whole_layers_are_learned_from_and_it_is_said(monkeypatch):
     table = layers()
     some = len(table) // 3
@@ -233,6 +234,7 @@ def test_script_cannot_be_closed_from_a_kernel_name():
     assert page_data(page)["names"][0][1] == "</script><script>alert(1)</script>"
 
 
+@pytest.mark.slow
 @examples(12)
 @given(st.text(st.characters(codec=None), min_size=1, max_size=60))
 def test_any_name_is_written_as_utf_8_and_reads_as_text(name):

@@ -93,6 +93,7 @@ def test_a_lookup_that_matches_the_models_is_said_at_the_top(found):
     assert "gld_efficiency" in found.results["data"]["identifying_metrics"]
 
 
+@pytest.mark.slow
 def test_tables_and_figures_of_the_file_are_written_as_csv_and_png(written):
     folder, files = written
     names = {path.name for path in files}

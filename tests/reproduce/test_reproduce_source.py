@@ -90,6 +90,7 @@ def test_an_environment_that_names_no_file_is_an_error_not_a_fallback(monkeypatc
         find_data(None)
 
 
+@pytest.mark.slow
 def test_without_the_file_nothing_published_is_judged(monkeypatch):
     whole = find_recording()
     few = [f"conv_{number:02d}" for number in (3, 15, 18, 20)]

@@ -22,6 +22,7 @@ def test_every_step_was_measured(results):
     assert set(STEPS) <= set(results)
 
 
+@pytest.mark.slow
 def test_the_results_are_of_this_atlas(results):
     assert json.loads(json.dumps(contents())) == results["contents"], (
         "measure it anew: python -m studies.atlas.measure"

@@ -10,7 +10,7 @@ from perfml.predict.python import reference
 from studies.atlas.data import analysing, features, metric_columns_of, metrics, networks, rows
 from studies.atlas.smallest import CHOSEN, TRIED, TWINS, by_cost, offered_by, search, twins
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.slow
 
 
 def test_twins_say_the_same_and_the_cheapest_stands_for_them():

@@ -39,6 +39,7 @@ def test_limits_make_planted_causes_plausible_and_others_not(cases):
     assert found["wrong"].get("plausible", 0) <= 0.02 * sum(found["wrong"].values())
 
 
+@pytest.mark.slow
 def test_limits_on_another_gpu_do_too():
     found = measure.verdicts(planted("h200"), "level_3")
     assert found == RESULTS["verdicts on an H200"]["level_3"]
@@ -58,5 +59,6 @@ def test_measured_gains_are_those_of_the_results():
     assert found["rows"] == RESULTS["repairs of pairs"]["rows"]
 
 
+@pytest.mark.slow
 def test_times_on_another_gpu_are_those_of_the_results(cases):
     assert measure.other_gpu([*cases, *network()]) == RESULTS["H200 from H100"]

@@ -8,21 +8,18 @@ from benchmarks import counters_page, gate_page
 from studies.atlas import page as atlas
 from studies.attention import page as attention
 from studies.page_tables import table_on
-from studies.plan import page as plan
 from studies.ranking import page as ranking
 from studies.seeds import page as seeds
 
 pytestmark = pytest.mark.page
 
-PROGRAMS = (atlas, attention, counters_page, gate_page, plan, ranking, seeds)
+PROGRAMS = (atlas, attention, counters_page, gate_page, ranking, seeds)
 ON_CARD = ("times", "times_fp16", "ranges")
 """Tables of the attention ladder on the card of its recording."""
 SLOW = {
-    *("steps", "tensor_steps", "version_steps", "curve"),
+    *("steps", "tensor_steps", "version_steps"),
 }
 """What `perfml explain` or a search is asked for anew."""
-IN_PART = {("plan", "proof"), ("plan", "precisions")}
-"""Minutes: `test_plan_page.py` makes some of their rows."""
 
 
 def tables():
@@ -30,11 +27,10 @@ def tables():
     for program in PROGRAMS:
         what = program.__name__.removeprefix("studies.").removesuffix(".page")
         for name in program.TABLES:
-            if (what, name) not in IN_PART:
-                slow = name in SLOW and what != "seeds"
-                yield pytest.param(
-                    program, name, marks=pytest.mark.slow if slow else (), id=f"{what}-{name}"
-                )
+            slow = name in SLOW and what != "seeds"
+            yield pytest.param(
+                program, name, marks=pytest.mark.slow if slow else (), id=f"{what}-{name}"
+            )
 
 
 def page_of(program, name):

@@ -84,6 +84,7 @@ def test_what_was_judged_on_another_gpu_is_never_called_reproduced(found):
             assert claim.verdict not in (CARRIES, DOES_NOT_CARRY), claim
 
 
+@pytest.mark.slow
 def test_what_was_read_in_a_public_profile_is_said_to_be_computed_nowhere(found):
     constants = [claim for claim in found.claims if claim.data == public_runs.SOURCE]
     assert len(constants) == 4
@@ -101,6 +102,7 @@ def test_kernels_of_cublas_and_filters_are_judged_with_their_numbers(found):
     assert "of 5 fast layers" in filters.evidence
 
 
+@pytest.mark.slow
 def test_the_device_stands_beside_the_studys_and_layers_in_the_cells_of_table_2_3(found):
     device = device_table(found.network["about"]).set_index("what")
     assert device.loc["multiprocessors"].tolist() == ["6", "132"]
@@ -179,6 +181,7 @@ def test_without_a_recording_its_claims_are_not_testable(made, monkeypatch):
     assert "No recording" in claim.evidence
 
 
+@pytest.mark.slow
 def test_a_recording_that_cannot_be_read_is_named(made, monkeypatch, tmp_path):
     (tmp_path / "notes.md").write_text("nothing recorded yet")
     monkeypatch.setattr("perfml.reproduce.source.find", lambda name: tmp_path)

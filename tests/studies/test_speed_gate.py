@@ -16,6 +16,7 @@ def test_every_limit_holds(monkeypatch, tmp_path):
     assert not slow
 
 
+@pytest.mark.slow
 def test_work_that_became_ten_times_slower_is_found(monkeypatch):
     monkeypatch.setattr(gate, "TURNS", 3)
 

@@ -29,6 +29,7 @@ def test_how_fast_queues_grow_is_not_tuned(questions, monkeypatch, value):
     assert [each.case for each in questions if ask_perfml(each).place != 1] == []
 
 
+@pytest.mark.slow
 def test_what_moves_along_in_a_confounded_family_is_not_named_first(questions):
     rows = [each for each in questions if each.family.startswith("confound")]
     assert len(rows) >= 10

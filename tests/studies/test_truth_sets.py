@@ -92,6 +92,7 @@ def test_a_planted_set_is_scored_as_the_page_says(name):
     assert found == measured_sets()[name], ANEW
 
 
+@pytest.mark.slow
 @pytest.mark.long
 def test_the_default_metrics_name_what_all_metrics_name():
     for name in ("planted, 18 newer families, H100", "planted, 18 newer families, H200"):

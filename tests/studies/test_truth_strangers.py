@@ -98,6 +98,7 @@ def test_the_clock_alone_decided_which_pairs_count(name):
         assert set(rows) == {3}
 
 
+@pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("exam", "recording", "at_first", "least"),

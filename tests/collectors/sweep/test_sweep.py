@@ -254,6 +254,7 @@ def test_a_worker_reads_no_tables():
     assert said.stdout == "set()\n", said.stderr
 
 
+@pytest.mark.slow
 def test_a_scheduler_that_is_there_is_used(host):
     from distributed import LocalCluster
 

@@ -100,6 +100,7 @@ def test_relative_error_is_scale_free_and_nan_stays_nan():
         relative_error(np.zeros(3), reference)
 
 
+@pytest.mark.slow
 @pytest.mark.long
 def test_a_wrong_layer_exceeds_the_limit_of_every_precision(network):
     problem = build_problem(Options("cublas", seed=5))

@@ -38,6 +38,7 @@ def truth_of(name):
     return json.loads((find(name) / "truth.json").read_text(encoding="utf-8"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RAW)
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_the_tables_are_what_the_runs_give(name):
