@@ -297,7 +297,7 @@ def _of_table(name: str, table: Table) -> Input:
 
 def _folder(name: str, path: Path) -> Input | None:
     """Read a folder: tables that lie there, what ``ingest --partition`` wrote, or profiles."""
-    from perfml.ingest.folder_index import COMMON
+    from perfml.ingest.folder import COMMON
     from perfml.ingest.merge.batches import merge_files
 
     if part_files(path, "layers"):

@@ -5,9 +5,9 @@ by itself with the provenance of its sources; UNIT names the content it was read
 same profiles are never counted twice. A column has the same type in every file, a file lacks the
 columns that its profiles have not, and ``_common_metadata`` has the schema of them all.
 
-Here to change: what is read together as one unit, how units are spread over processes, the type
-of each column, and the step that moves finished files into the folder. That step must stay the
-last one: a file in the folder is taken for a whole run.
+Here to change: what is read together as one unit, how runs become file names, what makes two
+recordings the same one, and the step that moves finished files into the folder. That step must
+stay the last one: a file in the folder is taken for a whole run.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
 import tempfile
-import time
+import urllib.parse
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -26,12 +27,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from perfml import __version__
 from perfml.errors import Failed, InputError, PerfmlError
-from perfml.ingest.folder_index import UNIT, Index, loose_profiles, safe
 from perfml.ingest.profiles import IngestSettings, group_runs, ingest_runs
 from perfml.ingest.run_labels import SHAPES, read_manifest, started_by, told_apart
 from perfml.metrics import load_catalogue
 from perfml.readers import Source, recognise
-from perfml.tables import KERNEL_COLUMNS, METADATA_KEY, Kernels, replacing
+from perfml.tables import KERNEL_COLUMNS, METADATA_KEY, Kernels, document_in, readable, replacing
 from perfml.util.files import cannot_write, sha256_of, sha256_of_file
 from perfml.util.typing import Progress
 
@@ -40,13 +40,20 @@ if TYPE_CHECKING:
 
 Group = tuple[list[Path], Path | None]
 
+COMMON = "_common_metadata"
+"""The file that holds the schema of all files; the name is that of Parquet's own convention."""
+
 ROW_GROUP = 1 << 17
 """Launches in a row group, at most: 20 MiB a thread with the published metrics."""
 
-WORTH_PROCESSES = 8.0
-"""Seconds of estimated work above which starting processes pays off."""
+WORTH_PROCESSES = 32 << 20
+"""Bytes of profiles above which starting processes pays off: some ten seconds of reading."""
 
-_TRIAL = 3
+_UNIT = 16
+"""Characters that name the content a file was read from."""
+
+_NAME = re.compile(rf"^(?P<run>.+)-(?P<unit>[0-9a-f]{{{_UNIT}}})\.parquet$")
+_LONGEST = 150
 _WHOLE = ("batch", "iteration", "kernel_index", "metrics_iteration", "process")
 _REAL = ("time_us", "ncu_time_us", "launches")
 
@@ -104,10 +111,11 @@ class _Unit:
     digest: str
     workload: str | None = None
 
-    def read_with(self, settings: IngestSettings) -> dict[str, Any]:
-        """Return all that decides what is read from the files, as JSON values."""
+    def note(self, settings: IngestSettings, parts: int) -> dict[str, Any]:
+        """Return what every file of the unit notes: all that decides what is read, as JSON."""
         apart = {} if self.workload is None else {"told_apart": self.workload}
-        return {**settings.as_dict(), **apart}
+        read_with = {**settings.as_dict(), **apart}
+        return {"unit": self.digest, "parts": parts, "settings": read_with}
 
     @property
     def name(self) -> str:
@@ -115,17 +123,8 @@ class _Unit:
         return str(manifest.parent if manifest is not None else files[0])
 
 
-@dataclass(frozen=True)
-class _Written:
-    """A unit's files in the incoming folder, or why there are none."""
-
-    unit: _Unit
-    parts: tuple[tuple[str, Path, Path], ...] = ()
-    """Run, file written, and where it belongs, relative to the folder."""
-    kernels: int = 0
-    warnings: tuple[str, ...] = ()
-    error: PerfmlError | None = None
-    substituted: tuple[Mapping[str, Any], ...] = ()
+_Written = tuple[_Unit, Kernels | PerfmlError, tuple[tuple[str, Path, Path], ...]]
+"""A unit, what was read of it, and its parts: run, file written, and its place in the folder."""
 
 
 def ingest_folder(
@@ -140,44 +139,32 @@ def ingest_folder(
 
     A run that lies in the folder already is left alone, whatever its files are called elsewhere; a
     run that cannot be read is reported and does not stop the others. Without `n_jobs` there is one
-    process a core where the first runs show that it pays; an engine that `joblib.parallel_config`
-    chose is taken as it is. Raises `InputError` if there is no profile, or the folder cannot be
-    written.
+    process a core where there is enough to read. Raises `InputError` if there is no profile, or the
+    folder cannot be written.
     """
+    folder, settings = Path(folder), settings or IngestSettings()
     notes: list[str] = []
     units = _units(group_runs(map(Path, paths), notes))
-    landed = _ingested(units, Path(folder), settings or IngestSettings(), n_jobs, progress)
-    landed.warnings = [*notes, *landed.warnings]
-    return landed
-
-
-def _ingested(
-    units: Sequence[_Unit],
-    folder: Path,
-    settings: IngestSettings,
-    n_jobs: int | None,
-    progress: Progress | None,
-) -> IngestResult:
-    landed = IngestResult()
+    landed = IngestResult(warnings=notes)
     with _incoming(folder) as incoming:
-        known = Index(folder)
-        units, warnings = _told_apart(units, known, settings.identity.workload)
+        known = {path: _document(path) for path in sorted(folder.glob("*=*/*=*/*.parquet"))}
+        units, apart = _told_apart(units, known, settings.identity.workload)
         fresh = []
         for unit in units:
-            runs = known.complete(unit.digest, unit.read_with(settings))
-            if runs is None:
-                fresh.append(unit)
+            files = [path for path, document in known.items() if _unit_of(document) == unit.digest]
+            note = unit.note(settings, len(files))
+            if files and all(known[path].get("partition") == note for path in files):
+                landed.present += map(_run_of, files)
             else:
-                landed.present += runs
-        done = len(units) - len(fresh)
-        for written in _read_all(fresh, incoming, settings, n_jobs):
-            done += 1
+                fresh.append(unit)
+        for done, written in enumerate(_read_all(fresh, incoming, settings, n_jobs), 1):
             if progress is not None:
-                progress(done, len(units), Path(written.unit.name).name)
+                there = len(units) - len(fresh)
+                progress(there + done, len(units), Path(written[0].name).name)
             _land(written, folder, known, landed)
         if landed.added or landed.replaced:
-            known.write_schema()
-    landed.warnings = list(dict.fromkeys([*landed.warnings, *warnings]))
+            _write_schema(folder, known)
+    landed.warnings = list(dict.fromkeys([*landed.warnings, *apart]))
     return landed
 
 
@@ -189,37 +176,10 @@ def _units(groups: Sequence[Group]) -> list[_Unit]:
         together.setdefault(files[0].parent if loose else number, []).append((files, manifest))
     with ThreadPoolExecutor() as pool:
         digests = list(pool.map(_digest, together.values()))
-    found: dict[str, _Unit] = {}
+    units: dict[str, _Unit] = {}
     for digest, members in zip(digests, together.values(), strict=True):
-        found.setdefault(digest, _Unit(tuple(members), digest))
-    return list(found.values())
-
-
-def _told_apart(
-    units: Sequence[_Unit], known: Index, user: str | None
-) -> tuple[list[_Unit], list[str]]:
-    """Name the workloads of runs whose arguments differ, from each other or from what lies there.
-
-    Returned are the units, and what was done, a sentence a workload.
-    """
-    places, started = [], []
-    for place, unit in enumerate(units):
-        manifest = unit.groups[0][1]
-        if manifest is not None:
-            with contextlib.suppress(PerfmlError):  # else the run itself tells what is wrong
-                started.append(started_by(read_manifest(manifest)))
-                places.append(place)
-    landed = known.manifests_but({unit.digest for unit in units})
-    found = told_apart([*started, *(started_by(run) for run, _ in landed)], user)
-    named = list(units)
-    for place, name in zip(places, map(found.names.get, range(len(places))), strict=True):
-        named[place] = replace(units[place], workload=name)
-    if any(found.names.get(len(places) + n, name) != name for n, (_, name) in enumerate(landed)):
-        found.warnings.append(
-            "ingest all runs together to tell them apart: runs already in the folder keep their "
-            "workload"
-        )
-    return named, found.warnings
+        units.setdefault(digest, _Unit(tuple(members), digest))
+    return list(units.values())
 
 
 def _nvprof(path: Path) -> bool:
@@ -236,11 +196,63 @@ def _digest(groups: Sequence[Group]) -> str:
     for files, manifest in groups:
         beside = manifest if manifest is not None else files[0].parent / SHAPES
         for path in (*files, beside):
-            if path.is_file():
-                lines.add(f"{path.name} {sha256_of_file(path)}")
-            else:
-                lines.add(f"{path.name} missing")
-    return sha256_of("\n".join(sorted(lines)).encode())[:UNIT]
+            lines.add(f"{path.name} {sha256_of_file(path) if path.is_file() else 'missing'}")
+    return sha256_of("\n".join(sorted(lines)).encode())[:_UNIT]
+
+
+def _document(path: Path) -> dict[str, Any]:
+    """Return the provenance of a file; empty where there is none to read."""
+    import pyarrow.parquet as pq
+
+    with readable(path):
+        metadata = pq.read_metadata(path).metadata or {}
+    try:
+        return document_in(metadata, path)
+    except InputError:
+        return {}
+
+
+def _unit_of(document: Mapping[str, Any]) -> object:
+    note = document.get("partition")
+    return note.get("unit") if isinstance(note, dict) else None
+
+
+def _run_of(path: Path) -> str:
+    return urllib.parse.unquote(_NAME.sub(r"\g<run>", path.name))
+
+
+def _told_apart(
+    units: Sequence[_Unit], known: Mapping[Path, dict[str, Any]], user: str | None
+) -> tuple[list[_Unit], list[str]]:
+    """Name the workloads of runs whose arguments differ, from each other or from what lies there.
+
+    Returned are the units, and what was done, a sentence a workload.
+    """
+    places, started = [], []
+    for place, unit in enumerate(units):
+        manifest = unit.groups[0][1]
+        if manifest is not None:
+            with contextlib.suppress(PerfmlError):  # else the run itself tells what is wrong
+                started.append(started_by(read_manifest(manifest)))
+                places.append(place)
+    digests = {unit.digest for unit in units}
+    landed = [
+        (run, document.get("partition", {}).get("settings", {}).get("told_apart"))
+        for document in known.values()
+        if _unit_of(document) not in digests
+        for run in document.get("runs") or []
+        if isinstance(run, dict)
+    ]
+    apart = told_apart([*started, *(started_by(run) for run, _ in landed)], user)
+    named = list(units)
+    for at, place in enumerate(places):
+        named[place] = replace(units[place], workload=apart.names.get(at))
+    if any(apart.names.get(len(places) + n, name) != name for n, (_, name) in enumerate(landed)):
+        apart.warnings.append(
+            "ingest all runs together to tell them apart: runs already in the folder keep their "
+            "workload"
+        )
+    return named, apart.warnings
 
 
 def _read_all(
@@ -248,52 +260,37 @@ def _read_all(
 ) -> Iterator[_Written]:
     """Yield what became of each unit, as they finish."""
     import joblib
-    from joblib.parallel import LokyBackend, get_active_backend
 
-    chosen = n_jobs is not None or not isinstance(get_active_backend()[0], LokyBackend)
-    trial = 0 if chosen else _TRIAL
-    began = 0.0
-    for number, unit in enumerate(units[:trial]):
-        # the first also imports the readers, so the time of the others is what the rest will take
-        began = time.perf_counter() if number == 1 else began
-        yield _write(unit, incoming, settings)
-    rest = units[trial:]
-    each = (time.perf_counter() - began) / (_TRIAL - 1)
-    if n_jobs == 1 or len(rest) < 2 or (not chosen and each * len(rest) < WORTH_PROCESSES):
-        yield from (_write(unit, incoming, settings) for unit in rest)
+    files = [path for unit in units for members, _ in unit.groups for path in members]
+    size = sum(path.stat().st_size for path in files if path.is_file())
+    if n_jobs == 1 or len(units) < 2 or (n_jobs is None and size < WORTH_PROCESSES):
+        yield from (_write(os.getcwd(), unit, incoming, settings) for unit in units)
         return
     engine = joblib.Parallel(n_jobs=n_jobs or -1, return_as="generator_unordered")
-    home = os.getcwd()
-    yield from engine(joblib.delayed(_write_at)(home, unit, incoming, settings) for unit in rest)
+    work = (joblib.delayed(_write)(os.getcwd(), unit, incoming, settings) for unit in units)
+    yield from engine(work)
 
 
-def _write_at(home: str, unit: _Unit, incoming: Path, settings: IngestSettings) -> _Written:
-    """As `_write`, with paths relative to `home`: joblib keeps processes that started elsewhere."""
-    with contextlib.suppress(OSError):  # another machine may lack it, and was given whole paths
+def _write(home: str, unit: _Unit, incoming: Path, settings: IngestSettings) -> _Written:
+    """Read one unit and write its runs into the incoming folder; paths are relative to `home`."""
+    with contextlib.suppress(OSError):  # joblib keeps processes that started elsewhere
         os.chdir(home)
-    return _write(unit, incoming, settings)
-
-
-def _write(unit: _Unit, incoming: Path, settings: IngestSettings) -> _Written:
-    """Read one unit and write its runs into the incoming folder."""
     try:
         kernels = ingest_runs(unit.groups, settings=settings)
         if unit.workload is not None:
             kernels.frame["workload"] = unit.workload
-        parts = list(_parts(kernels, unit, settings))
         written = []
-        for number, (run, place, table) in enumerate(parts):
+        for number, (run, place, table) in enumerate(_parts(kernels, unit, settings)):
             path = incoming / f"{unit.digest}-{number}.parquet"
             _save(table, path)
             written.append((run, path, place))
     except PerfmlError as error:
         # as the plain class: subclasses with other arguments do not survive the way to the parent
         plain = PerfmlError(error.what, where=error.where, found=error.found, cure=error.cure)
-        return _Written(unit, error=plain)
-    read = kernels.provenance["sources"]
-    stand_ins = tuple({"substituted": each.get("substituted", {})} for each in read)
-    told = kernels.warnings
-    return _Written(unit, tuple(written), len(kernels.frame), told, substituted=stand_ins)
+        return unit, plain, ()
+    # the launches themselves lie on disk
+    counted = replace(kernels, frame=kernels.frame[["run_id"]])
+    return unit, counted, tuple(written)
 
 
 def _save(table: Any, path: Path) -> None:
@@ -304,35 +301,37 @@ def _save(table: Any, path: Path) -> None:
 
 
 def _parts(
-    kernels: Kernels, whole: _Unit, settings: IngestSettings
+    kernels: Kernels, unit: _Unit, settings: IngestSettings
 ) -> Iterator[tuple[str, Path, Any]]:
     """Yield run, place in the folder and table of each run read."""
-    keys = ["run_id", "workload", "backend"]
-    groups = list(kernels.frame.groupby(keys, dropna=False, sort=False))
-    unit = {
-        "unit": whole.digest,
-        "parts": len(groups),
-        "settings": whole.read_with(settings),
-    }
+    groups = list(
+        kernels.frame.groupby(["run_id", "workload", "backend"], dropna=False, sort=False)
+    )
     for key, frame in groups:
         run, workload, backend = map(str, key)
+        own = {
+            name: [entry for entry in kernels.provenance[name] if entry.get("run_id") == run]
+            for name in ("sources", "runs")
+            if name in kernels.provenance
+        }
         document = {
-            **_of_run(kernels.provenance, run),
-            "partition": unit,
+            **kernels.provenance,
+            **own,
+            "partition": unit.note(settings, len(groups)),
             "kind": "kernels",
             "perfml": __version__,
         }
-        place = Path(f"workload={safe(workload)}") / f"backend={safe(backend)}"
-        yield run, place / f"{safe(run)}-{whole.digest}.parquet", _table(frame, document)
+        place = Path(f"workload={_safe(workload)}") / f"backend={_safe(backend)}"
+        yield run, place / f"{_safe(run)}-{unit.digest}.parquet", _table(frame, document)
 
 
-def _of_run(provenance: Mapping[str, Any], run: str) -> dict[str, Any]:
-    """Keep of a provenance document what concerns one run."""
-    kept = dict(provenance)
-    for name in ("sources", "runs"):
-        if name in kept:
-            kept[name] = [each for each in kept[name] if each.get("run_id") == run]
-    return kept
+def _safe(name: str) -> str:
+    """Return a name as one part of a path: other characters become %XX, and long ones a hash."""
+    quoted = urllib.parse.quote(name, safe=" +,@") or "%"
+    quoted = quoted.replace(".", "%2E") if quoted.startswith(".") else quoted
+    if len(quoted) <= _LONGEST:
+        return quoted
+    return f"{quoted[: _LONGEST - _UNIT]}-{sha256_of(name.encode())[: _UNIT - 1]}"
 
 
 def _table(frame: pd.DataFrame, document: dict[str, Any]) -> Any:
@@ -357,51 +356,75 @@ def _type(name: str, schema: Any) -> Any:
     return pa.string()
 
 
-def _land(written: _Written, folder: Path, known: Index, landed: IngestResult) -> None:
-    """Move a unit's files to their places; nothing of it moves if a run of it is taken."""
-    unit = written.unit
-    if written.error is not None:
-        landed.failed.append((unit.name, written.error))
+def _loose(document: Mapping[str, Any]) -> set[Any]:
+    """Return the hashes of the loose profiles a file was read from; none of a collected run's.
+
+    A collected run is known by its manifest, whatever the bytes of its profiles.
+    """
+    sources = () if document.get("runs") else document.get("sources", ())
+    return {source.get("sha256") for source in sources}
+
+
+def _land(
+    written: _Written, folder: Path, known: dict[Path, dict[str, Any]], landed: IngestResult
+) -> None:
+    """Move a unit's files to their places; nothing of it moves if a run of it is there already.
+
+    A profile that was read alone before its times came is replaced by the two together.
+    """
+    unit, kernels, parts = written
+    if isinstance(kernels, PerfmlError):
+        landed.failed.append((unit.name, kernels))
         return
-    old = list(known.units.get(unit.digest, []))
-    mine = set[Any]().union(*(loose_profiles(path) for _, path, _ in written.parts))
-    shared = {each for each in known.sharing(mine) if each not in old} if mine else set()
-    names = [safe(run) for run, _, _ in written.parts]
-    runs = {known.runs[name] for name in names if name in known.runs} - set(old)
-    # a profile that was read alone before its times came is replaced by the two together
-    clash = [
-        each
-        for each in (*shared, *runs)
-        if each in runs - shared or not loose_profiles(each) <= mine
-    ]
-    if clash:
-        landed.failed.append((unit.name, _taken(clash[0])))
-        return
-    old += shared
-    known.units.pop(unit.digest, None)
-    for run, path, place in written.parts:
+    new = {folder / place: _document(path) for _, path, place in parts}
+    profiles = set[Any]().union(*map(_loose, new.values()))
+    names = {_safe(run) for run, _, _ in parts}
+    old = set()
+    for path, document in known.items():
+        loose = _loose(document)
+        same_run = _NAME.sub(r"\g<run>", path.name) in names
+        if _unit_of(document) == unit.digest or (loose and loose <= profiles):
+            old.add(path)
+        elif same_run or loose & profiles:
+            msg = "this folder has the run already, from other files"
+            cure = "Remove that file if the new recording replaces it, or name another folder."
+            landed.failed.append((unit.name, InputError(msg, where=str(path), cure=cure)))
+            return
+    replaced = {_NAME.sub(r"\g<run>", path.name) for path in old}
+    for run, path, place in parts:
         target = folder / place
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
             os.replace(path, target)
         except OSError as error:
             raise cannot_write(target, error) from error
-        replaces = known.runs.get(safe(run)) in old
-        (landed.replaced if replaces else landed.added).append(run)
-        known.add(target)
-    for path in old:
-        if path not in known.units[unit.digest]:
-            known.drop(path)
-            path.unlink(missing_ok=True)
-    landed.kernels += written.kernels
-    landed.warnings += written.warnings
-    landed.substituted += [each for each in written.substituted if each not in landed.substituted]
+        (landed.replaced if _safe(run) in replaced else landed.added).append(run)
+    for path in old - set(new):
+        del known[path]
+        path.unlink(missing_ok=True)
+    known |= new
+    landed.kernels += len(kernels.frame)
+    landed.warnings += kernels.warnings
+    for source in kernels.provenance["sources"]:
+        stand_in = {"substituted": source.get("substituted", {})}
+        landed.substituted += [] if stand_in in landed.substituted else [stand_in]
 
 
-def _taken(path: Path) -> PerfmlError:
-    msg = "this folder has the run already, from other files"
-    cure = "Remove that file if the new recording replaces it, or name another folder."
-    return InputError(msg, where=str(path), cure=cure)
+def _write_schema(folder: Path, files: Iterable[Path]) -> None:
+    """Write the schema that all files together have."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    kinds: dict[str, Any] = {}
+    for path in sorted(files):
+        with readable(path):
+            for column in pq.read_schema(path):
+                kinds.setdefault(column.name, column.type)
+    metrics = [name for name in load_catalogue().names if name in kinds]
+    rest = [name for name in kinds if name not in metrics]
+    schema = pa.schema([pa.field(name, kinds[name]) for name in (*rest, *metrics)])
+    with replacing(folder / COMMON) as temporary:
+        pq.write_metadata(schema, temporary)
 
 
 @contextlib.contextmanager

@@ -231,7 +231,7 @@ def test_processes_start_only_for_work_that_pays_for_them(tmp_path, monkeypatch)
     monkeypatch.setattr(joblib, "Parallel", counted)
     assert len(ingest_folder(sources, tmp_path / "short").added) == 6
     assert started == []
-    monkeypatch.setattr(ingesting, "WORTH_PROCESSES", 0.0)
+    monkeypatch.setattr(ingesting, "WORTH_PROCESSES", 0)
     assert len(ingest_folder(sources, tmp_path / "long").added) == 6
     assert [words["n_jobs"] for words in started] == [-1]
 
