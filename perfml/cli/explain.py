@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -82,13 +81,6 @@ def explain(
     output.document({"tables": selection.names, **explanation.to_dict()}, shown)
 
 
-class Per(StrEnum):
-    """What a row of a roofline is."""
-
-    layer = "layer"
-    kernel = "kernel"
-
-
 @verb("dataset", "layer", "kernel", "skip", "launches", "layer_map", "where")
 def advise(
     selection: Selection,
@@ -151,7 +143,9 @@ def advise(
 def roofline(
     selection: Selection,
     output: Output,
-    per: Annotated[Per, typer.Option(help="What a row is: a layer or a kernel.")] = Per.layer,
+    per: Annotated[
+        Literal["layer", "kernel"], typer.Option(help="What a row is: a layer or a kernel.")
+    ] = "layer",
     peaks: options.Peaks = None,
 ) -> None:
     """Place layers or kernels under the roofs of their device.
@@ -168,7 +162,7 @@ def roofline(
     from perfml.report.verbs import roofline_document
 
     given = read(selection, output, in_layers=True).first.in_layers
-    by_kernel = per is Per.kernel
+    by_kernel = per == "kernel"
     table = given.kernels if by_kernel else with_described_flops(given.layers, given.provenance)
     if table is None:
         msg = "only merged layers are known"

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perfml.cli import options
-from perfml.cli.options import Form
 from perfml.cli.output import Output
 from perfml.cli.reading import read
 from perfml.cli.verb import verb
@@ -59,7 +58,7 @@ def gate(
     output.place(out)
     try:
         chosen = replace(selection, names=(base,) if new is None else (base, new))
-        code = _run(output, chosen, save, tolerances, form or Form.text, out)
+        code = _run(output, chosen, save, tolerances, form or "text", out)
     except PerfmlError as error:
         error.exit_code = ExitCode.UNREADABLE
         raise
@@ -71,17 +70,17 @@ def _run(
     selection: Selection,
     save: str | None,
     tolerances: Path | None,
-    form: Form,
+    form: options.Form,
     out: Path | None,
 ) -> int:
     from perfml.gate import render
     from perfml.gate.policy import save_baseline
     from perfml.gate.verdict import judge
 
-    written: Mapping[Form, Callable[[GateResult, str, str], str]] = {
-        Form.text: render.text,
-        Form.md: render.markdown,
-        Form.junit: render.junit,
+    written: Mapping[options.Form, Callable[[GateResult, str, str], str]] = {
+        "text": render.text,
+        "md": render.markdown,
+        "junit": render.junit,
     }
     if form not in written:
         msg = "a verdict is text, Markdown or JUnit"

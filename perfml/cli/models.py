@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from perfml.cli import options
-from perfml.cli.options import Predicted
 from perfml.cli.output import Output
 from perfml.cli.reading import read
 from perfml.cli.verb import verb
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 def train(
     selection: Selection,
     output: Output,
-    predict: options.Predict = Predicted.time,
+    predict: options.Predict = "time",
     model: options.Model = None,
     protocol: options.Protocol = "random,leave-one-layer-out",
     splits: options.Splits = 20,
@@ -52,11 +51,11 @@ def train(
     with output.progress("training") as progress:
         evaluation = evaluate(
             given.layers,
-            task=predict.task,
+            task=options.task_of(predict),
             models=options.words(model),
             protocols=protocols,
             features=options.feature_names(features),
-            target=predict.target,
+            target=options.target_of(predict),
             splits=splits,
             seed=seed,
             progress=progress,
@@ -72,7 +71,7 @@ def train(
 def rank(
     selection: Selection,
     output: Output,
-    predict: options.Predict = Predicted.time,
+    predict: options.Predict = "time",
     model: options.Model = None,
     resamples: options.Resamples = 50,
     method: options.Method = None,
@@ -105,10 +104,10 @@ def rank(
         msg = "--groups is a column of a table of your own"
         raise PerfmlError(msg, where="--groups", cure="Add --target COLUMN.")
     asked: dict[str, Any] = {
-        "task": predict.task,
+        "task": options.task_of(predict),
         "models": options.words(model),
         "features": options.feature_names(features),
-        "target": predict.target,
+        "target": options.target_of(predict),
         "methods": options.words(method),
         "resamples": resamples,
         "permutations": permutations,

@@ -8,9 +8,8 @@ makes a selection of them.
 from __future__ import annotations
 
 import glob
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -183,36 +182,25 @@ Method = Annotated[
 ]
 
 
-class Predicted(StrEnum):
-    """What models predict."""
+Predicted = Literal["time", "log-time", "time-per-flop", "time-per-byte", "backend"]
+"""What models predict."""
 
-    time = "time"
-    log_time = "log-time"
-    time_per_flop = "time-per-flop"
-    time_per_byte = "time-per-byte"
-    backend = "backend"
 
-    @property
-    def task(self) -> str:
-        """The kind of model that it takes."""
-        return "classification" if self is Predicted.backend else "regression"
+def task_of(predicted: Predicted) -> str:
+    """Return the kind of model that predicts it."""
+    return "classification" if predicted == "backend" else "regression"
 
-    @property
-    def target(self) -> str:
-        """The formula of the target, as `perfml.rank` calls it."""
-        return "time" if self is Predicted.backend else self.value
+
+def target_of(predicted: Predicted) -> str:
+    """Return the formula of the target, as `perfml.rank` calls it."""
+    return "time" if predicted == "backend" else predicted
 
 
 Predict = Annotated[Predicted, PREDICT]
 
 
-class Form(StrEnum):
-    """What an answer is written as."""
-
-    text = "text"
-    html = "html"
-    md = "md"
-    junit = "junit"
+Form = Literal["text", "html", "md", "junit"]
+"""What an answer is written as."""
 
 
 Format = Annotated[

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from perfml.cli import options
-from perfml.cli.options import Form
 from perfml.cli.output import Output
 from perfml.cli.reading import read
 from perfml.cli.verb import verb
@@ -50,10 +49,10 @@ def report(
     perfml report before.parquet after.parquet --out comparison.html;
     perfml report rank0.json.gz rank1.json.gz rank2.json.gz
     """
-    if form not in (None, Form.html, Form.md):
+    if form not in (None, "html", "md"):
         msg = "a report is HTML or Markdown"
         raise PerfmlError(msg, where="--format", found=str(form), cure="Choose html or md.")
-    markdown = form is Form.md or (form is None and out is not None and out.suffix == ".md")
+    markdown = form == "md" or (form is None and out is not None and out.suffix == ".md")
     out = out or Path("report.md" if markdown else "report.html")
     output.place(out)
     if form is None and out.suffix not in _ENDINGS:
@@ -192,7 +191,7 @@ def plot(
     if figure is None or not dataset:
         msg = f"plot needs a figure ({', '.join(Figure)}) and a dataset; see perfml plot --list."
         raise typer.BadParameter(msg)
-    if predict is not None and predict.target != "time":
+    if predict is not None and options.target_of(predict) != "time":
         msg = "figures are of the time or of the backend"
         raise PerfmlError(msg, where="--predict", found=predict, cure="Choose time or backend.")
     target_file = _file(figure, out)
@@ -206,7 +205,7 @@ def plot(
         "layer": options.only_one("--layer", layers),
         "baseline": selection.baseline,
         "target": selection.target,
-        "task": predict and predict.task,
+        "task": predict and options.task_of(predict),
         "model": model,
         "method": method,
         "protocol": protocol,

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perfml.cli import options
-from perfml.cli.options import Predicted
 from perfml.cli.output import Output
 from perfml.cli.reading import read
 from perfml.cli.verb import verb
@@ -26,7 +25,7 @@ def select(
     passes: Annotated[
         int | None, typer.Option(min=1, help="Budget of ncu's replay passes; else metrics count.")
     ] = None,
-    predict: options.Predict = Predicted.log_time,
+    predict: options.Predict = "log-time",
     model: options.Model = "dt",
     protocol: options.Protocol = "leave-one-layer-out",
     most: Annotated[
@@ -57,11 +56,11 @@ def select(
         chosen = select_metrics(
             given.layers,
             passes=passes,
-            task=predict.task,
+            task=options.task_of(predict),
             model=model or "dt",
             protocol=protocol,
             features=options.feature_names(features),
-            target=predict.target,
+            target=options.target_of(predict),
             tolerance=tolerance,
             most=most,
             seed=seed,

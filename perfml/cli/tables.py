@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 import os
 from collections import Counter
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -22,13 +21,6 @@ from perfml.util.words import count
 
 if TYPE_CHECKING:
     from perfml.metrics import Catalogue
-
-
-class WeightChoice(StrEnum):
-    """Which times weight a layer's metrics."""
-
-    own = "own"
-    layer_mean = "layer-mean"
 
 
 @verb()
@@ -128,9 +120,9 @@ def merge(
     output: Output,
     out: Annotated[Path, options.OUT] = Path("layers.parquet"),
     weight_by: Annotated[
-        WeightChoice,
+        Literal["own", "layer-mean"],
         typer.Option(help="own: the row's kernel times, as published; layer-mean: over repeats."),
-    ] = WeightChoice.own,
+    ] = "own",
     layer: options.Layers = None,
 ) -> None:
     """Merge the kernels of each layer, weighted by running time.
@@ -144,7 +136,7 @@ def merge(
 
     require_other_file(out, [kernels, *kernels.rglob("*.parquet")])
     with partitioned.tables_of(kernels, output) as source:
-        partitioned.merge(output, source, out, weight_by.value, layer or ())
+        partitioned.merge(output, source, out, weight_by, layer or ())
 
 
 @verb()

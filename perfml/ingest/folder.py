@@ -309,7 +309,7 @@ def _parts(
     )
     for key, frame in groups:
         run, workload, backend = map(str, key)
-        own = {
+        own: dict[str, Any] = {
             name: [entry for entry in kernels.provenance[name] if entry.get("run_id") == run]
             for name in ("sources", "runs")
             if name in kernels.provenance
