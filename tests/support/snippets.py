@@ -40,7 +40,7 @@ FENCE = re.compile(r"^( *)```(\w*)([^\n]*)\n(.*?)^\1```[ ]*$", re.MULTILINE | re
 TITLE = re.compile(r'title="([^"]*)"')
 ELSEWHERE = ("on a machine with a GPU", "on a cluster", "with the published file")
 ROUGHLY = "numbers vary"
-FOREIGN = {"ncu", "nvprof", "nvcc", "srun", "sbatch", "python", "scp"}
+FOREIGN = {"ncu", "nvprof", "nvcc", "dask", "srun", "sbatch", "python", "scp"}
 """Programs that a block for elsewhere may start."""
 
 
