@@ -4,6 +4,7 @@ Needs a GPU and torch::
 
     python -m benchmarks.attach graphs --share 0.05 --share 1
     python -m benchmarks.attach model
+    python -m benchmarks.attach model --pairs 10 --seconds 2
 
 ``graphs`` replays a CUDA graph of 2,400 kernels, about 180,000 kernels a second on an H100,
 ``tiny`` one of the smallest kernels there are, 870,000 a second. ``model`` serves batches to a
@@ -168,6 +169,45 @@ def measure(kind: str, shares: Sequence[float], seconds: float) -> list[Attached
     return found
 
 
+def pairs(kind: str, number: int, seconds: float) -> dict[str, float]:
+    """Serve attached and alone in turns; return the cost's median with its interval.
+
+    The interval is of order statistics: of ten pairs from the second to the ninth, in which the
+    median lies in 98 % of series. ``never`` is the rate before the first attach, ``between`` that
+    of the turns alone: the process keeps CUPTI then.
+    """
+    from collectors.attach import attach
+
+    costs, alone = [], []
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        with server(kind, (2 * seconds + 3) * number + 30, folder) as (pid, rates):
+            asked = time.time()
+            time.sleep(SETTLED_S)
+            never = statistics.fmean(mean_rate(rates, asked, time.time()))
+            for turn in range(number):
+                of_turn = {}
+                for attached in (turn % 2 == 0, turn % 2 == 1):
+                    begin = time.time()
+                    if attached:
+                        attach(pid, seconds=seconds, out=folder / "runs")
+                    else:
+                        time.sleep(seconds)
+                    until = begin + seconds
+                    of_turn[attached] = statistics.fmean(mean_rate(rates, begin, until))
+                costs.append(1 - of_turn[True] / of_turn[False])
+                alone.append(of_turn[False])
+    costs.sort()
+    outer = max(0, round(0.1 * number))
+    return {
+        "median": statistics.median(costs),
+        "low": costs[outer],
+        "high": costs[-1 - outer],
+        "never": never,
+        "between": statistics.median(alone),
+    }
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print a row an attach."""
     words = list(sys.argv[1:] if arguments is None else arguments)
@@ -178,7 +218,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("server", choices=SERVERS)
     parser.add_argument("--share", type=float, action="append")
     parser.add_argument("--seconds", type=float, default=6.0)
+    parser.add_argument("--pairs", type=int, default=0)
     asked = parser.parse_args(words)
+    if asked.pairs:
+        print(json.dumps(pairs(asked.server, asked.pairs, asked.seconds), indent=1))
+        return
     print("server  share   seen   kernels  table MB  before  while  lowest  after    cost")
     for each in measure(asked.server, asked.share or [0.05, 1.0], asked.seconds):
         print(

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from collectors import run_folder as folders
-from collectors.layers import layers, recorded_by
+from collectors.layers import followed, recorded_by
 from collectors.manifest import MeasurementRecord, RunRecord
 from collectors.profilers import cupti, timing
 from collectors.profilers.counter_record import (
@@ -31,13 +31,15 @@ from collectors.profilers.counter_record import (
 from collectors.profilers.counter_table import Measurement, merged, write_counters
 from collectors.profilers.cupti_failures import check_record
 from collectors.profilers.gpu import Gpu, gpus
-from collectors.profilers.inject import COUNTERS, library
+from collectors.profilers.inject import BARE, COUNTERS, library
 from collectors.profilers.process import ProfilerError
 from collectors.run_spec import metric_names
 from collectors.settings import Settings
+from collectors.timing_passes import steps_of
 from collectors.workloads.ranges import Ranges
 from perfml import __version__
 from perfml.util.files import sha256_of
+from perfml.util.ranges import ITERATION
 from perfml.util.words import count
 
 if TYPE_CHECKING:
@@ -48,14 +50,22 @@ _open = False
 
 
 class LibraryRanges(Ranges):
-    """Ranges that the loaded library notes itself, without NVTX."""
+    """Ranges that the loaded library notes itself, without NVTX.
 
-    def __init__(self, loaded: ctypes.CDLL) -> None:
+    Of the first `bare` iterations nothing else is noted; `follow` is called where they are over.
+    """
+
+    def __init__(self, loaded: ctypes.CDLL, bare: int, follow: Callable[[], None]) -> None:
         self._push, self._pop = loaded.perfml_push, loaded.perfml_pop
         self._push.argtypes = [ctypes.c_char_p]
+        self._bare, self._follow = bare, follow
 
     def push(self, name: str) -> None:
         """Open a range on this thread."""
+        if self._bare >= 0 and ITERATION.fullmatch(name):
+            self._bare -= 1
+            if self._bare < 0:
+                self._follow()
         self._push(name.encode())
 
     def pop(self) -> None:
@@ -77,8 +87,11 @@ class profile(ContextDecorator):  # noqa: N801 - a function in all but its type,
         Of the run; by default the model's class.
     metrics
         As of ``perfml collect --metrics``; none for times alone.
+    bare
+        Iterations without a profiler, the first ones: idle time is scaled to them. By default
+        three of a model, none of a block.
     timed
-        Iterations without counters, the first ones.
+        Iterations without counters, those after them.
     sets
         How often an iteration is counted completely.
 
@@ -111,6 +124,7 @@ class profile(ContextDecorator):  # noqa: N801 - a function in all but its type,
         out: str | Path = "runs",
         name: str | None = None,
         metrics: Sequence[str] = ("default",),
+        bare: int | None = None,
         timed: int = 3,
         sets: int = 1,
     ) -> None:
@@ -123,10 +137,11 @@ class profile(ContextDecorator):  # noqa: N801 - a function in all but its type,
         self.folder: Path | None = None
         self.warnings: tuple[str, ...] = ()
         self._model = model
+        self._bare = (3 if model is not None else 0) if bare is None else bare
 
     def _recreate_cm(self) -> Self:
         """Give each call of a decorated function a run of its own."""
-        made = type(self)(self._model, out=self.out, name=self.name)
+        made = type(self)(self._model, out=self.out, name=self.name, bare=self._bare)
         made.settings, made._options = self.settings, self._options
         return made
 
@@ -144,27 +159,53 @@ class profile(ContextDecorator):  # noqa: N801 - a function in all but its type,
             )
             request = cupti.Pass(timed=self._options.timed, sets=self._options.sets)
             os.environ |= cupti.variables(request, self._options, self._record)
+            os.environ[BARE] = str(self._record)
             self._started, self._began = folders.now(), time.monotonic()
-            if not self._library.perfml_begin():
-                msg = "this process cannot write the record of its counters"
-                raise ProfilerError(msg, where=str(self._record), cure="Free some space in TMPDIR.")
+            self._follows = False
+            self._steps: tuple[float, ...] = ()
+            if self._bare:
+                self._library.perfml_bare(1)
+            else:
+                self._follow()
             _open = True
             stack.callback(self._end)
-            stack.enter_context(recorded_by(LibraryRanges(self._library)))
+            ranges = LibraryRanges(self._library, self._bare, self._follow)
+            stack.enter_context(recorded_by(ranges))
             if self._model is not None:
-                stack.enter_context(layers(self._model))
+                stack.enter_context(followed(self._model, bare=self._bare))
             self._stack = stack.pop_all()
         return self
+
+    def _follow(self) -> None:
+        """Let the library follow launches from now on: what was bare is over."""
+        if self._follows:
+            return
+        if self._bare:
+            self._library.perfml_bare(0)
+            self._steps = steps_of(self._record)
+        if not self._library.perfml_begin():
+            msg = "this process cannot write the record of its counters"
+            raise ProfilerError(msg, where=str(self._record), cure="Free some space in TMPDIR.")
+        self._follows = True
 
     def _end(self) -> None:
         global _open
         _open = False
-        self._library.perfml_end()
-        del os.environ["PERFML_COUNTERS_DIR"]
+        if self._follows:
+            self._library.perfml_end()
+        else:
+            self._library.perfml_bare(0)
+        for name in ("PERFML_COUNTERS_DIR", BARE):
+            del os.environ[name]
         self._records = [read_record(path) for path in self._record.glob("*.tsv")]
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._stack.close()
+        if kind is None and not self._follows:
+            msg = "the block ended while iterations ran without a profiler"
+            has = f"at most {self._bare} calls of the model"
+            cure = "Call it more often, about 30 times for counters; or say perfml.profile(bare=0)."
+            raise ProfilerError(msg, where=self.name, found=has, cure=cure)
         if kind is None:
             self._keep(self._records[0], time.monotonic() - self._began)
 
@@ -189,7 +230,8 @@ class profile(ContextDecorator):  # noqa: N801 - a function in all but its type,
             "metric_iterations": self._options.sets,
         }
         self.folder = keep_times(
-            launches, self.name, self.out, self._gpu, seconds, facts, counters, self.warnings
+            *(launches, self.name, self.out, self._gpu, seconds, facts, counters, self.warnings),
+            seen={"step_us": self._steps} if self._steps else {},
         )
 
     def _counted(self, record: CounterRecord) -> tuple[list[MeasuredLaunch], str]:
@@ -203,9 +245,10 @@ class profile(ContextDecorator):  # noqa: N801 - a function in all but its type,
         if record.errors or record.differences:
             return [], f"no counters: {[*record.differences, *record.errors][-1]}"
         passes = cupti.passes_of(record) * self._options.sets
-        needed = self._options.timed + passes
-        has = count(record.units, "iteration")
-        if not passes or record.units < needed:
+        needed = self._bare + self._options.timed + passes
+        seen = self._bare + record.units
+        has = count(seen, "iteration")
+        if not passes or seen < needed:
             more = f"{needed} are needed" if passes else "the default counters need about 30"
             return [], f"no counters: the block has {has}, and {more}"
         return [], f"no counters: CUPTI did not finish them in {has}"
@@ -292,8 +335,8 @@ def keep_times(
 
     `seconds` is wall-clock time, `facts` are ``started``, ``program`` and what else is known;
     `counters` writes the table of counters into the folder, `notes` are sentences for the user.
-    Of a server, which has many launches, the table is compressed; `seen` are ``seen_share`` and
-    ``windows``.
+    `seen` is what else is known of the times. Of a server's ``windows``, which have many launches,
+    the table is compressed.
 
     Raises `ProfilerError` if no kernel is among them.
     """
@@ -304,10 +347,11 @@ def keep_times(
     digest = sha256_of(f"{facts['started']}{os.getpid()}{seconds}".encode())[:10]
     run_id = f"{name}-rank{facts['rank']}-{digest}" if "rank" in facts else f"{name}-{digest}"
     with folders.building(out, run_id) as folder:
-        table = folder / ("timing.csv" if seen is None else "timing.csv.gz")
+        seen = seen or {}
+        table = folder / ("timing.csv.gz" if "windows" in seen else "timing.csv")
         timing.write_timing(launches, table)
         times = timing.timing_record("cupti-activity", table, seconds, facts["program"])
-        times = replace(times, **(seen or {}))
+        times = replace(times, **seen)
         measurement = MeasurementRecord((), ()) if counters is None else counters(folder)
         known = {
             "run_id": run_id,

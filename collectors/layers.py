@@ -9,17 +9,19 @@ from __future__ import annotations
 import itertools
 import json
 import operator
+import os
 import statistics
 import sys
 import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from collectors.workloads.module_ranges import ModuleRanges
+from collectors.profilers.inject import BARE
+from collectors.workloads.module_ranges import ModuleRanges, refuses_hooks
 from collectors.workloads.ranges import NvtxRanges, Ranges
 from perfml.account.account import BESIDE
 from perfml.errors import InputError
@@ -73,6 +75,14 @@ def layers(model: torch.nn.Module, *, iterations: bool = True) -> Iterator[None]
             for _ in range(30):
                 model(batch)
     """
+    # a run without a profiler has iterations, and no hooks that make it longer
+    with followed(model, iterations=iterations, bare=sys.maxsize if BARE in os.environ else 0):
+        yield
+
+
+@contextmanager
+def followed(model: torch.nn.Module, *, iterations: bool = True, bare: int = 0) -> Iterator[None]:
+    """Do what `layers` does, from the call after the first `bare` ones on, which have no layers."""
     ranges = _nvtx()
 
     @contextmanager
@@ -83,11 +93,44 @@ def layers(model: torch.nn.Module, *, iterations: bool = True) -> Iterator[None]
             with ranges.iteration(next(_CALLS)):
                 yield
 
-    with ModuleRanges(model, ranges, around=call) as named:
+    named = ModuleRanges(model, ranges, around=call)
+    # the first call of a compiled model compiles it, and has to know of the layers
+    late = bare == sys.maxsize or (bare > 0 and not named.inductor)
+    with ExitStack() as stack:
+        if late and not refuses_hooks(model):
+            stack.enter_context(_calls(model, call, bare, lambda: stack.enter_context(named)))
+        else:
+            stack.enter_context(named)
         yield
     if closed := named.closed:
         msg = f"compiled, so one layer each: {', '.join(closed[:5])}"
         warnings.warn(msg, stacklevel=3)
+
+
+@contextmanager
+def _calls(
+    model: torch.nn.Module,
+    around: Callable[[], AbstractContextManager[None]],
+    most: int,
+    then: Callable[[], object],
+) -> Iterator[None]:
+    """Enter `around` for each call of a model, for the first `most` of them; then call `then`."""
+    here, seen = threading.local(), itertools.count(1)
+
+    def before(*_: object) -> None:
+        here.open = ExitStack()
+        here.open.enter_context(around())
+
+    def after(*_: object) -> None:
+        here.open.close()
+        if next(seen) == most:
+            hooks.close()
+            then()
+
+    with ExitStack() as hooks:
+        hooks.callback(model.register_forward_pre_hook(before).remove)
+        hooks.callback(model.register_forward_hook(after, always_call=True).remove)
+        yield
 
 
 @contextmanager

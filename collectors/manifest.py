@@ -42,6 +42,7 @@ class TimingRecord(_Part):
     seen_share: float | None = None
     windows: int | None = None
     why: str | None = None  # why there was no pass without counters
+    step_us: tuple[float, ...] | None = None  # iterations without a profiler, one after another
     # Clock of the multiprocessors right after it (`collectors.profilers.sm_clock`)
     sm_clock_mhz: float | None = None
     warnings: tuple[str, ...] = ()  # sentences for the user; they become the run's

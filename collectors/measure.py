@@ -6,7 +6,8 @@ import contextlib
 import platform
 import re
 import shutil
-from dataclasses import dataclass
+import sys
+from dataclasses import dataclass, replace
 from typing import Any
 
 from collectors.checks import checked_first, require_right
@@ -22,6 +23,7 @@ from collectors.run_folder import RUN_FILE, now, read_object
 from collectors.run_spec import Run
 from collectors.timing_passes import (
     TIMING_FILE,
+    bare_steps,
     time_again,
     traced,
     with_clock,
@@ -93,19 +95,22 @@ def measure(job: Job) -> RunRecord:
     subject, context = job.subject, job.context
     started = now()
     profiler = profiler_for(subject, context.gpu)
+    if subject.settings.kernel is not None:
+        _require_chosen(subject, profiler)
     notes: list[str] = []
     measured = None
     if profiler == "cupti":
         try:
             measured = measure_with_cupti(job)
         except UnableError as error:
-            if subject.settings.profiler == "cupti":
+            if subject.settings.profiler == "cupti" or subject.settings.kernel is not None:
                 raise
             notes.append(f"measured by Nsight Compute, launch by launch: {error.what}")
             profiler = "ncu"
     if measured is None and profiler == "ncu":
         timed = _timing(job)
-        measured = Measured(timed.record, timed.about, _with_ncu(job, timed))
+        counters = _with_ncu(job, timed)
+        measured = Measured(timed.record, timed.about, counters, bool(timed.iterations))
     elif measured is None:
         if subject.settings.lines:
             msg = "lines are sampled through CUPTI, which does not support GPUs that need nvprof"
@@ -119,7 +124,10 @@ def measure(job: Job) -> RunRecord:
         aside = job.folder / "lines"
         sampled = lines.sample(subject.command("profile", aside), **job.limits)
         shutil.rmtree(aside, ignore_errors=True)
-    timing_record = with_clock(job, time_again(job, measured.timing))
+    again = time_again(job, measured.timing)
+    if measured.iterations:
+        again = replace(again, step_us=bare_steps(job) or None)
+    timing_record = with_clock(job, again)
     shutil.rmtree(job.cache, ignore_errors=True)
     facts = _facts(subject, context, measured.about.get("environment") or {})
     if sampled is not None:
@@ -127,6 +135,21 @@ def measure(job: Job) -> RunRecord:
         lines.write_lines(sampled, job.folder / lines.LINES_FILE)
     facts |= {"profiler": profiler, "profiler_version": None, "started": started, "ended": now()}
     return RunRecord(facts, measured.about, timing_record, measured.counters, tuple(notes))
+
+
+def _require_chosen(subject: Run, profiler: str) -> None:
+    """Raise `ProfilerError` where launches cannot be chosen by kernel and number."""
+    settings = subject.settings
+    if subject.built_in:
+        msg = "launches are chosen of a program"
+        raise ProfilerError(msg, where="--kernel", cure="Use --layer with a built-in workload.")
+    if profiler != "cupti":
+        first, end = settings.chosen
+        many = "" if settings.launches is None else f" --launch-skip {first}"
+        many += f" --launch-count {end - first}" if end < sys.maxsize else ""
+        msg = f"{profiler} cannot choose launches for perfml"
+        cure = f"Run: ncu --set full -k regex:{settings.kernel}{many} -o report COMMAND; then "
+        raise ProfilerError(msg, where="--kernel", cure=f"{cure}perfml advise report.ncu-rep")
 
 
 def _facts(subject: Run, context: ExecutionContext, surroundings: dict[str, Any]) -> dict[str, Any]:

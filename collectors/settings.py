@@ -8,6 +8,7 @@ a key of a sweep's file (`collectors.sweep.options`), a part of the run's id, an
 from __future__ import annotations
 
 import re
+import sys
 from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
 from inspect import Parameter
@@ -58,6 +59,14 @@ class Settings:
     metrics: tuple[str, ...] = ("default",)
     raw_metrics: tuple[str, ...] = ()
     layers: str | None = _option(None, "Profile only layers whose name matches, e.g. 'conv_.*'.")
+    kernel: str | None = _option(
+        None, "Only kernels with this in their name, or a regular expression."
+    )
+    launches: str | None = _option(
+        None,
+        "Count these launches of --kernel alone, from 0: 3:5 is ncu's --launch-skip 3 "
+        "--launch-count 2.",
+    )
     replay: str = _option("kernel", "How ncu repeats launches.", choices=("kernel", "application"))
     cache_control: str = _option(
         "all",
@@ -84,12 +93,28 @@ class Settings:
             if option.least is not None and value < option.least:
                 msg = f"must be at least {option.least}"
                 raise InputError(msg, where=where, found=str(value))
-        if self.layers is not None:
+        for where, pattern in (("--layer", self.layers), ("--kernel", self.kernel)):
             try:
-                re.compile(self.layers)
+                re.compile(pattern or "")
             except re.error as error:
                 msg = "not a regular expression"
-                raise InputError(msg, where="--layer", found=str(error)) from error
+                raise InputError(msg, where=where, found=str(error)) from error
+        first, end = self.chosen
+        if self.launches is not None and (self.kernel is None or first >= end):
+            msg = "launches are counted of a kernel" if self.kernel is None else "no launch"
+            cure = "Say which: --kernel NAME --launches 3:5 (3 and 4; 3 alone, 3: and :5 too)."
+            raise InputError(msg, where="--launches", found=self.launches, cure=cure)
+
+    @property
+    def chosen(self) -> tuple[int, int]:
+        """The first of the launches that are asked for, and the one behind the last."""
+        if self.launches is None:
+            return 0, sys.maxsize
+        first, colon, end = self.launches.partition(":")
+        if not (first + end).isdecimal():
+            return 0, 0
+        begin = int(first or 0)
+        return begin, int(end) if end else sys.maxsize if colon else begin + 1
 
     @property
     def ncu_metrics(self) -> tuple[str, ...]:

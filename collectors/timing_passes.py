@@ -9,17 +9,20 @@ from __future__ import annotations
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from collectors.checks import require_right
 from collectors.execution import Job
 from collectors.manifest import TimingRecord
 from collectors.profilers import sm_clock, timing
-from collectors.profilers.inject import COUNTERS, library
-from collectors.profilers.process import ProfilerError
+from collectors.profilers.inject import BARE, COUNTERS, library
+from collectors.profilers.process import ProfilerError, run
 from collectors.run_folder import RUN_FILE, read_object
 
 TIMING_FILE = "timing.csv"
+WARM_UP = 3
+"""Iterations without a profiler that are not kept where there are twice as many."""
 _UNDER_PROFILER = ("ncu", "nvprof")
 
 
@@ -76,6 +79,32 @@ def traced(job: Job, table: Path) -> tuple[timing.Timing, dict[str, Any]]:
     about = workload_says(aside, job.folder) if built_in else {}
     shutil.rmtree(aside, ignore_errors=True)
     return found, about
+
+
+def bare_steps(job: Job) -> tuple[float, ...]:
+    """Run a program once more without a profiler; return what its iterations take, microseconds.
+
+    Nothing but its ranges is followed. Those of the process that has most of them, without the
+    first ones where there are enough; none where the program says no numbers.
+    """
+    with TemporaryDirectory(prefix="perfml-bare-") as folder:
+        limits = job.limits
+        env = {**limits["env"], BARE: folder}
+        env["NVTX_INJECTION64_PATH"] = str(library(COUNTERS))
+        command = [*limits["launcher"], *job.subject.command("timing", job.folder)]
+        ended = run(command, log=job.log, timeout_s=limits["timeout_s"], env=env)
+        timing.check_ended(ended, limits["timeout_s"])
+        return steps_of(Path(folder))
+
+
+def steps_of(folder: Path) -> tuple[float, ...]:
+    """Return the steps that the library wrote (``injected/bare.h``), microseconds."""
+    found = [
+        tuple(map(float, path.read_text(encoding="utf-8").split()))
+        for path in sorted(folder.glob("*.steps"))
+    ]
+    steps = max(found, key=len, default=())
+    return steps[WARM_UP:] if len(steps) > 2 * WARM_UP else steps
 
 
 def workload_says(aside: Path, folder: Path) -> dict[str, Any]:

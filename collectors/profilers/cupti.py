@@ -62,6 +62,11 @@ class CuptiOptions:
     memory: int = 2 << 30  # bytes that one session's counters may take on the host
     # Regular expression: only launches in layers whose name it matches are kept
     layers: str | None = None
+    # kernels, launches: only these kernels (demangled names), and of their launches the first of
+    # the numbers up to the second; with region, those between cudaProfilerStart and Stop
+    kernels: tuple[str, ...] = ()
+    launches: tuple[int, int] = (0, 0)
+    region: bool = False
 
     @property
     def counters(self) -> tuple[str, ...]:
@@ -219,18 +224,12 @@ def profile(
     library(COUNTERS)
     command = (*launcher, *program)
     subject = _Program(options, command, log, timeout_s, dict(env or {}), tell=tell, agrees=agrees)
-    begin = Pass(timed=options.timed, sets=options.sets)
-    first = subject.start(begin)
-    if first.region and first.outside and first.unit == "nvtx":
-        # the program marks what counts: iterations before that were of no interest
-        first = subject.start(replace(begin, unit="nvtx", region_only=True))
-    if compiled_by_xla(launch.ranges for launch in first.timed):
-        first = subject.start(begin)
-    if first.parts:
-        first, record = _by_parts(first, subject)
-        counted = _Counted(record.rows, record, "kernel")
+    if options.kernels:
+        replayed(options.launches[1] - options.launches[0], tell, agrees)
+        first = subject.start(Pass(replay="kernel", unit="program", region_only=options.region))
+        counted = _Counted(first.rows, first, "kernel")
     else:
-        counted = _measured(first, subject)
+        first, counted = _repeated(subject)
     record = counted.record
     measurement = Measurement(
         record.machine,
@@ -243,7 +242,7 @@ def profile(
     rows = [row for row in counted.rows if in_layers(row.ranges, options.layers)]
     if not rows:
         msg = "no kernel launch was measured"
-        cure = "Check --layer; without iterations, every launch of the program is measured."
+        cure = "Check --layer and --kernel; without them and iterations, every launch is measured."
         raise ProfilerError(msg, found=record.unfinished or "none in the layers", cure=cure)
     table = folder / f"{name}.csv"
     write_counters(table, rows, options.delivered(record), measurement)
@@ -253,13 +252,28 @@ def profile(
         tuple(timed),
         tuple(rows),
         measurement,
-        first.unit != "none",
+        first.unit == "nvtx",
         tuple(record.missing),
         tuple(record.pass_costs),
         subject.seconds,
         command,
         subject.warnings,
     )
+
+
+def _repeated(subject: _Program) -> tuple[CounterRecord, _Counted]:
+    """Time a program's first iterations and count the following ones; or count every launch."""
+    begin = Pass(timed=subject.options.timed, sets=subject.options.sets)
+    first = subject.start(begin)
+    if first.region and first.outside and first.unit == "nvtx":
+        # the program marks what counts: iterations before that were of no interest
+        first = subject.start(replace(begin, unit="nvtx", region_only=True))
+    if compiled_by_xla(launch.ranges for launch in first.timed):
+        first = subject.start(begin)
+    if not first.parts:
+        return first, _measured(first, subject)
+    first, record = _by_parts(first, subject)
+    return first, _Counted(record.rows, record, "kernel")
 
 
 @dataclass(frozen=True)
@@ -388,22 +402,39 @@ def _by_kernel_replay(first: CounterRecord, subject: _Program, why: str) -> _Cou
         region_only=first.region_only,
     )
     launches = first.all_launches if unit == "program" else first.launches * request.sets
-    said = of_replay(launches)
-    if launches * REPLAYED_S > LONG_S and subject.agrees is not None and not subject.agrees(said):
-        msg = "counting would take over five minutes, launch by launch"
-        raise ProfilerError(msg, found=said, cure="Add --yes to count all the same.")
-    if subject.tell is not None and said:
-        subject.tell(said)
+    replayed(launches, subject.tell, subject.agrees)
     record = subject.start(request)
     return _Counted(record.rows, record, "kernel")
 
 
+def replayed(launches: int, tell: Tell | None, agrees: Callable[[str], bool] | None) -> None:
+    """Say how long launches take that are repeated on the spot; ask above five minutes.
+
+    Raises `ProfilerError` where nobody agrees.
+    """
+    said = of_replay(launches)
+    if launches * REPLAYED_S > LONG_S and agrees is not None and not agrees(said):
+        msg = "counting would take over five minutes, launch by launch"
+        cure = (
+            "Add --yes to count all the same, or name what to count: --kernel NAME --launches 3:5."
+        )
+        raise ProfilerError(msg, found=said, cure=cure)
+    if tell is not None and said:
+        tell(said)
+
+
 def variables(request: Pass, options: CuptiOptions, folder: Path) -> dict[str, str]:
     """Return what the library is told by variables; the metrics stand in a file of `folder`."""
-    names = folder / "metrics.txt"
+    names, chosen = folder / "metrics.txt", folder / "kernels.txt"
     names.write_text("".join(f"{metric}\n" for metric in options.counters), encoding="utf-8")
+    if options.kernels:
+        chosen.write_text("".join(f"{name}\n" for name in options.kernels), encoding="utf-8")
+    first, end = options.launches
     return {
         "PERFML_COUNTERS_DIR": str(folder),
+        "PERFML_COUNTERS_KERNELS": str(chosen) if options.kernels else "",
+        "PERFML_COUNTERS_FIRST": str(first),
+        "PERFML_COUNTERS_END": str(end),
         "PERFML_COUNTERS_METRICS": str(names),
         "PERFML_COUNTERS_REPLAY": request.replay,
         "PERFML_COUNTERS_UNIT": request.unit,

@@ -20,6 +20,8 @@ from collectors.profilers.process import Finished, ProfilerError, last_lines, ru
 COUNTERS = "range_profiler"
 EXPERIMENTS = "launch_experiments"
 SAMPLES = "pc_samples"
+BARE = "PERFML_BARE_DIR"
+"""Variable with the folder for the times of a program that runs without a profiler."""
 
 
 @dataclass(frozen=True)

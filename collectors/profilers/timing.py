@@ -124,11 +124,12 @@ def read_activity(path: Path) -> CounterRecord:
     return record
 
 
-def timing_csv(launches: Sequence[Launch]) -> str:
+def timing_csv(launches: Sequence[Launch], *, starts: bool = True) -> str:
     """Return the timing pass as CSV: ranges become iterations and layers.
 
     The rules are those of every reader (`perfml.readers`), so that the rows match a profile's.
-    Copies and fills stand below the kernels, where there are some.
+    Copies and fills stand below the kernels, where there are some. Without `starts` it says nothing
+    of when they ran: they are a few of many, and there is no clock of those.
     """
     kernels = [launch for launch in launches if launch.bytes is None]
     moves = [launch for launch in launches if launch.bytes is not None]
@@ -139,7 +140,8 @@ def timing_csv(launches: Sequence[Launch]) -> str:
     writer.writerow([*COLUMNS, BYTES] if moves else COLUMNS)
     blank = [""] if moves else []
     for each, (iteration, layer) in zip(kernels, places, strict=True):
-        time, start = _micros(each.start_ns, each.end_ns), _micros(first, each.start_ns)
+        time = _micros(each.start_ns, each.end_ns)
+        start = _micros(first, each.start_ns) if starts else ""
         writer.writerow([iteration, layer, each.kernel, time, each.grid, each.block, start, *blank])
     for move, (iteration, layer) in zip(moves, _places_of(moves, kernels, places), strict=True):
         time, start = _micros(move.start_ns, move.end_ns), _micros(first, move.start_ns)
@@ -193,9 +195,9 @@ def _micros(start_ns: int, end_ns: int) -> str:
     return f"{(end_ns - start_ns) / 1e3:.3f}"
 
 
-def write_timing(launches: Sequence[Launch], path: Path) -> None:
+def write_timing(launches: Sequence[Launch], path: Path, *, starts: bool = True) -> None:
     """Write the timing CSV, whole or not at all; compressed if its name ends in ``.gz``."""
-    data = timing_csv(launches).encode()
+    data = timing_csv(launches, starts=starts).encode()
     with replacing(path) as temporary:
         temporary.write_bytes(gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
 

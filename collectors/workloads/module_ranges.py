@@ -112,7 +112,7 @@ class ModuleRanges:
         self._installed.callback(self._backward.stop)
         self._installed.enter_context(_optimizer_steps(self))
         for path, module in self._modules:
-            if _refuses_hooks(module):
+            if refuses_hooks(module):
                 self._wrap_call(path, module)
             else:
                 self._hook(path, module)
@@ -230,7 +230,7 @@ def _optimizer_steps(model: ModuleRanges) -> Iterator[None]:
             handle.remove()
 
 
-def _refuses_hooks(module: Any) -> bool:
+def refuses_hooks(module: Any) -> bool:
     """Return whether a module would trace a hook (compiled in place) or has none (TorchScript)."""
     import torch
 
@@ -240,7 +240,7 @@ def _refuses_hooks(module: Any) -> bool:
 
 def is_compiled(module: Any) -> bool:
     """Return whether a module runs as a compiled graph: by torch.compile or by TorchScript."""
-    return _refuses_hooks(module) or hasattr(module, "_orig_mod")
+    return refuses_hooks(module) or hasattr(module, "_orig_mod")
 
 
 def _root_name(model: Any) -> str:

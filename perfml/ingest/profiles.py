@@ -7,7 +7,9 @@ the run's folder, or by name (``X.csv`` and ``X_timing.csv``).
 from __future__ import annotations
 
 import datetime
+import math
 import re
+import statistics
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -182,6 +184,7 @@ def ingest_runs(
         built_in = run.collected and not run.manifest.get("program")
         left_out = {ACCOUNT} if built_in or NAMED_BY_CLASS in notes else set()
         facts = [{k: v for k, v in p.provenance.items() if k not in left_out} for p in run.found]
+        facts = [_beside_bare(each, run.manifest) for each in facts]
         sources += [{"run_id": run_id, **guess, **each} for each in facts]
         prefix = f"{run_id}/" if run.collected else ""
         warnings += [
@@ -474,6 +477,20 @@ def _marked(profile: Kernels) -> bool:
     account = profile.provenance.get(ACCOUNT, {})
     named = _STEP.fullmatch(str(account.get("marked_by"))) is not None
     return named or bool(account.get("trains"))
+
+
+def _beside_bare(facts: dict[str, Any], manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a profile's facts with the step that the run was timed at without a profiler."""
+    timing = manifest.get("timing")
+    steps = timing.get("step_us") if isinstance(timing, dict) else None
+    times = [each for each in steps if _is_time(each)] if isinstance(steps, list) else []
+    if not times or not (facts.get(ACCOUNT) or {}).get("marked_by"):
+        return facts
+    return {**facts, ACCOUNT: {**facts[ACCOUNT], "bare_us": statistics.median(times)}}
+
+
+def _is_time(value: object) -> bool:
+    return isinstance(value, int | float) and 0 < value < math.inf
 
 
 def _of_a_server(manifest: dict[str, Any]) -> list[str]:

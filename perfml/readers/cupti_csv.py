@@ -86,6 +86,8 @@ def read(source: Source, options: ReadOptions | None = None) -> Kernels:
     }
     paths = {text: split_path(text) for text in set(texts["ranges"])}
     launches = Launches(identity, counters, [paths[text] for text in texts["ranges"]])
+    entered = _numbers(rows, header.index("instance"), "instance", source, first)
+    launches.instances = entered.astype(np.int64).tolist() if np.isfinite(entered).all() else None
     tool, _, version = facts.get("tool", "CUPTI range profiler").rpartition(" ")
     launches.facts = {
         "tool": tool or version,

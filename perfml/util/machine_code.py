@@ -45,17 +45,19 @@ Calls = dict[int, tuple[Place, ...]]
 They hold up to the next offset.
 """
 
-_TOOLKIT = re.compile(r"/(targets/[^/]+|cuda[^/]*|v\d+\.\d+|nvidia/cu\d+)/include/", re.IGNORECASE)
-"""Folders of CUDA's own headers."""
+_TOOLKIT = re.compile(
+    r"/(targets/[^/]+|cuda[^/]*|v\d+\.\d+|nvidia/cu\d+)/include/|/triton/language/", re.IGNORECASE
+)
+"""Folders of CUDA's own headers, and of Triton's own functions (`tl.sum`, `tl.softmax`)."""
 
 
 def of_toolkit(file: str) -> bool:
-    """Tell whether a source is one of CUDA's own headers."""
+    """Tell whether a source is one of CUDA's own headers, or of Triton's own functions."""
     return _TOOLKIT.search(file.replace("\\", "/")) is not None
 
 
 def own(stack: Sequence[Place]) -> list[Place]:
-    """Return a stack of calls without the innermost that are in CUDA's own headers."""
+    """Return a stack of calls without the innermost that are CUDA's own or Triton's."""
     inner = next((at for at, place in enumerate(stack) if not of_toolkit(place.file)), 0)
     return list(dict.fromkeys(stack[inner:]))
 

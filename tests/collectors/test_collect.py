@@ -253,7 +253,7 @@ def measured(folder):
     write_counters(table, record.rows, record.group_metrics[0], measurement)
     timed = tuple(launch for launch in record.timed if launch.profiled)
     rest = (), tuple(record.pass_costs), 1.5, ("./p",)
-    return CuptiProfile(table, timed, tuple(record.rows), measurement, True, *rest)
+    return CuptiProfile(table, timed, tuple(record.rows), measurement, False, *rest)
 
 
 def test_auto_measures_a_program_by_its_iterations_where_that_works(tmp_path, by_iterations):

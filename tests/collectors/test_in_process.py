@@ -94,6 +94,20 @@ def test_counters_come_after_the_timed_iterations(model, tmp_path):
     assert len((run.folder / "timing.csv").read_text().splitlines()) == 1 + 2 * 2
 
 
+def test_the_first_iterations_run_without_a_profiler(model, tmp_path):
+    with profile(tmp_path, bare=2) as run:
+        for number in range(5):
+            model(number)
+    assert perfml.read(run.folder)["iteration"].unique().tolist() == [2, 3, 4]
+    steps = json.loads((run.folder / "run.json").read_text())["timing"]["step_us"]
+    assert len(steps) == 2
+    with pytest.raises(ProfilerError, match="without a profiler"), profile(tmp_path, bare=2):
+        model(0)
+    with profile(tmp_path) as again:  # nothing is left of the block that failed
+        model(0)
+    assert "step_us" not in json.loads((again.folder / "run.json").read_text())["timing"]
+
+
 def test_ranks_are_runs_of_their_own_that_are_never_added_up(model, tmp_path, monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setattr(in_process, "gpus", lambda: [GPU, replace(GPU, name="NVIDIA H200")])

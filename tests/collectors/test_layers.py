@@ -54,6 +54,20 @@ def test_each_call_is_an_iteration_with_its_modules_in_it(ranges, model, batch):
     assert all(path.startswith("iter_") for path in iterations)
 
 
+def test_calls_without_a_profiler_are_iterations_without_layers(ranges, model, batch, monkeypatch):
+    with script.followed(model, bare=2):
+        for _ in range(3):
+            model(batch)
+    assert len([path for path in ranges.paths if "/" not in path]) == 3
+    assert names(ranges) == ["Sequential", "0", "Sequential.after_0", "1", "Sequential.after_1"]
+    assert not {**model._forward_hooks, **model[0]._forward_hooks}
+    ranges.paths.clear()
+    monkeypatch.setenv(script.BARE, "folder")  # a program that is run for its time alone
+    with perfml.layers(model):
+        model(batch)
+    assert (len(ranges.paths), names(ranges)) == (1, [])
+
+
 def test_an_iteration_of_the_users_own_holds_several_calls(ranges, model, batch):
     with perfml.layers(model), perfml.iteration(7):
         model(batch)

@@ -76,6 +76,17 @@ def test_inlined_code_names_the_line_that_calls_it_most(code):
     assert (line.line, line.called_at, line.stalled) == (2, "sum.cu:30", 6)
 
 
+def test_a_function_of_tritons_own_has_the_line_that_calls_it():
+    stack = (
+        Place("/site-packages/triton/language/standard.py", 293),
+        Place("/home/a/softmax.py", 12),
+        Place("/home/a/softmax.py", 30),
+    )
+    sampled = [SampledInstruction("k", 0, {"wait": 3})]
+    (line,) = stall_lines(sampled, {"k": Code(Function(instruction(ADD), 75), {0: stack})})
+    assert (line.file, line.line, line.called_at) == ("/home/a/softmax.py", 12, "softmax.py:30")
+
+
 def test_a_report_of_nsight_compute_is_told_by_the_same_code():
     function = Function(
         instruction(LDG, reads=0) + instruction(LDG, raises=1) + instruction(ADD, waits=0b11), 75

@@ -56,12 +56,28 @@ extern "C" {
 
 void fake_runs(void (*running)(const char* symbol)) { g_running = running; }
 
+static void record_kernel(const char* kernel, unsigned blocks, unsigned threads, uint64_t node) {
+  if (!g_kernels_are_recorded) return;
+  CUpti_ActivityKernel10 record = {};
+  record.kind = CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL;
+  record.name = strdup(kernel);
+  record.gridX = static_cast<int>(blocks);
+  record.blockX = static_cast<int>(threads);
+  record.gridY = record.gridZ = record.blockY = record.blockZ = 1;
+  record.correlationId = g_correlation;
+  record.start = 1000 * record.correlationId;
+  record.end = record.start + 500;
+  record.graphNodeId = node;
+  g_kernels.push_back(record);
+}
+
 void fake_launch(int context, const char* kernel, unsigned blocks, unsigned threads) {
   cuLaunchKernel_params given = {};
   given.gridDimX = blocks;
   given.blockDimX = threads;
   given.gridDimY = given.gridDimZ = given.blockDimY = given.blockDimZ = 1;
   fake_call(context, CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel, kernel, &given);
+  if (is("FAKE_CUPTI_TIMES")) record_kernel(kernel, blocks, threads, 0);
 }
 
 void fake_call(int context, CUpti_CallbackId id, const char* symbol, const void* parameters) {
@@ -97,16 +113,7 @@ void fake_kernel(int context, const char* kernel, uint64_t node) {
   } else {
     fake_launch(context, kernel, 10, 64);
   }
-  if (!g_kernels_are_recorded) return;
-  CUpti_ActivityKernel10 record = {};
-  record.kind = CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL;
-  record.name = strdup(kernel);
-  record.gridX = record.gridY = record.gridZ = record.blockX = record.blockY = record.blockZ = 1;
-  record.correlationId = g_correlation;
-  record.start = 1000 * record.correlationId;
-  record.end = record.start + 500;
-  record.graphNodeId = node;
-  g_kernels.push_back(record);
+  record_kernel(kernel, 1, 1, node);
 }
 
 void fake_node(uint64_t node, uint64_t original) {

@@ -41,6 +41,14 @@ def test_a_cuda_program(vectors, tmp_path):
     assert frame["gld_efficiency"].notna().all()
 
 
+def test_chosen_launches_of_a_program(vectors, tmp_path):
+    result = one(collect(command=[vectors], out=tmp_path, kernel="add", launches="1:"))
+    frame = ingest([tmp_path]).frame
+    assert len(frame) == result.record["launches_profiled"] == 1
+    assert frame["gld_efficiency"].notna().all()
+    assert frame["time_source"].eq("timing").all()
+
+
 def test_a_pytorch_program(tmp_path):
     command = [sys.executable, str(PROGRAMS / "small_torch.py")]
     one(collect(command=command, out=tmp_path, metric_iterations=1))

@@ -54,6 +54,7 @@ def test_other_reasons_and_places_that_are_none_name_nothing(functions):
 
 
 LDG, ADD, LDS, BRANCH, CALL, EXIT, NANOSLEEP = 0x981, 0x824, 0x984, 0x947, 0x944, 0x94D, 0x95D
+STG, REDG = 0x986, 0x98E
 
 
 def instruction(code, *, waits=0, raises=7, reads=7, leap=0, condition=7, architecture=75):
@@ -113,6 +114,15 @@ def test_code_behind_the_end_is_not_on_the_way():
 def test_of_code_before_volta_nothing_is_told():
     code = made(instruction(LDG, raises=1), instruction(ADD, waits=0b10), architecture=61)
     assert code.awaited(16, "long_scoreboard") == ()
+
+
+@pytest.mark.parametrize(
+    ("before", "awaited"),
+    [((REDG, STG, ADD), 0), ((STG, REDG, ADD), 16), ((STG, STG, ADD), 16), ((REDG, REDG, STG), 16)],
+)
+def test_the_end_waits_for_the_last_atomic_before_it_waits_for_a_store(before, awaited):
+    code = made(*map(instruction, before), instruction(EXIT))
+    assert code.awaited(3 * 16, "drain") == (awaited,)
 
 
 def test_who_calls_a_subroutine_is_known():

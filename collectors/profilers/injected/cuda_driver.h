@@ -15,7 +15,9 @@ namespace driver {
     each(name, cuDeviceGetName) each(device_attribute, cuDeviceGetAttribute) \
     each(function_attribute, cuFuncGetAttribute) each(kernel_attribute, cuKernelGetAttribute) \
     each(active_blocks, cuOccupancyMaxActiveBlocksPerMultiprocessor) \
-    each(capturing, cuStreamIsCapturing)
+    each(capturing, cuStreamIsCapturing) each(event_create, cuEventCreate) \
+    each(event_record, cuEventRecord) each(event_wait, cuEventSynchronize) \
+    each(elapsed, cuEventElapsedTime)
 
 #define PERFML_TEXT_OF(name) #name
 #define PERFML_TEXT(name) PERFML_TEXT_OF(name)

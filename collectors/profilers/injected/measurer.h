@@ -105,8 +105,9 @@ class Measurer {
     if (measured_ && window_first_ == 0) start_window(context_of_turn());
   }
 
-  void launch_begins(Launch launch) {
-    if (measured_ && !done_) {
+  // `chosen`: it is one of the launches that are asked for.
+  void launch_begins(Launch launch, bool chosen) {
+    if (measured_ && !done_ && chosen) {
       if (request_.kernel_replay) replay_launch(launch.context);
       else count_launch(launch.context);
     }
@@ -115,6 +116,11 @@ class Measurer {
 
   void launch_ends(CUcontext context) {
     if (!running_ || context != measured()) return;
+    if (!request_.kernels.empty()) {  // the launches between two chosen ones run as they are
+      end_window();
+      if (++windows_ >= request_.end_launch - request_.first_launch) enough();
+      return;
+    }
     const bool full = places_.size() >= contexts_[running_context_].session->reserved();
     // the last window is open to the end, so that an iteration with more launches is noticed
     if (full && (request_.kernel_replay || window_first_ + places_.size() < launches_expected()))
@@ -251,7 +257,15 @@ class Measurer {
     return true;
   }
 
+  void enough() {
+    if (done_) return;
+    file_.note("done group", group_number_);
+    close_sessions();
+    done_ = true;
+  }
+
   size_t ranges_wanted() const {
+    if (!request_.kernels.empty()) return kSpareRanges;
     if (!request_.kernel_replay) return launches_expected() + kSpareRanges;
     return known_launches() ? known_launches() + kSpareRanges : kRangesOfUnknownWork;
   }
@@ -370,9 +384,7 @@ class Measurer {
 
   void replayed_unit_ends() {
     if (++sets_done_ < request_.sets || unit_.empty() || request_.parts) return;
-    file_.note("done group", group_number_);
-    close_sessions();
-    done_ = true;
+    enough();
   }
 
   bool same_launches() {
@@ -466,7 +478,7 @@ class Measurer {
   std::vector<Launch> launches_, first_launches_, expected_;
   std::vector<std::pair<unsigned, size_t>> expected_of_;  // contexts, and how many launches of each
   Instrumented instrumented_;
-  size_t seen_in_context_ = 0;
+  size_t seen_in_context_ = 0, windows_ = 0;
   unsigned running_context_ = 0;
   // of the window's launches: among those of their context, or in the unit under kernel replay
   std::vector<size_t> places_;

@@ -10,6 +10,11 @@
 // With PERFML_COUNTERS_REPLAY=kernel CUPTI repeats each launch on the spot, which programs without
 // iterations need, and programs of several parts that begin their iterations anew (`parts.h`).
 //
+// PERFML_COUNTERS_KERNELS names a file with kernels: then the launches from FIRST to END of those
+// alone are repeated, and nothing else is touched.
+//
+// Loaded by NVTX alone, with PERFML_BARE_DIR, it times iterations without CUPTI (`bare.h`).
+//
 // With PERFML_COUNTERS_UNIT=program and no metrics everything is timed and nothing counted: what
 // lies between cudaProfilerStart and cudaProfilerStop is marked, nothing is serialised or flushed.
 //
@@ -31,6 +36,7 @@
 
 #include "activity.h"
 #include "attach.h"
+#include "bare.h"
 #include "graph_nodes.h"
 #include "launches.h"
 #include "measurer.h"
@@ -302,8 +308,18 @@ class Follower {
       file_.note("graph " + unit_path_);
       measurer_.give_up("the program replays CUDA graphs");
     }
-    measurer_.launch_begins(std::move(launch));
+    const bool counted = chosen(launch);
+    measurer_.launch_begins(std::move(launch), counted);
     return true;
+  }
+
+  // Whether a launch is one of those that are asked for by kernel and number.
+  bool chosen(const Launch& launch) {
+    if (request_.kernels.empty()) return true;
+    if (request_.region_only && !in_region_) return false;
+    if (!request_.kernels.count(launches::demangled(launch.kernel))) return false;
+    const size_t number = chosen_++;
+    return number >= request_.first_launch && number < request_.end_launch;
   }
 
   void note_time(uint32_t correlation, const Launch& launch) {
@@ -365,6 +381,7 @@ class Follower {
   std::thread::id unit_thread_;
   unsigned long long unit_instance_ = 0, thread_instance_ = 0;
   size_t unit_depth_ = 0, units_ = 0, units_outside_ = 0, all_launches_ = 0;
+  size_t chosen_ = 0;  // launches of the kernels asked for, so far
 
   std::atomic<bool> timing_{false}, finished_{false};
   std::atomic<bool> in_windows_{false};
@@ -512,6 +529,10 @@ EXPORTED int InitializeInjection(void) {
 
 // Called by NVTX once in every binary that uses it.
 EXPORTED int InitializeInjectionNvtx2(NvtxGetExportTableFunc_t export_table) {
+  if (std::getenv("PERFML_BARE_DIR")) {  // with nothing of CUPTI: the driver loads no library then
+    static std::once_flag once;
+    std::call_once(once, bare::listen);
+  }
   return nvtx::install(export_table);
 }
 
@@ -520,6 +541,12 @@ EXPORTED int perfml_counters_wanted(void) { return Follower::only().wanted() ? 1
 
 // For a process that measures itself: 1 if a record was begun.
 EXPORTED int perfml_begin(void) { return begin(record::text_from("PERFML_COUNTERS_DIR")) ? 1 : 0; }
+
+// For a process that measures itself: times iterations without CUPTI, until it is called with 0.
+EXPORTED void perfml_bare(int begins) {
+  if (begins) bare::listen();
+  else bare::close();
+}
 
 EXPORTED void perfml_end(void) {
   finish();

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -49,11 +50,19 @@ struct Request {
   // the program begins its iterations anew with other work: `timed` and `sets` are of each part
   bool parts = number_from("PERFML_COUNTERS_PARTS", 0) != 0;
 
+  // kernels whose launches alone are counted, by their demangled names, and which of those
+  // launches, from 0; empty: all
+  std::set<std::string> kernels;
+  size_t first_launch = number_from("PERFML_COUNTERS_FIRST", 0);
+  size_t end_launch = number_from("PERFML_COUNTERS_END", 0);
+
   void read_metrics() {
     std::ifstream names(text_from("PERFML_COUNTERS_METRICS"));
     for (std::string name; std::getline(names, name);) {
       if (!name.empty()) metrics.push_back(name);
     }
+    std::ifstream chosen(text_from("PERFML_COUNTERS_KERNELS"));
+    for (std::string name; std::getline(chosen, name);) kernels.insert(name);
   }
 };
 

@@ -86,7 +86,7 @@ class Launches:
     `identity` has ``kernel``, ``grid``, ``block``, ``device`` and ``compute_capability``;
     `counters` ncu's metrics in base units, and text where `ReadOptions.raw` asks for it; `ranges`
     the NVTX ranges around each launch, outermost first; `rules` results of Nsight Compute's own
-    rules.
+    rules; `instances` a number for the range instance of each, where they are known.
     """
 
     identity: dict[str, Any]
@@ -95,6 +95,7 @@ class Launches:
     facts: dict[str, Any] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     rules: Sequence[Rule] = ()
+    instances: Sequence[int] | None = None
 
 
 def streams_of(names: Iterable[str]) -> dict[str, Any]:
@@ -143,7 +144,7 @@ def to_kernels(found: Launches, source: Source, options: ReadOptions, name: str)
         ranges if isinstance(ranges, CodedRanges) else CodedRanges.of(ranges)
     ).joined()
     warnings += joined
-    table = kernels_frame(cells, ranges)
+    table = kernels_frame(cells, ranges, instances=found.instances)
     absent = [metric for metric in PUBLISHED if metric in result.missing]
     if absent:
         rest = f" and {len(absent) - _NAMED} more" if len(absent) > _NAMED else ""
