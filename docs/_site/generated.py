@@ -131,27 +131,28 @@ def metrics() -> str:
 
 def causes() -> str:
     """Return every cause as a table; those that advice says as one are a row."""
-    from perfml.explain.advice.remedies import load_remedies, remedy_of
+    from perfml.explain.advice.symptoms import load_symptoms, symptom_of
+    from perfml.explain.remedies import Situation, remedy_for
     from perfml.explain.tree.causes import TERMS
 
     rows = ["| causes | problem | what its author can do | counters |", "|---|---|---|---|"]
     seen: set[str] = set()
     for each in TERMS.values():
-        remedy = remedy_of(each.id)
-        ids = [each.id] if remedy is None else [name for name in remedy.causes if name in TERMS]
+        known = symptom_of(each.id)
+        ids = [each.id] if known is None else [name for name in known.causes if name in TERMS]
         if each.id in seen:
             continue
         seen.update(ids)
         counters = dict.fromkeys(
             name for one in ids for name in (*TERMS[one].evidence, *TERMS[one].or_evidence)
         )
-        problem, action = (
-            (each.label, each.action) if remedy is None else (remedy.hazard, remedy.author)
-        )
+        problem = each.label if known is None else known.hazard
+        action = remedy_for(ids[0], Situation()).sentences
         names, needs = (", ".join(f"`{name}`" for name in listed) for listed in (ids, counters))
         rows.append(f"| {names} | {_plain(problem)} | {_plain(action)} | {needs} |")
-    for each in load_remedies()[1].values():
-        rows.append(f"| `{each.id}` | {_plain(each.hazard)} | {_plain(each.author)} | |")
+    for row in load_symptoms()[1].values():
+        action = remedy_for(row.id, Situation()).sentences
+        rows.append(f"| `{row.id}` | {_plain(row.hazard)} | {_plain(action)} | |")
     return search_field("coalesced, occupancy") + "\n".join(rows)
 
 

@@ -1,4 +1,4 @@
-"""Why a step takes long: the account divided by causes, with what to do about each.
+"""Why a step takes long: the account divided by causes.
 
 Every microsecond of kernels, copies and idle time goes to one cause at most, the first of
 ``causes.toml`` that it fits, so that causes and the rest add up to the wall.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import math
-import re
 import tomllib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,8 +18,6 @@ from typing import Any, ClassVar
 from perfml.account.account import Account, Copies, DeviceAccount, Part
 
 LAUNCH_BOUND = "launch_bound"
-_HIP = re.compile(r"\bcuda(?=[A-Z])")
-"""What HIP's runtime calls ``hip``, with the same names behind it."""
 _FEW = 0.05
 """Launches that make less of all do not explain why the host takes longer to launch."""
 
@@ -47,12 +44,9 @@ class KernelMatch:
         )
 
 
-_TOO_SHORT = "Keep it on the device, or send less of it: the kernels are too short to hide it."
-
-
 @dataclass(frozen=True)
 class Cause:
-    """A cause: what it is seen in, and what to do.
+    """A cause: what it is seen in.
 
     Attributes
     ----------
@@ -64,64 +58,19 @@ class Cause:
         Attributes of its copies; None where it has none.
     kernels
         Which kernels are its.
-    instead
-        Other lines to type, by the operator at which the host waits most often.
-    otherwise
-        ``remedy`` and ``also`` of a program that is not PyTorch's; ``amd`` is that remedy where the
-        other is of NVIDIA's tools, and not of the runtime, whose names HIP has too.
-    amd
-        The line for AMD's devices, where `remedy` is one of NVIDIA's tools.
     launches
         Whether it shows in more launches, each of which takes the host's time.
     saves
         Which part of its time the remedy takes away.
-    alone
-        The line of a copy that takes longer than the kernels, which could hide no more of it.
-    remedy, also
-        A line to type, and a sentence.
     """
 
     id: str
     words: str
-    remedy: str
     saves: float = 0.0
-    alone: str = ""
-    also: str = ""
     idle: frozenset[str] = frozenset()
     copies: Mapping[str, Any] | None = None
     kernels: tuple[KernelMatch, ...] = ()
     launches: bool = False
-    instead: Mapping[str, str] = field(default_factory=dict)
-    otherwise: Mapping[str, str] = field(default_factory=dict)
-    amd: str = ""
-
-    def line(self, account: Account) -> str:
-        """Return the line to type for an account that has this cause."""
-        if account.amd and self.amd:
-            return self.amd
-        alone = self._is_alone(account)
-        if not account.pytorch:
-            line = self.otherwise.get("alone" if alone else "remedy", self.remedy)
-            return self.otherwise.get("amd") or _HIP.sub("hip", line) if account.amd else line
-        if alone:
-            return self.alone
-        waits = account.waits[0].operator if account.waits else ""
-        return self.instead.get(waits, self.remedy)
-
-    def why(self, account: Account) -> str:
-        """Return the sentence to that line."""
-        if self._is_alone(account):
-            return _TOO_SHORT
-        also = self.also if account.pytorch else self.otherwise.get("also", self.also)
-        return _HIP.sub("hip", also) if account.amd else also
-
-    def _is_alone(self, account: Account) -> bool:
-        step = account.busiest.step
-        return bool(self.alone) and step.computing_us < step.copying_us
-
-    def action(self, account: Account) -> str:
-        """Return the line to type, and the sentence to it."""
-        return ". ".join(filter(None, (self.line(account), self.why(account))))
 
     def has_copies(self, copies: Copies) -> bool:
         """Return whether some copies are this cause's."""
@@ -130,7 +79,7 @@ class Cause:
         )
 
 
-NONE = Cause("", "", "")
+NONE = Cause("", "")
 """Of what fits no cause."""
 
 
@@ -308,14 +257,9 @@ class Change:
         return _table()["cause"].get(self.id)
 
     @property
-    def row(self) -> Cause:
-        """What the table says of it, cause or not."""
-        return self.cause or _table()["other"][self.id]
-
-    @property
     def words(self) -> str:
         """What it is."""
-        return self.row.words
+        return (self.cause or _table()["other"][self.id]).words
 
 
 _BYTES = {"double": 8, "float": 4, "tf32": 4, "half": 2, "bf16": 2, "fp8": 1, "int8": 1}

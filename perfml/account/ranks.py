@@ -20,6 +20,8 @@ from perfml.util.json_values import json_object
 
 _WORTH = 0.01
 """Waits of less than 1 % of a step name no slowest rank."""
+_EXPLAINS = 0.5
+"""What a rank computes more explains the waits for it if it is at least this part of them."""
 _MOST = 0.5
 """One rank is the slowest if it causes more than this part of all waits."""
 
@@ -93,6 +95,18 @@ class Ranks:
         caused = math.fsum(each.caused_us for each in self.times)
         long = first.caused_us >= _WORTH * first.step_us
         return first if long and first.caused_us > _MOST * caused else None
+
+    @property
+    def waits_most(self) -> RankTime:
+        """Of the ranks beside the last one, the one that waits longest."""
+        others = [each for each in self.times if each is not self.last]
+        return max(others, key=lambda each: each.waiting_us)
+
+    @property
+    def computes_more(self) -> bool:
+        """Whether what the last rank computes more explains the waits for it."""
+        others = [each.computing_us for each in self.times if each is not self.last]
+        return self.last.computing_us - max(others) >= _EXPLAINS * self.waits_most.waiting_us
 
     @property
     def last(self) -> RankTime:

@@ -17,6 +17,7 @@ import functools
 import inspect
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,6 +29,7 @@ import typer
 from perfml.cli.verb import app
 from perfml.cli.verbs import documents_of
 from perfml.datasets.selection import split_place
+from perfml.errors import did_you_mean
 from perfml.util.files import sha256_of_file
 from perfml.util.installed import missing_extra
 
@@ -36,6 +38,13 @@ if TYPE_CHECKING:
 
 ANSWER_S = 300
 """Seconds that a question of a recorded profile may take."""
+
+_READ_BY_AGENTS = re.compile(
+    r"agents?|claude|gemini|qwen|copilot|cursor|windsurf|readme|contributing|skills?|conventions|"
+    r"context|memory|rules|prompts?|.*instructions?",
+    re.IGNORECASE,
+)
+"""What files are called whose text an agent takes for instructions, without their endings."""
 
 LARGEST = 6_000
 """Bytes of an answer, about 1,500 tokens."""
@@ -97,6 +106,11 @@ def server(roots: Sequence[Path] = (), *, allow_run: bool = False) -> MCPServer[
                 tool.output_schema = self_contained(kinds[tool.name], title=tool.name)
             return list(tools)
 
+        async def call_tool(self, name: str, arguments: dict[str, Any], context: Any = None) -> Any:
+            if name in takes:
+                _require_arguments(name, arguments, takes[name])
+            return await super().call_tool(name, arguments, context)
+
     reads = ToolAnnotations(read_only_hint=True, open_world_hint=False)
     writes = ToolAnnotations(read_only_hint=False, destructive_hint=False, open_world_hint=False)
     runs = ToolAnnotations(read_only_hint=False, destructive_hint=True, open_world_hint=True)
@@ -106,6 +120,7 @@ def server(roots: Sequence[Path] = (), *, allow_run: bool = False) -> MCPServer[
         (offered.report, writes),
         *((tool, runs) for tool in (offered.collect, offered.prove) if allow_run),
     ]
+    takes = {tool.__name__: inspect.signature(tool, eval_str=True).parameters for tool, _ in tools}
     return Server(
         "perfml",
         version=__version__,
@@ -143,6 +158,33 @@ def _as_result(verb: Callable[..., dict[str, Any]]) -> Callable[..., Any]:
         return_annotation=CallToolResult
     )
     return tool
+
+
+_KINDS: Mapping[Any, tuple[type, str]] = {
+    str: (str, "text"),
+    int: (int, "a whole number"),
+    list: (list, "a list of texts"),
+}
+
+
+def _require_arguments(
+    tool: str, given: Mapping[str, Any], takes: Mapping[str, inspect.Parameter]
+) -> None:
+    """Raise `ToolError` for an argument that a tool does not take, lacks, or takes as another."""
+    for name, value in given.items():
+        if name not in takes:
+            near = did_you_mean(name, takes, f"It takes {', '.join(takes)}.")
+            _refuse(f"{tool} takes no argument {name[:80]!r}. {near}")
+        wanted = str(takes[name].annotation)
+        kind = list if "list" in wanted else int if "int" in wanted else str
+        fits = isinstance(value, _KINDS[kind][0]) and not isinstance(value, bool)
+        texts = not isinstance(value, list) or all(isinstance(each, str) for each in value)
+        if not (fits and texts) and not (value is None and "None" in wanted):
+            found = "null" if value is None else type(value).__name__
+            _refuse(f"{tool}: {name} is {_KINDS[kind][1]} (found: {found})")
+    for name, one in takes.items():
+        if one.default is inspect.Parameter.empty and name not in given:
+            _refuse(f"{tool} lacks the argument {name}")
 
 
 class Tools:
@@ -256,6 +298,8 @@ class Tools:
         path = _resolved(Path(out))
         if not path.is_relative_to(self.start):
             _refuse(f"{out}: only the folder where the server started is written to")
+        if any(part.startswith(".") for part in path.relative_to(self.start).parts):
+            _refuse(f"{out}: nothing is written to a folder or file whose name begins with a dot")
         return path
 
     def page(self, out: str) -> Path:
@@ -267,6 +311,8 @@ class Tools:
         path = self.below(out)
         if path.suffix not in (".html", ".md"):
             _refuse(f"{out}: a report's name ends in .html or .md")
+        if _READ_BY_AGENTS.fullmatch(path.name.partition(".")[0]):
+            _refuse(f"{out}: agents read a file of this name as instructions; call it report.md")
         if path.exists() and not (
             path.is_file() and self.written.get(path) == sha256_of_file(path)
         ):

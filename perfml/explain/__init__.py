@@ -22,7 +22,6 @@ _HOMES = {
     "LayerDiff": "results",
     "Causes": "tree.layer_causes",
     "PairCauses": "tree.layer_causes",
-    "TermTotal": "tree.layer_causes",
     "Term": "tree.causes",
     "TERMS": "tree.causes",
     "Contribution": "tree.causes",

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from perfml.errors import plain
+from perfml.explain.advice.symptoms import Evidence
 from perfml.explain.confidence import marked
 from perfml.explain.speed_of_light import Headroom, headroom
 from perfml.explain.tree.sentences import cause_in_words, sided_causes
@@ -32,7 +33,7 @@ LARGEST = 5_800  # bytes of an answer as indented JSON; the schema's name comes 
 
 _SMALL = 0.02  # layers that make less of the difference are no part of a short answer
 
-_NAME = 80
+_NAME, _NUMBERS = 80, 2
 _TEXT = 400
 _LEVELS = ((8, 3, 4), (5, 3, 4), (3, 3, 4), (3, 2, 3), (2, 2, 2), (1, 3, 2), (1, 1, 1), (1, 0, 0))
 """Layers, causes of each, and notes as well as missing counters: the first that fits is taken."""
@@ -45,6 +46,7 @@ class BriefCause:
     cause: str
     evidence: str
     do: str
+    numbers: Annotated[tuple[Evidence, ...], "of the evidence, on both sides"] = ()
 
 
 @dataclass(frozen=True)
@@ -100,14 +102,12 @@ def brief_explanation(explanation: Explanation, of: tuple[str, ...]) -> Brief:
     )
     shares = explanation.layers.set_index("layer")["share"]
     matter = set(shares.index[shares >= _SMALL])
-    details = (each for each in explanation.details if each.layer in matter)
-    step = explanation.step
-    # the clock says first what the person waits for, as everywhere
-    headline = explanation.headline if step is None else step.sentence()
+    # layers that somebody asked for are told, however small they are
+    details = [each for each in explanation.details if each.layer in matter] or explanation.details
     return _fitting(
         of,
-        f"{explanation.target} against {explanation.baseline}: {headline}",
-        [*_of_step(step), *(_layer(each, explanation.baseline) for each in details)],
+        f"{explanation.target} against {explanation.baseline}: {explanation.headline}",
+        [*_of_step(explanation.leading), *(_layer(each, explanation.baseline) for each in details)],
         missing,
         (*explanation.pairing, *explanation.warnings, *explanation.further_notes),
     )
@@ -141,10 +141,10 @@ def _saving(one: Finding) -> BriefLayer:
     if one.gain is not None:
         likely, high, time = (micros(us) for us in (one.likely_us, one.saved_us, one.holds.us))
         gain = f"likely saves {likely}, at most {high}, of {time}"
-    do = marked(one.mitigation, one.confidence, one.tells)
+    do = marked(one.what_to_do, one.confidence, one.tells)
     do = f"{do} {one.command}".strip()
     hazard = f"{one.hazard} ({', '.join(one.rules[:3])})"
-    return BriefLayer(where, gain, (_cause(hazard, one.evidence, do),))
+    return BriefLayer(where, gain, (_cause(hazard, one.evidence, do, one.numbers),))
 
 
 def _layer(detail: LayerDiff, baseline: str) -> BriefLayer:
@@ -160,6 +160,7 @@ def _layer(detail: LayerDiff, baseline: str) -> BriefLayer:
             f"{each.term.label} {factor_text(each.factor)}",
             "; ".join([cause_in_words(each, detail.causes), *detail.where(each.term)]),
             _do(each.term, detail, baseline),
+            _levels(each.term, detail),
         )
         for each in causes
     )
@@ -168,7 +169,7 @@ def _layer(detail: LayerDiff, baseline: str) -> BriefLayer:
 
 def _do(term: Term, detail: LayerDiff, baseline: str) -> str:
     """Return what to do about a cause on the slower side; about the first, with what it saves."""
-    fix, text = detail.fix, term.action
+    fix, text = detail.fix, detail.action(term)
     if fix is not None and fix.term == term:
         text = marked(f"{fix.action} {fix.saving()}", fix.confidence, fix.tells)
     return f"in {baseline}: {text}" if detail.time.verdict == "faster" else text
@@ -210,8 +211,21 @@ def _cut_to(whole: Brief, layers: int, causes: int, sentences: int) -> Brief:
     )
 
 
-def _cause(cause: str, evidence: str, do: str) -> BriefCause:
-    return BriefCause(_cut(cause), _cut(evidence), _cut(do))
+def _cause(cause: str, evidence: str, do: str, numbers: tuple[Evidence, ...] = ()) -> BriefCause:
+    return BriefCause(_cut(cause), _cut(evidence), _cut(do), numbers[:_NUMBERS])
+
+
+def _levels(term: Term, detail: LayerDiff) -> tuple[Evidence, ...]:
+    """Return the level of a cause on both sides, in the kernel where it is largest."""
+    parts = [
+        part for pair in detail.causes.pairs for part in pair.contributions if part.term == term
+    ]
+    largest = max(parts, key=lambda part: abs(part.log_ratio))
+    levels = (largest.baseline, largest.target)
+    fast, slow = levels if detail.time.slower else levels[::-1]
+    if not math.isfinite(slow):
+        return ()
+    return (Evidence(term.id, slow, fast),)
 
 
 def _name(name: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from perfml import chips
 from perfml.account.device_time import OFTEN, busy_on_one_device
 from perfml.account.time_sources import not_comparable, time_notes
 from perfml.errors import PerfmlError, did_you_mean
@@ -286,7 +288,9 @@ def step_comparison(left: Side, right: Side) -> StepComparison | None:
     if not marked and before.repeated is not None and after.repeated is not None:
         # what repeats in both, as one may be recorded for longer
         before, after = before.repeated, after.repeated
-    return StepComparison((left.name, right.name), before, after)
+    found = (chips.of_table(side.layers).capability for side in (left, right))
+    capability = min((float(each) for each in found if each), default=math.nan)
+    return StepComparison((left.name, right.name), before, after, capability)
 
 
 def _learned(rows: pd.DataFrame, model: str, seed: int, warnings: list[str]) -> Explainer | None:

@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 
 from perfml.account.time_sources import only_kernels
-from perfml.explain.advice.first_fix import first_fix, with_cause
+from perfml.explain.advice.first_fix import actions_of, first_fix, with_cause
 from perfml.explain.advice.hazards import Advice, advise
 from perfml.explain.changed_metrics import compare_metrics, sort_metrics
 from perfml.explain.compared import Launched, Side, rows_by, same_device
@@ -210,6 +210,7 @@ class DetailReader:
                 *(() if fix is None else (fix.sentence(),)),
             ),
             fix=fix,
+            actions=actions_of(time, causes, counted.launches),
             unseen=unseen,
             asked=partial(self._advice_beside, pair, causes),
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import PurePosixPath, PureWindowsPath
@@ -90,6 +90,8 @@ class LayerDiff:
         The causes in sentences.
     fix
         What to do first about the slower side, and what that may save.
+    actions
+        What to do about every cause on the slower side, by its id.
     lines
         The instructions that carry the causes, where a report tells them.
     unseen
@@ -112,6 +114,7 @@ class LayerDiff:
     warnings: tuple[str, ...] = ()
     reasons: tuple[str, ...] = ()
     fix: Fix | None = None
+    actions: Mapping[str, str] = field(default_factory=dict)
     lines: tuple[Line, ...] = ()
     unseen: str = ""
     asked: Callable[[], pd.DataFrame] = field(default=pd.DataFrame, repr=False, compare=False)
@@ -120,6 +123,12 @@ class LayerDiff:
     def advice(self) -> Annotated[pd.DataFrame, SideFinding]:
         """What advice says of either side; looked for when it is first read."""
         return self.asked()
+
+    def action(self, term: Term) -> str:
+        """Say what to do about a cause on the slower side."""
+        if self.fix is not None and self.fix.term == term:
+            return self.fix.action
+        return self.actions.get(term.id, "")
 
     def where(self, term: Term) -> list[str]:
         """Say which instruction carries a cause; nothing where no report tells."""
@@ -195,8 +204,13 @@ class Explanation:
 
     @property
     def leading(self) -> StepComparison | None:
-        """The comparison on the clock, where it says more than the kernels do."""
-        return self.step if self.step is not None and self.step.leads else None
+        """The comparison on the clock, where it says more than the kernels do, or is decided.
+
+        What it says is the first sentence of every surface.
+        """
+        step = self.step
+        decided = step is not None and step.verdict in ("slower", "faster")
+        return step if step is not None and (step.leads or decided) else None
 
     @property
     def further_notes(self) -> tuple[str, ...]:

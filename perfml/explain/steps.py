@@ -1,7 +1,7 @@
 """Two accounts of a step compared: the verdict of the clock, and the difference in microseconds.
 
-Here to change: when two sides differ (`StepComparison.verdict`). What may be a cause, and what to
-do about it, stands in ``perfml/account/causes.toml``.
+Here to change: when two sides differ (`StepComparison.verdict`). What may be a cause stands in
+``perfml/account/causes.toml``.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from perfml.account.account import Account
 from perfml.account.causes import LAUNCH_BOUND, Change, causes, changes
 from perfml.account.words import step_sentence
 from perfml.explain.confidence import MOST, Confidence, TimeVerdict
+from perfml.explain.remedies import Remedy, of_account, remedy_for
 from perfml.explain.times import Ratio
 from perfml.util.json_values import json_object
 from perfml.util.words import Readable, micros, multiple
@@ -52,6 +53,7 @@ class StepComparison:
     names: tuple[str, str]
     baseline: Account
     target: Account
+    capability: float = math.nan  # compute capability of the slower side's device
 
     @cached_property
     def _sides(self) -> tuple[Account, Account]:
@@ -270,12 +272,14 @@ class StepComparison:
 
     def action(self) -> str | None:
         """Return what to do about the first cause: a line to type, and why."""
-        first = self.first
-        return None if first is None else f"in {self.slower}: {first.row.action(self._slow)}"
+        return None if self.first is None else f"in {self.slower}: {self.remedy.text}"
 
-    @property
-    def _slow(self) -> Account:
-        return self._sides[1] if self._sign > 0 else self._sides[0]
+    @cached_property
+    def remedy(self) -> Remedy:
+        """What to do about the first cause on the slower side."""
+        slow = self._sides[1] if self._sign > 0 else self._sides[0]
+        here = of_account(slow, self.capability)
+        return Remedy() if self.first is None else remedy_for(self.first.id, here)
 
     def rows(self) -> list[tuple[str, float]]:
         """Return the parts of the difference in words and microseconds; they add up to it."""
@@ -308,7 +312,7 @@ class StepComparison:
     @property
     def command(self) -> str | None:
         """A line to type on the slower side."""
-        return None if self.first is None else self.first.row.line(self._slow)
+        return self.remedy.line or None
 
     JSON: ClassVar = (
         *(("baseline_us", "baseline.step_us"), ("target_us", "target.step_us"), "ratio"),

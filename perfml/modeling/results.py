@@ -370,10 +370,13 @@ class Ranking:
         names = self.beyond_chance
         if not names:
             said = f"No metric is shown to explain more than chance (p = {number(null.p_value)})."
+            # classes have no R2
+            if self.task == "classification":
+                return f"{said} {how}"
             seen = (
-                f"An R2 of {ASKED_R2:g} would be shown in {percentage(null.power)} of such tables."
+                f"An R2 of {ASKED_R2:g} would be shown in {percentage(null.power)} of such tables"
             )
-            return f"{said} {seen} {how}"
+            return f"{said} {seen}. {how}"
         more = len(names) - _MOST_NAMED
         shown = listed([*names[:_MOST_NAMED], *([f"{more} more"] if more > 0 else [])])
         verb = "explains" if len(names) == 1 else "explain"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from perfml.account.phase_times import phase_times
 from perfml.account.ranks import account_in, ranks_in, ranks_of_runs
 from perfml.account.time_sources import time_note
 from perfml.report.compared import compare_tables
@@ -22,25 +23,23 @@ from perfml.report.results import (
     roofs_of,
 )
 from perfml.report.sections.advice import advice_section
+from perfml.report.sections.clock import phases_section, ranks_section
 from perfml.report.sections.comparison import comparison_document
 from perfml.report.sections.explanation import why_section
-from perfml.report.sections.first_screen import limits_section
+from perfml.report.sections.limits import limits_section, lines_section
 from perfml.report.sections.machine import roofline_section
 from perfml.report.sections.models import models_section
-from perfml.report.sections.phases import phase_times, phases_section
 from perfml.report.sections.provenance import glossary_section, moment, of_runs, provenance_section
-from perfml.report.sections.ranks import ranks_section
-from perfml.report.sections.source_lines import lines_section
 from perfml.report.sections.summary import answer
 from perfml.report.sections.times import kernels_section, times_section
 
 if TYPE_CHECKING:
     from perfml.explain import Advice
-    from perfml.explain.advice.settings import Gain
+    from perfml.explain.advice.settings import SettingGain
     from perfml.explain.roofs.peaks import Peaks
+    from perfml.explain.samples import SampledLine
     from perfml.explain.speed_of_light import KernelLevels
     from perfml.modeling.results import Evaluation, Ranking
-    from perfml.report.sections.source_lines import SampledLine
 
 Named = tuple[str, pd.DataFrame, pd.DataFrame | None]
 
@@ -90,7 +89,7 @@ def build_report(
     levels
         How near each kernel is to its limits (`perfml.explain.speed_of_light`).
     lines
-        Lines of the source by samples (`perfml.report.sections.source_lines`).
+        Lines of the source by samples (`perfml.explain.samples`).
     recorded
         All Layers rows that there are, where the report is of a part: other precisions and
         batches tell what they would give.
@@ -124,7 +123,7 @@ def build_report(
 
 def _gains(
     shown: Sequence[Condition], recorded: pd.DataFrame, provenance: Mapping[str, Any]
-) -> tuple[Gain, ...]:
+) -> tuple[SettingGain, ...]:
     """Return what other settings give beside the plainest: the smallest batch in FP32."""
     from perfml.explain.advice.settings import setting_gains
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -45,6 +46,20 @@ class Comparison:
         words = ("slower", "faster", "no difference", "undecided")
         return {word: int(counts.get(word, 0)) for word in words}
 
+    @cached_property
+    def confirmed(self) -> pd.DataFrame:
+        """The layers whose change is confirmed, with what it costs: the largest first."""
+        layers = self.pair.explanation.layers
+        changed = layers[layers["verdict"].isin(["slower", "faster"])]
+        cost = changed["target_us"] - changed["baseline_us"]
+        sized = changed.assign(cost=cost, size=cost.abs())
+        return sized.sort_values("size", ascending=False, kind="stable")
+
+    @property
+    def largest_change(self) -> float:
+        """The size of the largest confirmed change, in microseconds."""
+        return max(self.confirmed["size"], default=0.0)
+
 
 def compare_tables(
     left: tuple[str, pd.DataFrame, pd.DataFrame | None],
@@ -61,8 +76,8 @@ def compare_tables(
     `left` and `right` are a name, a Layers (or Kernels) table, and the Kernels table behind it or
     None: baseline and target. `accounts` are of their steps on the clock, where traces tell. `top`
     layers of each are explained in detail; `model` and `seed` are as for `perfml.explain.explain`.
-    Returned are the comparisons, and sentences on what was left out. Raises `PerfmlError` if no
-    measurement of one answers to one of the other.
+    Returned are the comparisons, that with the largest confirmed change first, and sentences on
+    what was left out. Raises `PerfmlError` if no measurement of one answers to one of the other.
     """
     from perfml.explain import explain, make_side
     from perfml.explain.compared import Side
@@ -105,7 +120,7 @@ def compare_tables(
         ignored = {metric for each in alone.values() for metric in each}
         changed, tested = _changed(explanation, before[0], after[0], ignored)
         found.append(Comparison(Pair(label, explanation, rows), changed, tested, alone))
-    return found, left_out
+    return sorted(found, key=lambda each: -each.largest_change), left_out
 
 
 def _alone(

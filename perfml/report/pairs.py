@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -47,8 +46,7 @@ def explain_pairs(
     named = None if kernels is None else printable(kernels)
     learned: dict[str, Explainer | None] = {}
     pairs = []
-    for done, each in enumerate(candidates):
-        condition, baseline, target = each.condition, each.baseline, each.target
+    for done, (condition, baseline, target, _) in enumerate(candidates):
         if progress is not None:
             progress(done, len(candidates), f"{target} against {baseline}")
         launches = None if named is None else condition.select(named)
@@ -81,22 +79,16 @@ def _learned(rows: pd.DataFrame, model: str | None, seed: int) -> Explainer | No
         return None
 
 
-@dataclass(frozen=True)
-class _Candidate:
-    """A pair that may be explained, and its largest difference of a layer, in microseconds."""
-
-    condition: Condition
-    baseline: str
-    target: str
-    difference: float
+_Candidate = tuple[Condition, str, str, float]
+"""A pair that may be explained: baseline, target, its largest difference of a layer in us."""
 
 
 def _largest(shown: Sequence[Condition], most: int) -> list[_Candidate]:
     """Return the pairs with the largest differences: conditions in order, the largest first."""
     candidates = [each for condition in shown for each in _candidates(condition)]
-    by_size = sorted(candidates, key=lambda each: -each.difference)
+    by_size = sorted(candidates, key=lambda each: -each[-1])
     kept = by_size[:most]
-    return [each for condition in shown for each in kept if each.condition is condition]
+    return [each for condition in shown for each in kept if each[0] is condition]
 
 
 def _candidates(condition: Condition) -> Iterator[_Candidate]:
@@ -106,7 +98,7 @@ def _candidates(condition: Condition) -> Iterator[_Candidate]:
     for target in others:
         largest = float((wide[target] - wide[fastest]).abs().max())
         if math.isfinite(largest):
-            yield _Candidate(condition, fastest, target, largest)
+            yield condition, fastest, target, largest
 
 
 def advise_conditions(

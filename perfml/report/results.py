@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from perfml.account.account import Account
+from perfml.account.phase_times import PhaseTimes
 from perfml.account.ranks import Ranks, account_in
 from perfml.errors import PerfmlError
 from perfml.modeling.layer_shapes import described_layers
@@ -20,16 +21,15 @@ from perfml.report.figures.comparisons import Roofs, layer_roofs
 from perfml.report.figures.style import PALETTE
 from perfml.report.kernels import PackedKernels
 from perfml.report.labels import clean
-from perfml.report.sections.phases import PhaseTimes
 
 if TYPE_CHECKING:
     from perfml.explain import Advice
-    from perfml.explain.advice.settings import Gain
+    from perfml.explain.advice.settings import SettingGain
     from perfml.explain.results import Explanation
     from perfml.explain.roofs.peaks import Peaks
+    from perfml.explain.samples import SampledLine
     from perfml.explain.speed_of_light import KernelLevels
     from perfml.modeling.results import Evaluation, Ranking
-    from perfml.report.sections.source_lines import SampledLine
 
 MOST_FIGURES = 6
 """Conditions drawn; the others have their tables, which keeps a page small."""
@@ -65,7 +65,7 @@ class Results:
     levels: tuple[KernelLevels, ...] = ()
     # the lines with most samples, by the label of a kernel
     lines: Mapping[str, tuple[SampledLine, ...]] = field(default_factory=dict)
-    gains: tuple[Gain, ...] = ()  # what other settings give: precision, batch
+    gains: tuple[SettingGain, ...] = ()  # what other settings give: precision, batch
     # the mean step of prefill, decode and so on, of a program that generates tokens
     phases: tuple[PhaseTimes, ...] = ()
     ranks: Ranks | None = None  # of one job, where the table is of several of its ranks

@@ -21,9 +21,9 @@ from perfml.util.typing import Progress
 
 if TYPE_CHECKING:
     from perfml.explain.reports import Report
+    from perfml.explain.samples import SampledLine
     from perfml.explain.speed_of_light import KernelLevels
     from perfml.modeling.results import Evaluation, Ranking
-    from perfml.report.sections.source_lines import SampledLine
 
 SPLITS, RESAMPLES = 5, 20
 """Random splits and bootstrap resamples of a report, which has to be quick: `perfml.evaluate` and
@@ -55,9 +55,9 @@ def analysed(
     Parameters are those of `report`; `recorded` of `perfml.report.build_report`. `reports` are the
     files of Nsight Compute that the table was read from.
     """
+    from perfml.explain.samples import sampled_lines
     from perfml.explain.speed_of_light import is_ordinary, kernel_levels
     from perfml.report.pairs import advise_conditions, explain_pairs
-    from perfml.report.sections.source_lines import sampled_lines
 
     named_layers(layers)  # what is no Layers table is told here, before anything is computed
     evaluations, rankings, warnings = _modelled(

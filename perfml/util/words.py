@@ -117,6 +117,17 @@ def listed(parts: Sequence[str]) -> str:
     return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
 
 
+def ended(text: str) -> str:
+    """Return text with one period at its end; nothing of nothing.
+
+    Examples
+    --------
+    >>> ended("Fuse them. "), ended("Fuse them"), ended("")
+    ('Fuse them.', 'Fuse them.', '')
+    """
+    return f"{text.rstrip('. ')}." if text else ""
+
+
 def count(amount: int, noun: str, plural: str | None = None) -> str:
     """Return an amount with its noun: ``1 layer``, ``21 layers``."""
     return f"{amount:,} {noun if amount == 1 else plural or noun + 's'}"

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from perfml.explain.compared import Side
     from perfml.explain.results import LayerDiff
-    from perfml.explain.tree.layer_causes import TermTotal
+    from perfml.explain.tree.causes import Contribution
 
 NAMES_REST = 0.5
 """Idle multiprocessors name a rest if they are at least this share of it."""
@@ -97,7 +97,9 @@ def _largest(detail: LayerDiff, sides: Sequence[Side]) -> str:
     return f"{first.term.label} ×{first.factor:.2f} ({idle})"
 
 
-def _idle_multiprocessors(total: TermTotal, detail: LayerDiff, sides: Sequence[Side]) -> str | None:
+def _idle_multiprocessors(
+    total: Contribution, detail: LayerDiff, sides: Sequence[Side]
+) -> str | None:
     """Return how busy multiprocessors were, where that is most of a rest; else None."""
     if total.term.id != "clock_and_idle_sms":
         return None

@@ -26,14 +26,13 @@ from perfml.datasets import find
 from perfml.explain import advise, load_tables
 from perfml.explain.advice.findings import (
     Layer,
-    confidence_of,
     evidence_of,
     in_order,
     launch_findings,
 )
 from perfml.explain.advice.layer_findings import layer_findings
 from perfml.explain.advice.table import layers_of, representative_launches
-from perfml.explain.confidence import Confidence
+from perfml.explain.confidence import Confidence, confidence_of
 from studies.truth.labels import causes_of_rules
 from studies.truth.scores import EFFECT, run_study
 from studies.truth.strangers import EXAMS, HALVES, Exam, accepted_rules, score

@@ -29,8 +29,8 @@ from perfml.explain import load_tables, make_side
 from perfml.explain.advice.first_fix import cannot_say, launches_with, time_without_them
 from perfml.explain.advice.fix import SAID, CannotSay, Width, told
 from perfml.explain.launches import Launch
-from perfml.explain.tree.causes import ONE_SIDED
-from perfml.explain.tree.layer_causes import Causes, TermTotal
+from perfml.explain.tree.causes import ONE_SIDED, Contribution
+from perfml.explain.tree.layer_causes import Causes
 from perfml.explain.tree.one_side import has_ideal, time_after
 from studies.ladders.measure import precisions, steps_of
 from studies.truth.intervals import choose, first_answers, held_out, holds
@@ -177,7 +177,7 @@ def _fixed_launches(question: Question, causes: Causes, term: str) -> Sequence[L
     return launches_with(term, causes, launches, 0)
 
 
-def _cause(question: Question, causes: Causes) -> TermTotal | None:
+def _cause(question: Question, causes: Causes) -> Contribution | None:
     """Return the cause that is taken out."""
     along = [each for each in causes.totals if each.log_ratio < 0]
     wanted = question.accepted.terms
@@ -190,7 +190,7 @@ def _cause(question: Question, causes: Causes) -> TermTotal | None:
     return named[0] if able else None
 
 
-def _left(total: TermTotal, pairs: Sequence[Any]) -> float | None:
+def _left(total: Contribution, pairs: Sequence[Any]) -> float | None:
     parts = [one for pair in pairs for one in pair.contributions if one.term == total.term]
     most = min(parts, key=lambda one: one.log_ratio)
     if total.term.id.startswith("stall_") or not (most.baseline > 0 and most.target > 0):

@@ -27,12 +27,10 @@ def first(found):
     return findings(found)[0].cause.id
 
 
-def test_every_cause_has_a_line_to_type_and_a_share_that_it_saves():
+def test_every_cause_is_seen_in_something_and_its_remedy_saves_a_share():
     for cause in causes():
-        assert cause.remedy
         assert 0 < cause.saves <= 1
         assert cause.idle or cause.kernels or cause.copies is not None
-        assert len(cause.also.split()) <= 20
 
 
 def test_every_microsecond_has_one_cause_or_none():

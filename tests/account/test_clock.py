@@ -20,6 +20,7 @@ from perfml.account.recording import move_kind
 from perfml.account.steps import cut_steps
 from perfml.account.words import step_sentence
 from perfml.datasets import Selection, read_inputs
+from perfml.explain.remedies import of_account, remedy_for
 from perfml.ingest import ingest
 from perfml.readers import read
 from tests.support.nsys_export import Export
@@ -369,5 +370,6 @@ def test_copies_longer_than_the_kernels_are_not_to_be_hidden_behind_them(kernel_
     done = [*kernels_of(["k"], ran, [0]), *moves_of(["Memcpy HtoD"], copied)]
     account = account_without_host(done)
     (copies,) = (each for each in findings(account) if each.cause.id == "copies_to_device")
-    assert ("once" in copies.cause.line(account)) is once
-    assert ("too short" in copies.cause.why(account)) is once
+    remedy = remedy_for(copies.cause.id, of_account(account))
+    assert ("once" in remedy.line) is once
+    assert ("too short" in remedy.say) is once

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from perfml.account.account import Account
+from perfml.account.phase_times import phase_times
 from perfml.account.words import step_sentence
 from perfml.ingest.profiles import ingest
 from perfml.readers import read
-from perfml.report.sections.phases import phase_times
 from tests.support.nsys_export import Export
 from tests.support.torch_trace import Trace
 

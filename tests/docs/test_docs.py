@@ -16,7 +16,7 @@ from PIL import Image
 import perfml
 from perfml import tables
 from perfml.cli import app
-from perfml.explain.advice.remedies import load_remedies
+from perfml.explain.advice.symptoms import load_symptoms
 from perfml.explain.tree.causes import TERMS
 from perfml.report import advise_conditions, build_report, explain_pairs
 from tests.support.browser import EXECUTABLE, REASON, chromium
@@ -173,11 +173,11 @@ def test_links_between_files_of_the_repository_hold():
 
 def test_every_cause_is_listed_with_what_advice_says_about_it():
     rows = [row for row in causes().splitlines() if row.startswith("| `")]
-    remedies, layers = load_remedies()
+    symptoms, layers = load_symptoms()
     listed = [name for row in rows for name in re.findall(r"`(\w+)`", row.split(" | ")[0])]
     assert sorted(listed) == sorted({*TERMS, *layers})
-    for remedy in remedies:
-        assert any(f"`{remedy.causes[0]}`" in row and remedy.hazard in row for row in rows)
+    for each in symptoms:
+        assert any(f"`{each.causes[0]}`" in row and each.hazard in row for row in rows)
 
 
 def test_a_link_out_of_the_documentation_becomes_a_path_in_the_site():

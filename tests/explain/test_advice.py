@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfml.explain import advise
-from perfml.explain.advice.persons import Person
-from perfml.explain.advice.remedies import load_remedies, remedy_of
+from perfml.explain.advice.symptoms import load_symptoms, symptom_of
 from perfml.explain.limits.state import LaunchState, derived
 from perfml.explain.load import load_tables
 from perfml.explain.tree.causes import TERMS
@@ -223,7 +222,7 @@ def test_work_that_may_be_needed_claims_no_more_than_its_unit_holds(level):
 def test_that_a_bandwidth_is_the_limit_is_said_where_it_is_nearly_used():
     said = by_rule(advise(launch(shared_utilization=0.7)).table).loc["shared_loads", "hazard"]
     assert "is the limit" in said
-    assert "is the limit" not in remedy_of("shared_loads").hazard_at(0.5)
+    assert "is the limit" not in symptom_of("shared_loads").hazard_at(0.5)
 
 
 @pytest.mark.slow
@@ -449,28 +448,24 @@ def test_gains_stay_between_nothing_and_all(data):
     assert table["gain_high"].between(0, 1).all()
 
 
-def test_every_remedy_is_of_causes_that_exist_and_every_ideal_has_a_remedy():
-    remedies, layers = load_remedies()
-    causes = [cause for remedy in remedies for cause in remedy.causes]
+def test_every_symptom_is_of_causes_that_exist_and_every_ideal_has_one():
+    symptoms, layers = load_symptoms()
+    causes = [cause for symptom in symptoms for cause in symptom.causes]
     assert len(causes) == len(set(causes))
     assert set(causes) <= set(TERMS)
     assert {row.cause for row in load_ideals()} <= set(causes)
-    assert all(remedy_of(name) is remedy for name, remedy in layers.items())
-    for remedy in (*remedies, *layers.values()):
-        texts = {remedy.advice_for(person) for person in Person}
-        assert len(texts) == 3
-        assert remedy.source
-        assert all(text.endswith(".") for text in texts)
+    assert all(symptom_of(name) is symptom for name, symptom in layers.items())
+    assert all(symptom.source for symptom in (*symptoms, *layers.values()))
 
 
 def test_every_quantity_of_an_ideal_or_a_remedy_is_known():
     state, catalogue = LaunchState(one_launch({"time_us": 1.0})), load_catalogue()
     for row in load_ideals():
         assert all(name in catalogue for name in (*row.scales, *row.sets)), row
-    for remedy in load_remedies()[0]:
-        for name in re.findall(r"\{([\w.]+)", remedy.evidence):
+    for symptom in load_symptoms()[0]:
+        for name in re.findall(r"\{([\w.]+)", symptom.evidence):
             known = name in catalogue or name in derived() or name in state.functions
-            assert known or name.startswith(("wait.", "share.")), (remedy.id, name)
+            assert known or name.startswith(("wait.", "share.")), (symptom.id, name)
 
 
 def test_nothing_is_left_out_for_its_share_of_the_run():

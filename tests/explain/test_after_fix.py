@@ -7,14 +7,12 @@ import pytest
 
 from perfml.explain import explain, make_side
 from perfml.explain.advice.first_fix import (
-    action_for,
     cannot_say,
     first_fix,
     share_of,
     time_without_them,
 )
 from perfml.explain.advice.fix import WIDTH, CannotSay, Width, estimate, told
-from perfml.explain.launches import Launch
 from perfml.explain.times import Ratio
 from perfml.explain.tree.causes import TERMS
 from perfml.explain.tree.ideal import load_ideals
@@ -227,23 +225,27 @@ def test_where_nothing_differs_nothing_is_to_be_done():
 @pytest.mark.parametrize(
     ("kernel", "said"),
     [
-        (
-            "sm80_xmma_gemm_f32f32_f32f32_tn",
-            "a library's: take the one version of this layer (4.00",
-        ),
-        (
-            "void at::native::vectorized_elementwise_kernel<4>(int)",
-            "PyTorch's: take the one version",
-        ),
-        ("my_kernel", "Use fewer fences"),
+        ("mine", "Use fewer fences"),
+        ("nvjet_sm90_tst_64x8_64x16", "The kernel is a library's. Take the kernels that one ran"),
+        ("triton_poi_fused_0", "The kernel is PyTorch's. Take the kernels that one ran"),
     ],
 )
 def test_a_user_of_a_library_is_told_what_a_user_can_do(kernel, said):
-    text = action_for(TERMS["memory_fence"], Launch(kernel, 1.0, {}), ("one", 4.0))
-    assert said in text
-    two = action_for(TERMS["memory_fence"], Launch(kernel, 1.0, {}), ("b.csv", 4.0), tables=True)
-    assert ("take the kernels that b.csv ran (4.00" in two) == ("take the one version" in text)
-    assert "take the one" not in action_for(TERMS["memory_fence"], Launch(kernel, 1.0, {}), None)
+    sides = [
+        make_side(
+            name,
+            make_kernels(
+                [
+                    {"iteration": step, "kernel": kernel, "time_us": time, "stall_membar": part}
+                    for step in range(3)
+                ]
+            ),
+        )
+        for name, time, part in (("one", 10.0, 0.0), ("two", 40.0, 0.8))
+    ]
+    (detail,) = explain(*sides, model=None).details
+    assert detail.fix is not None
+    assert said in detail.fix.action
 
 
 def _in_a_loop(kernel, number):
@@ -268,17 +270,17 @@ def _in_a_loop(kernel, number):
 def test_launches_of_one_kernel_are_counted_and_a_librarys_are_to_be_batched():
     causes, fix = _in_a_loop("nvjet_sm90_tst_64x8_64x16", 9)
     assert "8 launches of nvjet_sm90_tst_64x8_64x16" in cause_in_words(causes.totals[0], causes)
-    assert "let one call do what 8 launches" in fix.action
+    assert "Let one call do what 8 launches" in fix.action
     few, fix = _in_a_loop("nvjet_sm90_tst_64x8_64x16", 3)
     assert "2 launches of" in cause_in_words(few.totals[0], few)
-    assert "let one call" not in fix.action
+    assert "Let one call" not in fix.action
 
 
 def test_users_of_pytorch_are_told_what_their_own_code_can_do():
     _, fix = _in_a_loop("void at::native::CatArrayBatchedCopy_vectorized<int>(char*)", 9)
-    assert "write into a tensor that is made once" in fix.action
+    assert "Write into a tensor that is made once" in fix.action
     _, fix = _in_a_loop("void at::native::vectorized_elementwise_kernel<4>(int)", 9)
-    assert "fuse them (torch.compile)" in fix.action
+    assert "Fuse them (torch.compile)" in fix.action
 
 
 def _of_one_kernel(names):

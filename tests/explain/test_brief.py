@@ -52,6 +52,7 @@ def test_advice_fits_whatever_stands_in_the_names_of_kernels():
         "gain_high": 0.5,
         "kernel": "k",
         "confidence": "low",
+        "probability": 0.3,
         "tells": "",
     }
     none = pd.DataFrame(columns=["backend", "precision", "batch", "rule", "missing", "why"])

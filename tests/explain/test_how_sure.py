@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 
 from perfml.explain import TERMS, Causes, Contribution, PairCauses
-from perfml.explain.advice.findings import confidence_of, probability_of
+from perfml.explain.advice.findings import evidence_of
 from perfml.explain.advice.fix import Fix
 from perfml.explain.advice.persons import what_to_do
+from perfml.explain.confidence import confidence_of, probability
 from perfml.explain.tree.layer_causes import Reason, Untold
 from perfml.util.findings import Time
 
@@ -25,14 +26,16 @@ ROW = {
 
 
 def test_a_finding_is_the_surer_the_more_it_gains():
-    chances = [probability_of({**ROW, "gain": gain}) for gain in (0.02, 0.2, 0.5)]
+    chances = [
+        probability("launch", evidence_of({**ROW, "gain": gain})) for gain in (0.02, 0.2, 0.5)
+    ]
     assert chances == sorted(chances)
     assert chances[0] < chances[-1]
 
 
 def test_what_idle_machinery_could_do_if_the_work_allows_it_is_less_sure():
     potential = {**ROW, "potential": True, "counted": False}
-    assert probability_of(potential) < probability_of(ROW)
+    assert probability("launch", evidence_of(potential)) < probability("launch", evidence_of(ROW))
     assert confidence_of(0.95) == "high"
     assert confidence_of(0.7) == "medium"
     assert confidence_of(0.5) == "low"

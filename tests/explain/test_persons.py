@@ -11,7 +11,7 @@ from perfml.explain.advice.persons import (
     person_of_all,
     what_to_do,
 )
-from perfml.explain.tree.causes import TERMS
+from perfml.explain.remedies import Situation, remedy_for
 from tests.support.tables import make_kernels
 
 SCATTERED = {"gld_efficiency": 0.125, "stall_memory_dependency": 0.8, "gld_transactions": 8e6}
@@ -67,7 +67,7 @@ def test_of_several_kernels_one_s_own_decides():
 def test_the_author_of_a_kernel_is_told_how_to_write_it():
     row = first(launches("mine"))
     assert row["person"] == "kernel author"
-    assert row["mitigation"] == TERMS[row["rules"][0]].action
+    assert row["mitigation"] == remedy_for(row["rules"][0], Situation()).say
     assert row["for_author"] is None
     assert row["faster"] is None
 
@@ -83,7 +83,7 @@ def test_users_are_told_what_they_can_do_and_the_author_s_text_stays(kernel, per
     row = first(launches(kernel))
     assert row["person"] == person
     assert row["mitigation"].startswith(said)
-    assert row["for_author"] == TERMS[row["rules"][0]].action
+    assert row["for_author"] == remedy_for(row["rules"][0], Situation()).say
 
 
 def test_users_are_told_of_a_faster_backend_of_the_table():

@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 from perfml.explain import advise
 from perfml.explain.advice.answer import Finding, Gain, Where, in_one_order
 from perfml.explain.advice.file_rules import FileRule
-from perfml.explain.advice.network import with_types_of
 from perfml.explain.advice.referee import most_saved, within_laws
-from perfml.explain.advice.remedies import action_here
+from perfml.explain.advice.symptoms import situation_of
 from perfml.explain.limits.state import LaunchState
 from perfml.explain.tree.causes import TERMS
 from perfml.explain.tree.limits import fullest
@@ -62,7 +61,7 @@ def test_another_limit_that_allows_as_many_blocks_keeps_the_remedy_away():
     limits = {"registers": 1.0, "warps": 1.0, "shared_memory": 8.0, "slots": 16.0}
     counters = {f"resident_blocks_limit_{name}": value for name, value in limits.items()}
     tied = launch({"time_us": 1.0, "registers_per_thread": 36.0, **counters})
-    assert action_here("theoretical_occupancy", tied) is None
+    assert situation_of(tied).limit == ""
 
 
 @pytest.mark.skipif(not CASES.is_dir(), reason="made by hand, not committed")
@@ -111,18 +110,8 @@ def test_of_any_launch_a_fix_leaves_its_start_and_what_it_does_not_touch(cause, 
 def step(cause, us):
     gain = Gain(Time(us, "step"), Time(us, "step"), "clock")
     texts = {"hazard": cause, "evidence": "", "mitigation": "", "command": "tf32"}
-    where = {"where": Where(), "holds": Time(100.0, "step"), "confidence": "medium"}
+    where = {"where": Where(), "holds": Time(100.0, "step"), "probability": 0.6}
     return Finding(rules=(cause,), gain=gain, **where, **texts)
-
-
-def test_a_device_is_offered_the_types_that_it_has():
-    found = (step("no_tensor_cores", 50.0), step("launch_bound", 20.0))
-    for capability, kept in (("6.1", 1), ("7.0", 2), ("9.0", 2)):
-        rows = make_kernels([{"compute_capability": capability}])
-        assert len(with_types_of(rows, found)) == kept
-    (volta, _) = with_types_of(make_kernels([{"compute_capability": "7.0"}]), found)
-    assert "float16" in volta.command
-    assert with_types_of(make_kernels([{}]), found) == found
 
 
 def test_the_order_is_probability_times_likely_gain_and_what_has_no_number_is_last():

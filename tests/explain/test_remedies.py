@@ -1,7 +1,24 @@
-"""What to do where the launch says what limits how many blocks fit."""
+"""One table of remedies: every cause has one, and none is given where its needs are not met."""
 
-from perfml.explain.advice.remedies import action_here
+import math
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perfml.account.causes import _table, causes
+from perfml.explain.advice.persons import Person
+from perfml.explain.advice.settings import PRECISIONS
+from perfml.explain.advice.symptoms import load_symptoms, situation_of
+from perfml.explain.remedies import LONGER, NEEDS, Situation, load_remedies, remedy_for
+from perfml.explain.tree.causes import TERMS
+from tests.support.examples import examples
 from tests.support.launches import launch
+
+OF_LAUNCHES = (*TERMS, *load_symptoms()[1])
+OF_STEPS = (*(cause.id for cause in causes()), *_table()["other"])
+ALL = tuple(dict.fromkeys((*OF_LAUNCHES, *OF_STEPS, "precision", "backend", "uneven_ranks")))
 
 FITS = {
     "time_us": 1.0,
@@ -13,19 +30,93 @@ FITS = {
     "shared_memory_per_block": 102400.0,
 }
 
+SITUATIONS = st.builds(
+    Situation,
+    reader=st.sampled_from(Person),
+    kernel=st.sampled_from(["", "k", "nchwToNhwcKernel", "gemm_align1", "direct_copy_kernel"]),
+    operations=st.frozensets(st.sampled_from(["product", "convolution"])),
+    capability=st.sampled_from([5.2, 6.1, 7.0, 7.5, 8.0, 9.0, 12.0]),
+    amd=st.booleans(),
+    trains=st.sampled_from([None, True, False]),
+    waits=st.sampled_from(["", "aten::nonzero"]),
+    copies=st.sampled_from(["", LONGER]),
+    limit=st.just(""),
+    setting=st.sampled_from(["", *PRECISIONS, "cudnn", "channels_last"]),
+)
+
+
+@pytest.mark.parametrize("reader", Person)
+@pytest.mark.parametrize("cause", OF_LAUNCHES)
+def test_every_cause_of_a_launch_has_a_remedy_for_every_reader_or_says_why_not(cause, reader):
+    remedy = remedy_for(cause, Situation(reader))
+    assert remedy.helps or remedy.none, cause
+    assert not remedy.helps or not remedy.none
+
+
+@pytest.mark.parametrize("amd", [False, True])
+@pytest.mark.parametrize("reader", [Person.AUTHOR, Person.PYTORCH])
+@pytest.mark.parametrize("cause", OF_STEPS)
+def test_every_cause_of_a_step_has_a_remedy_on_every_vendors_devices(cause, reader, amd):
+    here = Situation(reader, trains=True, amd=amd)
+    assert remedy_for(cause, here).helps or remedy_for(cause, here).none, cause
+
+
+def test_every_row_is_of_a_cause_that_exists_and_needs_what_can_be_asked():
+    for row in load_remedies():
+        assert row.against <= {*ALL, "compute", "memory", "latency"}, row.against - {*ALL}
+        assert set(row.needs) <= set(NEEDS)
+        assert bool(row.helps) is not bool(row.none)
+
+
+@examples(300)
+@given(cause=st.sampled_from(ALL), here=SITUATIONS)
+def test_no_remedy_is_given_where_what_it_needs_is_missing(cause, here):
+    remedy = remedy_for(cause, here)
+    said = remedy.text
+    assert remedy.applies(here)
+    if here.reader is Person.AUTHOR:
+        assert not re.search(r"\btorch\b|aten::|model\.", said), said
+    if "channels_last" in said:
+        assert "convolution" in here.operations or cause in ("layout", "backend", *LAUNCHES), said
+    if not here.amd and here.capability < 8 and cause not in ("attention_written_out", *PADDED):
+        assert not re.search(r"TF32|tf32|bf16|bfloat16|fp8|cp\.async", said), said
+    if not here.amd and here.capability < 7 and "no tensor cores" not in said:
+        assert "autocast" not in said or cause not in ("tensor_unused", "no_tensor_cores"), said
+    if here.amd and cause in OF_STEPS:
+        assert not re.search(r"cu(da|blas)[A-Z]|CUBLAS|nvcc|nsys|\bncu\b|__nv|TF32_", said), said
+    if here.trains is False:
+        assert "DistributedDataParallel" not in said
+
+
+LAUNCHES = ("kernels_appeared", "kernels_vanished", "launch_count")
+"""Of launches that turn layouts around, which convolutions ask for."""
+PADDED = ("padding_to_tiles",)
+"""Whose sentence lists the sizes by type."""
+
+
+def test_of_several_remedies_the_one_with_a_measured_gain_is_taken():
+    here = Situation(Person.LIBRARY, "cutlass_tensorop_gemm_align1")
+    assert remedy_for("instructions", here).measured
+    assert not remedy_for("instructions", Situation(Person.LIBRARY, "gemm")).measured
+
+
+@pytest.mark.parametrize(("capability", "line"), [(6.1, ""), (7.0, "float16"), (9.0, "bfloat16")])
+def test_a_device_is_offered_the_types_that_it_has(capability, line):
+    remedy = remedy_for("no_tensor_cores", Situation(Person.PYTORCH, capability=capability))
+    assert bool(remedy.helps) is bool(line)
+    assert line in remedy.line
+
 
 def test_what_limits_the_blocks_that_fit_is_named_with_its_number():
-    said = action_here("theoretical_occupancy", launch(FITS))
-    assert said is not None
+    said = remedy_for("theoretical_occupancy", situation_of(launch(FITS))).say
     assert "with 102,400 bytes a block 2 block(s) fit" in said
     of_registers = launch({**FITS, "resident_blocks_limit_registers": 1.0})
-    said = action_here("theoretical_occupancy", of_registers)
-    assert said is not None
+    said = remedy_for("theoretical_occupancy", situation_of(of_registers)).say
     assert "with 32 of them 1 block(s) fit" in said
 
 
-def test_where_blocks_are_limited_by_their_warps_or_it_is_not_known_the_row_says_all():
+def test_where_blocks_are_limited_by_their_warps_or_it_is_not_known_no_resource_is_named():
     of_warps = launch({**FITS, "resident_blocks_limit_warps": 1.0})
-    assert action_here("theoretical_occupancy", of_warps) is None
-    assert action_here("theoretical_occupancy", launch({"time_us": 1.0})) is None
-    assert action_here("stall_sync", launch(FITS)) is None
+    assert situation_of(of_warps).limit == ""
+    assert situation_of(launch({"time_us": 1.0})).limit == ""
+    assert math.isnan(situation_of(launch(FITS)).capability)

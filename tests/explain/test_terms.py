@@ -21,11 +21,10 @@ LIMITS = {limit.id: limit for limit in (*UNITS, *WAITS)}
 
 
 @pytest.mark.parametrize("term", TERMS.values(), ids=str)
-def test_a_term_has_evidence_that_can_be_collected_words_and_an_action(term):
+def test_a_term_has_evidence_that_can_be_collected_and_words(term):
     unknown = [name for name in term.evidence if name not in load_catalogue()]
     assert set(unknown) <= COLUMNS
     assert bool(term.evidence) is (term.kind is not Kind.RESIDUAL)
-    assert term.action.endswith(".")
     assert term.resolved_by
     fields = {field for _, field, _, _ in string.Formatter().parse(term.words) if field}
     assert fields <= {"baseline", "target", "time", "kernels"}

@@ -7,10 +7,10 @@ from collections import Counter
 
 import pytest
 
+from perfml.account.phase_times import phase_times
 from perfml.ingest import ingest
 from perfml.ingest.inferred import NAMED_BY_CLASS
 from perfml.readers.torch_trace import BY_OPERATOR
-from perfml.report.sections.phases import phase_times
 from tests.support.paths import ROOT
 from tests.support.torch_trace import Trace
 

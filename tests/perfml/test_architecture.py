@@ -28,13 +28,13 @@ def test_a_room_uses_only_rooms_on_lower_floors():
 
 
 INSIDE_EXPLAIN = (
-    ("advice.persons", "confidence", "speed_of_light", "changed_metrics"),
+    ("advice.persons", "confidence", "speed_of_light", "changed_metrics", "remedies"),
     ("compared", "roofs", "reports", "times", "model"),
     ("launches", "steps"),
     ("limits", "load"),
     ("tree",),
     ("advice",),
-    ("results", "details", "compare", "lines", "brief", "experiments"),
+    ("results", "details", "compare", "lines", "samples", "brief", "experiments"),
 )
 """Folders and modules of `perfml.explain`, the lowest floor first."""
 

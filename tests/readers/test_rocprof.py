@@ -13,6 +13,7 @@ from perfml.account.audit import AUDIT, IDLE, LAUNCH_BOUND, Audit
 from perfml.account.causes import causes
 from perfml.errors import InputError
 from perfml.explain.advice.network import step_findings
+from perfml.explain.remedies import of_account, remedy_for
 from perfml.readers import read
 from tests.support import rocpd
 from tests.support.torch_trace import Trace
@@ -258,9 +259,10 @@ def test_no_remedy_of_cuda_is_offered_for_a_pytorch_trace_of_an_amd_device(tmp_p
     account = Account.from_dict(kernels.provenance["step"])
     assert account.amd
     assert kernels.frame["device"].iloc[0].startswith("AMD")
-    said = [text for row in causes() for text in (row.line(account), row.why(account))]
+    said = [remedy_for(row.id, of_account(account)).text for row in causes()]
     assert not [text for text in said if re.search(r"cublas|TF32_|nvcc|nsys|\bncu\b", text)]
-    said = [text for row in causes() for text in (row.line(replace(account, pytorch=False)),)]
+    here = of_account(replace(account, pytorch=False))
+    said = [remedy_for(row.id, here).text for row in causes()]
     assert not [text for text in said if re.search(r"cu(da|blas)[A-Z]|nvcc|nsys|\bncu\b|nv_", text)]
 
 

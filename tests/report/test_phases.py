@@ -7,10 +7,10 @@ import pandas as pd
 import pytest
 
 import perfml
+from perfml.account.phase_times import phase_times
 from perfml.ingest import ingest
 from perfml.report.build import build_report
 from perfml.report.render.markdown import to_markdown
-from perfml.report.sections.phases import phase_times
 from tests.support.paths import ROOT
 
 TRACE = ROOT / "tests" / "data" / "servers" / "decoder_graph.json.gz"

@@ -252,6 +252,7 @@ def test_advice_is_sorted_by_what_it_saves_and_cut_to_a_readable_length():
             "for_author": "own",
             "faster": "b, 2.00 times as fast here",
             "confidence": "low",
+            "probability": 0.3,
             "tells": "run it twice",
         }
     )

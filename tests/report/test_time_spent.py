@@ -13,7 +13,7 @@ from perfml.explain.advice.answer import in_one_order
 from perfml.explain.advice.network import step_findings
 from perfml.explain.advice.unexplained import longest_kernels, profile_command
 from perfml.explain.steps import StepComparison
-from perfml.report.sections.time_spent import step_differences
+from perfml.report.sections.clock import step_differences
 from perfml.report.write import report
 from tests.support.command_line import run
 from tests.support.paths import PUBLIC

@@ -3,7 +3,7 @@
 import pytest
 
 from perfml.explain import advise
-from perfml.explain.advice.remedies import load_remedies
+from perfml.explain.advice.symptoms import load_symptoms
 from perfml.readers import read
 from studies.truth.labels import causes_of_rules
 from studies.truth.ncu_agreement import load_ncu_rules
@@ -64,7 +64,7 @@ def test_healthy_kernels_are_told_nothing_surely(hazards):
     ],
 )
 def test_rules_in_the_words_of_older_versions_count_as_ours(rule, message, cause):
-    same = [remedy.causes[0] for remedy in load_remedies()[0] if remedy.says(rule, message)]
+    same = [each.causes[0] for each in load_symptoms()[0] if each.says(rule, message)]
     assert same == ([] if cause is None else [cause])
 
 

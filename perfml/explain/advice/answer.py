@@ -5,8 +5,8 @@ many layers, what the clock shows, what Nsight Compute's own rules said, and whe
 where nothing is known. The order is that of probability times likely gain, in microseconds of what
 a person waits for; what has no number stands behind what has one.
 
-Here to change: how probable a word of confidence is, in `PROBABILITY`; what is one finding with
-another, in `in_one_order`.
+Here to change: what is one finding with another, in `in_one_order`; how probable a finding is, in
+`perfml.explain.confidence`.
 """
 
 from __future__ import annotations
@@ -14,38 +14,28 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 import pandas as pd
 
 from perfml.explain.advice.equal_layers import group_name
 from perfml.explain.advice.file_rules import FileRule
-from perfml.explain.advice.findings import confidence_of
 from perfml.explain.advice.persons import mitigation, person_of
-from perfml.explain.advice.remedies import Remedy, load_remedies
-from perfml.explain.confidence import Confidence
+from perfml.explain.advice.symptoms import Evidence, Symptom, load_symptoms
+from perfml.explain.confidence import TESTED, Confidence, confidence_of, probability
 from perfml.explain.launches import LABEL
+from perfml.explain.remedies import Remedy, Situation, remedy_for
 from perfml.kernel_names import kernel_label
 from perfml.util.findings import Time
 from perfml.util.json_values import json_object
-
-PROBABILITY: Mapping[Confidence, float] = {
-    "proven": 1.0,
-    "high": 0.95,
-    "medium": 0.6,
-    "low": 0.35,
-    "refuted": 0.0,
-}
-"""How often an answer of a word is right, where no features of it were fitted: of the steps of
-traces and of settings. ``high`` and ``medium`` are the bounds that the words of fitted answers
-have (``tree/confidence.json``); too few pairs of steps are labelled for a fit of their own."""
 
 _WORTH = 0.005  # an estimate of Nsight Compute below it rounds to 0 %: no finding
 
 _LATENCY = "latency"  # the limit of a kernel none of whose units is busy (speed_of_light.py)
 _LITTLE = 0.05  # of a kernel's time: what saves less is not worth a round (speed_of_light.py)
 
-KnownBy = Literal["measured", "clock", "counters", "names", "Nsight Compute"]
+T = TypeVar("T")
+KnownBy = Literal["measured", "clock", "counters", "names", "bound", "Nsight Compute"]
 
 
 @dataclass(frozen=True)
@@ -84,19 +74,27 @@ class Finding:
     where: Where
     holds: Annotated[Time, "the time of where it is, in one repeat"]
     gain: Annotated[Gain | None, "None where nothing tells it"]
-    confidence: Confidence
+    probability: Annotated[float, "of being right (`perfml.explain.confidence.probability`)"]
     hazard: Annotated[str, "what it is"]
     evidence: Annotated[str, "the numbers that show it"]
+    numbers: Annotated[tuple[Evidence, ...], "the same as ids and numbers"] = ()
     mitigation: Annotated[str, "what to do"]
     command: Annotated[str, "a line to type"] = ""
+    cost: Annotated[str, "what that costs: accuracy, memory, time"] = ""
+    check: Annotated[str, "how to see that it helped, beside recording it again"] = ""
     tells: Annotated[str, "what would tell, where the confidence is low"] = ""
     says: Annotated[tuple[str, ...], "who says it"] = ("perfml",)
-    measured: float | None = None  # its probability, where it was fitted for findings of its kind
+    tested: Confidence | None = None  # what an experiment says of it
 
     @property
-    def probability(self) -> Annotated[float, "of being right"]:
-        """How probable it is: as fitted, or else by its word of confidence."""
-        return PROBABILITY[self.confidence] if self.measured is None else self.measured
+    def confidence(self) -> Confidence:
+        """The word of its probability, or what an experiment says."""
+        return self.tested or confidence_of(self.probability)
+
+    @property
+    def what_to_do(self) -> str:
+        """What to do and what that costs, in sentences."""
+        return Remedy(say=self.mitigation, cost=self.cost).sentences
 
     @property
     def saved_us(self) -> float:
@@ -120,7 +118,8 @@ class Finding:
 
     JSON: ClassVar = (
         *("rules", "where", "holds", "gain", "confidence", "probability", "hazard", "evidence"),
-        *("mitigation", "command", "tells", "says"),
+        "numbers",
+        *("mitigation", "command", "cost", "check", "tells", "says"),
     )
     to_dict = json_object
 
@@ -132,19 +131,22 @@ def of_row(row: Mapping[str, Any]) -> Finding:
     shown = {name: value for name, value in own.items() if value is not None and value == value}
     kernel = row["kernel"] if isinstance(row["kernel"], str) else ""
     gain, high = (Time(float(row[name]) * time) for name in ("gain", "gain_high"))
-    # an experiment gives it another word
-    fitted = confidence_of(row.get("probability", 0.0)) == row["confidence"]
+    tested = row["confidence"] if row["confidence"] in ("proven", "refuted") else None
     return Finding(
         rules=tuple(row["rules"]),
         where=Where(layers, "" if kernel == "whole layer" else kernel, **shown),
         holds=Time(time),
         gain=Gain(gain, high, "measured" if row["confidence"] == "proven" else "counters"),
-        confidence=row["confidence"],
+        probability=TESTED.get(row["confidence"], float(row["probability"])),
+        tested=tested,
         hazard=str(row["hazard"]),
         evidence=str(row["evidence"]),
+        numbers=tuple(row.get("numbers", ())),
         mitigation=mitigation(row),
+        command=str(row.get("command", "")),
+        cost=str(row.get("cost", "")),
+        check=str(row.get("check", "")),
         tells=str(row["tells"]),
-        measured=row.get("probability") if fitted else None,
     )
 
 
@@ -165,19 +167,30 @@ def in_one_order(
     own = [of_row(row) for row in rows]
     # an action over many layers says what each of them would say again
     own = [one for one in own if not any(_is_part(one, all_) for all_ in everywhere)]
-    together, alone = _with_rules(own, said)
-    found = sorted((*everywhere, *together, *alone), key=_rank)
-    if not found or found[0].gain is None:
+    together, alone = _with_rules((*everywhere, *own), said)
+    found = sorted((*together, *alone), key=rank)
+    numbered = sum(one.gain is not None for one in found)
+    if not numbered:
         return (*unexplained, *found)
     # no unit is the limit of the longest kernel, and what is known to save is next to nothing
     lead = [one for one in unexplained[:1] if _LATENCY in one.rules]
     few = all(found[0].expected_us < _LITTLE * one.holds.us for one in lead)
-    return (*(lead if few else ()), *found)
+    first = lead if few else []
+    # where to measure next, of what no finding is about
+    known = {name for one in found[:numbered] for name in (*one.where.layers, one.where.kernel)}
+    rest = [one for one in unexplained[len(first) :] if known.isdisjoint(one.where.layers)]
+    return (*first, *found[:numbered], *rest, *found[numbered:])
 
 
-def _rank(one: Finding) -> tuple[bool, float, float]:
+def rank(one: Finding) -> tuple[bool, float, float]:
+    """Return what findings are sorted by: probability times likely gain, then those without one."""
     expected = one.expected_us
     return (True, 0.0, -one.holds.us) if math.isnan(expected) else (False, -expected, 0.0)
+
+
+def in_order(steps: Iterable[tuple[Finding, T]]) -> list[T]:
+    """Return what stands for findings in their order."""
+    return [each for _, each in sorted(steps, key=lambda step: rank(step[0]))]
 
 
 def _is_part(one: Finding, other: Finding) -> bool:
@@ -188,7 +201,7 @@ def _with_rules(
     own: Iterable[Finding], said: Sequence[FileRule]
 ) -> tuple[list[Finding], list[Finding]]:
     """Return our findings with who else says them, and those of Nsight Compute alone."""
-    book, together = load_remedies()[0], list(own)
+    book, together = load_symptoms()[0], list(own)
     alone: dict[tuple[str, str], Finding] = {}
     for rule in said:
         alike = [each for each in book if each.says(rule.rule, rule.message)]
@@ -203,20 +216,21 @@ def _with_rules(
     return together, list(alone.values())
 
 
-def _is_same(one: Finding, said: FileRule, alike: Sequence[Remedy]) -> bool:
+def _is_same(one: Finding, said: FileRule, alike: Sequence[Symptom]) -> bool:
     # without ranges the layer is the kernel in its shape, which is more than the kernel's name
     names = {*one.where.layers, one.where.kernel}
     here = said.kernel in names or kernel_label(said.name, LABEL) in names
     return here and any(not set(each.causes).isdisjoint(one.rules) for each in alike)
 
 
-def _of_rule(said: FileRule, alike: Sequence[Remedy]) -> Finding:
+def _of_rule(said: FileRule, alike: Sequence[Symptom]) -> Finding:
     """Return what Nsight Compute alone says; our remedy that means the same names what helps."""
     first, _, rest = said.message.partition(". ")
-    hazard, evidence, action = first, "", rest
+    hazard, evidence, remedy = first, "", Remedy(say=rest)
     if alike:
         hazard, evidence = alike[0].hazard, f"{first}."
-        action = alike[0].advice_for(person_of(said.name), convolves=False)
+        here = Situation(person_of(said.name), said.name)
+        remedy = remedy_for(alike[0].causes[0], here)
     # an estimate of one unit's use is rarely reached: it is no time
     known = said.saves >= 0 and said.scope != "local"
     saved = Time(said.saved_us)
@@ -225,9 +239,12 @@ def _of_rule(said: FileRule, alike: Sequence[Remedy]) -> Finding:
         where=Where((said.kernel,)),
         holds=Time(said.time_us),
         gain=Gain(saved, saved, "Nsight Compute") if known else None,
-        confidence="low",
+        probability=probability("rule"),
         hazard=hazard,
         evidence=evidence,
-        mitigation=action,
+        mitigation=remedy.say,
+        command=remedy.line,
+        cost=remedy.cost,
+        check=remedy.check,
         says=("Nsight Compute",),
     )

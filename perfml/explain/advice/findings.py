@@ -6,22 +6,28 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
 from typing import Annotated, Any, TypedDict
 
-from perfml.explain.advice.persons import Person, person_of
-from perfml.explain.advice.referee import judged
-from perfml.explain.advice.remedies import Remedy, action_here, filled, remedy_of
-from perfml.explain.confidence import Confidence, load_model
+from perfml.explain.advice.persons import Person
+from perfml.explain.advice.referee import judged, without
+from perfml.explain.advice.symptoms import (
+    Evidence,
+    Symptom,
+    filled,
+    numbers_of,
+    situation_of,
+    symptom_of,
+)
+from perfml.explain.confidence import Confidence, confidence_of, probability
 from perfml.explain.launches import Launch
 from perfml.explain.limits.state import LaunchState
+from perfml.explain.remedies import Remedy, Situation, remedy_for
 from perfml.explain.tree.causes import TERMS, Kind
 from perfml.explain.tree.ideal import needs_all, unknown_needs
 from perfml.explain.tree.layer_causes import resolved_by
-from perfml.explain.tree.limits import nearness, unit_ids
+from perfml.explain.tree.limits import limit_of, nearness, unit_ids
 from perfml.explain.tree.one_side import SPLIT, Loss, losses, time_after
 from perfml.explain.tree.thresholds import MAJORITY
-from perfml.util.files import read_rows
 from perfml.util.words import count, micros
 
 _MATTERS = 0.1
@@ -29,8 +35,6 @@ _MATTERS = 0.1
 _LEAST = 1e-3  # a smaller part of a layer is nowhere said
 _SMALL = 0.01  # what is likely to gain less of a layer gains no more at most
 _TOLD = 3  # kernels with one remedy whose numbers are told
-
-_WORDS: tuple[Confidence, ...] = ("high", "medium")
 
 
 class FindingRow(TypedDict):
@@ -44,7 +48,11 @@ class FindingRow(TypedDict):
     rules: Annotated[tuple[str, ...], "ids of causes or hazard of the layer, the largest first"]
     hazard: str
     evidence: str
+    numbers: Annotated[tuple[Evidence, ...], "the same as ids and numbers"]
     mitigation: Annotated[str, "what helps, for the ``person`` whom the kernel's name tells of"]
+    command: Annotated[str, "a line to type"]
+    cost: Annotated[str, "what that costs: accuracy, memory, time"]
+    check: Annotated[str, "how to see that it helped, beside recording it again"]
     gain: Annotated[float, "likely, of the layer's time; those of its kernels add up"]
     gain_high: Annotated[float, "at most, of the layer's time"]
     share: Annotated[float, "of the layer's time, that the launches take which have it"]
@@ -103,8 +111,14 @@ class _Part:
     label: str
     share: float  # of the layer's time
     loss: Loss
-    remedy: Remedy
+    symptom: Symptom
+    here: Situation
     most: float  # of the launch's time, that goes without the cause
+
+    @property
+    def remedy(self) -> Remedy:
+        """What helps."""
+        return remedy_for(self.loss.cause, self.here)
 
     @property
     def gain(self) -> float:
@@ -114,20 +128,19 @@ class _Part:
     @property
     def potential(self) -> bool:
         """Whether it is what idle machinery could do if the work allows it."""
-        author = person_of(self.launch.kernel) is Person.AUTHOR
+        author = self.here.reader is Person.AUTHOR
         # that a multiprocessor has no block is a fact, and comes first
         split = self.loss.cause == SPLIT and not self.loss.known and self.state["at_work"] == 1
         return split or (author and self.loss.cause == "instructions")
 
     def together(self) -> tuple[str, ...]:
         """Return what parts have in common that one thing to do helps against."""
-        person, users = person_of(self.launch.kernel), self.remedy.users
         mark = "potential" if self.potential else ""
-        if person is Person.AUTHOR:
-            return self.label, self.remedy.id, mark
-        if person is Person.PYTORCH and users.fuses:
+        if self.here.reader is Person.AUTHOR:
+            return self.label, self.symptom.id, mark
+        if self.remedy.fuses:
             return "", "fused", mark
-        return self.label, users.id, mark
+        return self.label, self.remedy.text, mark
 
 
 def launch_findings(layer: Layer, *, merged: bool = False) -> list[dict[str, Any]]:
@@ -141,18 +154,19 @@ def launch_findings(layer: Layer, *, merged: bool = False) -> list[dict[str, Any
     together: dict[tuple[str, ...], list[_Part]] = defaultdict(list)
     for launch, label in zip(layer.launches, layer.labels, strict=True):
         share, state = launch.time_us / whole, LaunchState.of(launch)
+        here = situation_of(launch, convolves=layer.convolves)
         single = not merged or launch["kernels"] == 1
         for claimed in losses(launch, single=single):
-            if claimed.part * share < _LEAST or (usual := remedy_of(claimed.cause)) is None:
+            if claimed.part * share < _LEAST or symptom_of(claimed.cause) is None:
                 continue
-            fuses = person_of(launch.kernel) is Person.PYTORCH and usual.users.fuses
+            fuses = remedy_for(claimed.cause, here).fuses
             if alone and not fuses and needs_all(state, claimed.cause):
                 continue
             cause, most = judged(state, claimed.cause, claimed.limit)
-            remedy, known = remedy_of(cause), claimed.known and cause == claimed.cause
+            symptom, known = symptom_of(cause), claimed.known and cause == claimed.cause
             loss = replace(claimed, cause=cause, part=min(claimed.part, most), known=known)
-            if remedy is not None and loss.part * share >= _LEAST:
-                part = _Part(launch, state, label, share, loss, remedy, most)
+            if symptom is not None and loss.part * share >= _LEAST:
+                part = _Part(launch, state, label, share, loss, symptom, here, most)
                 together[part.together()].append(part)
     found = [_finding(parts, layer, merged) for parts in together.values()]
     return sorted(found, key=lambda each: -float(each["gain"]))
@@ -166,22 +180,22 @@ def _finding(parts: Sequence[_Part], layer: Layer, merged: bool) -> dict[str, An
     order = sorted(causes, key=lambda name: -causes[name])
     named = tuple(name for name in order if causes[name] >= _MATTERS * gain)
     first = max((p for p in parts if p.loss.cause == named[0]), key=lambda p: p.gain)
-    remedies = list(dict.fromkeys(remedy_of(name) for name in named))
+    symptoms = list(dict.fromkeys(symptom_of(name) for name in named))
     kernels = list(dict.fromkeys(p.label for p in sorted(parts, key=lambda p: -p.gain)))
     alone = _alone(parts, named) if gain >= _SMALL else gain
     known = first.loss.known and not first.potential
     term = TERMS[named[0]]
     return finding_of(
         layer,
-        first.remedy,
+        named[0],
         (gain, max(gain, alone)),
-        person_of(first.launch.kernel),
-        action_here(named[0], first.launch) or term.action,
+        first.here,
         kernel=kernels[0],
         share=sum({id(part.launch): part.share for part in parts}.values()),
         rules=named,
-        hazard="; ".join(_hazard(each, parts) for each in remedies[:2] if each is not None),
+        hazard="; ".join(_hazard(each, parts) for each in symptoms[:2] if each is not None),
         evidence=_evidence(parts, kernels, layer, merged),
+        numbers=_numbers(first),
         level=first.loss.level,
         tells=resolved_by(term, first.launch.kernel),
         known=known,
@@ -191,36 +205,51 @@ def _finding(parts: Sequence[_Part], layer: Layer, merged: bool) -> dict[str, An
     )
 
 
-def _hazard(remedy: Remedy, parts: Sequence[_Part]) -> str:
+def _numbers(part: _Part) -> tuple[Evidence, ...]:
+    """Return what shows a cause in a launch, as it is and as it would be without the cause."""
+    without_cause = without(part.state, part.loss.cause)
+    limit = limit_of(part.loss.limit) if part.loss.limit else None
+    ceilings = dict.fromkeys(limit.time.names, limit.ceiling) if limit is not None else {}
+    slow, fast = part.state.__getitem__, without_cause.__getitem__
+    return numbers_of(part.symptom.evidence, slow, fast, ceilings)
+
+
+def _hazard(symptom: Symptom, parts: Sequence[_Part]) -> str:
     """Return the hazard in words that agree with how busy its unit is over the launch."""
-    mine = (part for part in parts if part.remedy is remedy and part.loss.limit in unit_ids())
-    return remedy.hazard_at(max((nearness(one.state, one.loss.limit) for one in mine), default=0.0))
+    mine = (part for part in parts if part.symptom is symptom and part.loss.limit in unit_ids())
+    return symptom.hazard_at(
+        max((nearness(one.state, one.loss.limit) for one in mine), default=0.0)
+    )
 
 
 def finding_of(
-    layer: Layer, remedy: Remedy, gains: tuple[float, float], person: Person, own: str, **said: Any
+    layer: Layer, cause: str, gains: tuple[float, float], here: Situation, **said: Any
 ) -> dict[str, Any]:
     """Return a finding of a layer.
 
-    `gains` are the likely one and that at most, `own` what the kernel's author could do, and `said`
-    what else differs from a finding of the whole layer.
+    `gains` are the likely one and that at most, `here` says who can do something about it, and
+    `said` what else differs from a finding of the whole layer.
     """
     gain, high = (min(max(each, 0.0), 1.0) for each in gains)
     time = float(layer.row["layer_us"])
-    author = person is Person.AUTHOR
-    action = own if author else remedy.advice_for(person, convolves=layer.convolves)
+    remedy, symptom = remedy_for(cause, here), symptom_of(cause)
+    own = remedy_for(cause, replace(here, reader=Person.AUTHOR)).say
+    whose = "" if here.reader is Person.AUTHOR else f"The kernel is {here.reader.whose}. "
     row = {
         **{name: layer.row.get(name) for name in ("layer", "backend", "precision", "batch")},
         "kernel": "whole layer",
-        "mitigation": action,
+        "mitigation": whose + remedy.say,
+        "command": remedy.line,
+        "cost": remedy.cost,
+        "check": remedy.check,
         "gain": gain,
         "gain_high": high,
         "share": 1.0,
         "time_us": time,
         "saved_us": high * time,
-        "source": remedy.source,
-        "person": person.value,
-        "for_author": None if own == action else own,
+        "source": "" if symptom is None else symptom.source,
+        "person": here.reader.value,
+        "for_author": own if whose else None,
         "faster": None,
         "tells": "",
         "level": 0.0,
@@ -230,17 +259,10 @@ def finding_of(
         "counted": True,
         **said,
     }
-    probability = probability_of(row)
-    word = confidence_of(probability)
+    likely = probability("launch", evidence_of(row))
+    word = confidence_of(likely)
     tells = row["tells"] if word == "low" else ""
-    return row | {"probability": probability, "confidence": word, "tells": tells}
-
-
-@cache
-def load_weights() -> Mapping[str, float]:
-    """Return the weights of what speaks for a finding of one side; ``probability.toml``."""
-    weights: Mapping[str, float] = read_rows("perfml.explain.advice", "probability.toml")["weights"]
-    return weights
+    return row | {"probability": likely, "confidence": word, "tells": tells}
 
 
 def evidence_of(row: Mapping[str, Any]) -> dict[str, float]:
@@ -255,19 +277,6 @@ def evidence_of(row: Mapping[str, Any]) -> dict[str, float]:
         "place": float(term is not None and term.place),
         f"kind_{kind}": 1.0,
     }
-
-
-def probability_of(row: Mapping[str, Any]) -> float:
-    """Return the probability that a finding of one side, which sees nothing beside it, is right."""
-    weights = load_weights()
-    value = sum(weights.get(name, 0.0) * number for name, number in evidence_of(row).items())
-    return 1 / (1 + math.exp(-value - weights["intercept"]))
-
-
-def confidence_of(probability: float) -> Confidence:
-    """Return the word of a probability."""
-    model = load_model()
-    return next((word for word in _WORDS if probability >= model[word]), "low")
 
 
 def _alone(parts: Sequence[_Part], named: Sequence[str]) -> float:
@@ -288,7 +297,7 @@ def _evidence(parts: Sequence[_Part], kernels: Sequence[str], layer: Layer, merg
     for label in kernels[:_TOLD]:
         mine = [part for part in parts if part.label == label]
         first = max(mine, key=lambda part: part.gain)
-        text = filled(first.remedy.evidence, first.state.__getitem__)
+        text = filled(first.symptom.evidence, first.state.__getitem__)
         launches = {id(part.launch): part.share for part in mine}
         many = f"{len(launches)} launches, " if len(launches) > 1 else ""
         time = float(layer.row["layer_us"])

@@ -1,71 +1,26 @@
-"""What to do first about a slower side: the action of its largest cause, and what that may save.
-
-Here to change: a call that PyTorch or a library has a better one for is a row of ``calls.toml``.
-"""
+"""What to do first about a slower side: the remedy of its largest cause, and what that may save."""
 
 from __future__ import annotations
 
 import math
-import re
 from collections import defaultdict
 from collections.abc import Sequence
-from functools import cache
-from typing import Any
 
 import pandas as pd
 
 from perfml.explain.advice.fix import CannotSay, Estimate, Fix, estimate, estimate_of
 from perfml.explain.advice.persons import Person, person_of
-from perfml.explain.advice.remedies import action_here
+from perfml.explain.advice.symptoms import situation_of
 from perfml.explain.confidence import MOST, Confidence, together
 from perfml.explain.launches import Launch
+from perfml.explain.remedies import Remedy, Situation, remedy_for
 from perfml.explain.times import Ratio
 from perfml.explain.tree.causes import ONE_SIDED, TERMS, Kind, Term
 from perfml.explain.tree.layer_causes import Causes, PairCauses
 from perfml.explain.tree.library_kernels import is_product, of_others
 from perfml.explain.tree.limits import limit_of, limits_of
 from perfml.explain.tree.one_side import time_after
-from perfml.util.files import read_rows
 from perfml.util.findings import Time
-
-_USERS = {Person.LIBRARY: "library", Person.PYTORCH: "pytorch"}
-
-
-def by_caller(person: Person, term: Term, kernel: str) -> str | None:
-    """Return what who calls a kernel can do about a cause; None where only its author can.
-
-    Examples
-    --------
-    >>> from perfml.explain.tree.causes import TERMS
-    >>> by_caller(Person.LIBRARY, TERMS["instructions"], "cutlass_75_tensorop_bf16_nn_align1")[:8]
-    'pad rows'
-    """
-    usual = usual_call(person, term)
-    if usual is None:
-        return None
-    rows = _calls()[_USERS[person]]
-    mine = (row for row in rows if re.search(row.get("kernel", ""), kernel))
-    return next((str(row["say"]) for row in mine if _applies(row["cause"], term)), usual)
-
-
-def usual_call(person: Person, term: Term) -> str | None:
-    """Return the same where the name of the kernel says nothing."""
-    said: str | None = _calls()["usual"].get(_USERS.get(person), {}).get(term.kind)
-    return said
-
-
-@cache
-def _calls() -> dict[str, Any]:
-    return read_rows("perfml.explain.advice", "calls.toml")
-
-
-def _applies(cause: str | list[str], term: Term) -> bool:
-    if cause == "launches":
-        return term.id in ONE_SIDED
-    if cause == "others":
-        return term.id not in ONE_SIDED
-    return term.kind in (Kind.WAVES, Kind.OCCUPANCY) if cause == "size" else term.id in cause
-
 
 _REPEATED = 4  # launches of one kernel from which on it is launched in a loop
 
@@ -192,16 +147,6 @@ def _limits(cause: str) -> frozenset[str]:
     return limits_of(cause) | frozenset(held)
 
 
-_MORE_WORK = 1.5  # times the instructions from which on a call is said to ask for more
-_WORK_ASKED = ("instructions", "global_requests", "redundant_traffic", "integer_arithmetic")
-"""Causes that grow with what a call asks for."""
-_ASKED = (
-    "see what the calls ask for (masks, sizes, padding): this kernel executes {asked:.3g} times "
-    "the instructions of the other side"
-)
-_AT_ONCE = "let one call do what {number} launches of one kernel do (a larger batch, or bmm)"
-
-
 def first_fix(
     time: Ratio,
     causes: Causes,
@@ -220,21 +165,18 @@ def first_fix(
     if slow is None or not along or along[0].term.kind in (Kind.RESIDUAL, Kind.MEASUREMENT):
         return None
     term = along[0].term
-    parts: dict[str, float] = defaultdict(float)
-    for pair in causes.pairs:
-        if pair.has(term.id):
-            parts[pair.kernels] += pair.part_of(term.id)
-    place = max(parts, key=lambda kernels: parts[kernels] if slow else -parts[kernels])
-    label = on_side(place, slow)
-    fixed = [one for one in launches[slow] if not one.kernel or one.label == label]
     now = (time.baseline_us, time.target_us)[slow]
     whole = Time(now, "all launches")
-    other = (names[1 - slow], max(time.ratio, 1 / time.ratio)) if names[0] != names[1] else None
-    alike = sum(pair.has(term.id) for pair in causes.pairs if pair.kernels == place)
-    asked = _instructions(fixed, launches[1 - slow])
-    action = action_for(
-        term, fixed[0] if fixed else Launch(label, now, {}), other, alike, asked, tables=tables
-    )
+    label, remedy, here = remedy_of_cause(term.id, causes, launches, slow)
+    action = remedy.text
+    if here.reader is not Person.AUTHOR:
+        take = ""
+        if names[0] != names[1]:
+            other, faster = names[1 - slow], max(time.ratio, 1 / time.ratio)
+            # of two profiles none can be chosen as a library can
+            what = f"the kernels that {other} ran" if tables else f"the {other} version"
+            take = f"Take {what} ({faster:.2f} times as fast here). If you stay: "
+        action = f"The kernel is {here.reader.whose}. {take}{action}"
     unsaid = cannot_say(term.id, causes, launches[slow], launches[1 - slow])
     after = None
     if unsaid is None and term.id in ONE_SIDED:
@@ -249,6 +191,35 @@ def first_fix(
     untold = causes.untold
     tells = "" if untold is None else untold.what_tells()
     return Fix(names[slow], term, label, action, whole, after, unsaid, causes.confidence, tells)
+
+
+def remedy_of_cause(
+    term: str, causes: Causes, launches: tuple[Sequence[Launch], Sequence[Launch]], slow: int
+) -> tuple[str, Remedy, Situation]:
+    """Return where a cause is largest on the slower side, what to do about it, and for whom."""
+    parts: dict[str, float] = defaultdict(float)
+    for pair in causes.pairs:
+        if pair.has(term):
+            parts[pair.kernels] += pair.part_of(term)
+    place = max(parts, key=lambda kernels: parts[kernels] if slow else -parts[kernels])
+    label = on_side(place, slow)
+    fixed = [one for one in launches[slow] if not one.kernel or one.label == label]
+    again = sum(pair.has(term) for pair in causes.pairs if pair.kernels == place)
+    asked = _instructions(fixed, launches[1 - slow])
+    launch = fixed[0] if fixed else Launch(label, math.nan, {})
+    here = situation_of(launch, again=again, asked=asked)
+    return label, remedy_for(term, here), here
+
+
+def actions_of(
+    time: Ratio, causes: Causes, launches: tuple[Sequence[Launch], Sequence[Launch]]
+) -> dict[str, str]:
+    """Return what to do about every cause on the slower side, by its id."""
+    if time.slower is None:
+        return {}
+    along = causes.towards(1.0 if time.slower else -1.0)
+    found = (total.term.id for total in along)
+    return {term: remedy_of_cause(term, causes, launches, time.slower)[1].text for term in found}
 
 
 def launches_with(term: str, causes: Causes, launches: Sequence[Launch], slow: int) -> list[Launch]:
@@ -282,35 +253,3 @@ def _after(
     if not saved > 0:
         return None
     return estimate(now, saved / sum(one.time_us for one in launches), those, term.id)
-
-
-def action_for(
-    term: Term,
-    launch: Launch,
-    other: tuple[str, float] | None,
-    alike: int = 1,
-    asked: float = math.nan,
-    *,
-    tables: bool = False,
-) -> str:
-    """Return what the person concerned can do: the author of a kernel, or who calls it.
-
-    `other` is the faster side and how many times as fast it is, `alike` how many launches of the
-    kernel have the cause, `asked` how many times the instructions it executes that the faster side
-    executes, and `tables` says that the sides are two profiles, of which none can be taken as a
-    library can.
-    """
-    person = person_of(launch.kernel)
-    can = by_caller(person, term, launch.kernel)
-    if can is None:
-        return action_here(term.id, launch) or term.action
-    if person is Person.LIBRARY and asked >= _MORE_WORK and term.id in _WORK_ASKED:
-        can = _ASKED.format(asked=asked)
-    elif is_product(launch.kernel) and term.id in ONE_SIDED and alike >= _REPEATED:
-        can = f"{_AT_ONCE.format(number=alike)}, or {usual_call(person, term)}"
-    take = ""
-    if other is not None:
-        name, faster = other
-        what = f"the kernels that {name} ran" if tables else f"the {name} version of this layer"
-        take = f"take {what} ({faster:.2f} times as fast here), or "
-    return f"the kernel is {person.whose}: {take}{can}."

@@ -45,7 +45,6 @@ from perfml.explain.advice.network import (
     name_findings,
     network_findings,
     step_findings,
-    with_types_of,
 )
 from perfml.explain.advice.persons import Person, faster_elsewhere, place_of
 from perfml.explain.advice.referee import within_laws
@@ -245,9 +244,8 @@ def advise(
     usual = [one for layer in every for one in layer.launches]
     unchecked = not_checked_by(rows, merged=merged)
     if layers is None:
-        named = name_findings(side.kernels) if account is None else step_findings(account)
-        rest = network if account is None or not account.host else ()
-        network = with_types_of(rows, (*named, *rest))
+        named = name_findings(side.kernels) if account is None else step_findings(account, rows)
+        network = (*named, *(network if account is None or not account.host else ()))
     table = _with_faster(findings, side.layers)
     said = within_laws(file_rules(side.kernels, sources), usual) if layers is None else ()
     return Advice(

@@ -1,6 +1,6 @@
 """What a layer's launches together can do without, which no single launch shows.
 
-Here to change: a hazard of layers is a row ``[[layer]]`` of ``remedies.toml`` and a function here.
+Here to change: a hazard of layers is a row ``[[layer]]`` of ``symptoms.toml`` and a function here.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 from perfml.explain.advice.findings import Layer, finding_of
 from perfml.explain.advice.persons import person_of_all
-from perfml.explain.advice.remedies import filled, load_remedies
+from perfml.explain.advice.symptoms import filled, load_symptoms, numbers_of, situation_of
 from perfml.explain.launches import Launch, known
 from perfml.explain.tree.ideal import START_US
 from perfml.explain.tree.library_kernels import is_full, is_product
@@ -179,16 +179,22 @@ def launch_finding(layer: Layer) -> dict[str, Any] | None:
 
 
 def _finding(name: str, told: _Told, layer: Layer) -> dict[str, Any]:
-    remedy = load_remedies()[1][name]
+    symptom = load_symptoms()[1][name]
     numbers, gain = told
     values = {"launches": len(layer.launches), "layer_us": layer.time_us, **numbers}
+
+    def value(quantity: str) -> float:
+        return values.get(quantity, math.nan)
+
+    longest = max(layer.launches, key=lambda one: one.time_us)
+    person = person_of_all(one.kernel for one in layer.launches)
     return finding_of(
         layer,
-        remedy,
+        name,
         (gain, gain),
-        person_of_all(one.kernel for one in layer.launches),
-        remedy.author,
+        situation_of(longest, person, convolves=layer.convolves),
         rules=(name,),
-        hazard=remedy.hazard,
-        evidence=filled(remedy.evidence, lambda each: values.get(each, math.nan)),
+        hazard=symptom.hazard,
+        evidence=filled(symptom.evidence, value),
+        numbers=numbers_of(symptom.evidence, value),
     )

@@ -9,10 +9,11 @@ Here to change: what is judged over all launches instead of layer by layer, in `
 
 from __future__ import annotations
 
+import math
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -21,14 +22,19 @@ import pandas as pd
 from perfml.account.account import UNRECORDED, Account, DeviceAccount, Part
 from perfml.account.audit import IDLE
 from perfml.account.causes import Change, findings
+from perfml.account.causes import Finding as Cause
 from perfml.account.device_time import DeviceTime
 from perfml.account.words import evidence
+from perfml.chips.lookup import is_amd
 from perfml.explain.advice.answer import Finding, Gain, KnownBy, Where
 from perfml.explain.advice.equal_layers import Place, listed_layers
 from perfml.explain.advice.findings import Layer
 from perfml.explain.advice.layer_findings import SHORT_US, launch_finding
 from perfml.explain.advice.persons import Person, person_of, place_of
+from perfml.explain.advice.symptoms import Evidence
 from perfml.explain.advice.table import CONDITIONS
+from perfml.explain.confidence import probability
+from perfml.explain.remedies import Situation, of_account, remedy_for
 from perfml.kernel_names import kernel_label, kernel_traits
 from perfml.tables import metric_columns
 from perfml.util.findings import Of, Time
@@ -100,22 +106,22 @@ class _Network:
         return [self._action(rows) for rows in several]
 
     def _action(self, findings: Sequence[Mapping[Any, Any]]) -> Finding:
-        saved, likely, rules, sure = (defaultdict[Any, float](float) for _ in range(4))
+        saved, likely, rules = (defaultdict[Any, float](float) for _ in range(3))
         for row in findings:
             layer, most = str(row["layer"]), float(row["saved_us"])
             saved[layer] = min(saved[layer] + most, self.times[layer])
             likely[layer] = min(likely[layer] + row["gain"] * row["time_us"], self.times[layer])
             rules[row["rules"][0]] += most
-            sure[row["confidence"]] += most
         by_saving = sorted(findings, key=lambda row: -float(row["saved_us"]))
-        confidence = _largest(sure)[0]
-        tells = next((row["tells"] for row in findings if row["confidence"] == confidence), "")
+        # as probable as its parts are, by what each saves
+        sure = sum(row["probability"] * row["saved_us"] for row in findings)
+        sure /= sum(row["saved_us"] for row in findings)
         said: dict[str, str] = {}
         for row in by_saving:
             said.setdefault(row["rules"][0], row["hazard"].split("; ")[0])
         hazards = list(dict.fromkeys(said[rule] for rule in _largest(rules)))[:_HAZARDS]
         one = {**by_saving[0], "rules": tuple(_largest(rules)), "hazard": "; ".join(hazards)}
-        one |= {"evidence": self._where(saved), "confidence": confidence, "tells": str(tells)}
+        one |= {"evidence": self._where(saved), "probability": sure}
         return self._over_all(one, saved, sum(likely.values()), sum(saved.values()))
 
     def short_launches(self) -> Finding | None:
@@ -141,7 +147,10 @@ class _Network:
     ) -> Finding:
         """Return a finding with what it likely and at most saves over all layers, microseconds."""
         whole = sum(self.times.values())
-        same = ("rules", "hazard", "evidence", "mitigation", "confidence", "tells")
+        same = (
+            *("rules", "hazard", "evidence", "numbers", "mitigation", "command", "cost", "check"),
+            *("probability", "tells"),
+        )
         return Finding(
             where=Where(tuple(_largest(saved)), **_shown(row)),
             **{name: row[name] for name in same},
@@ -178,11 +187,17 @@ _FACTS = frozenset({"registers_per_thread", "shared_memory_per_block", "threads"
 _BACKWARD = re.compile(r"backward|dgrad|wgrad|bn_bw|bwtr|bprop|_bwd", re.IGNORECASE)
 
 
-def step_findings(account: Account, known_by: KnownBy = "clock") -> tuple[Finding, ...]:
-    """Return what could be saved of a step, the largest first."""
-    found = []
+def step_findings(
+    account: Account, rows: pd.DataFrame | None = None, known_by: KnownBy = "clock"
+) -> tuple[Finding, ...]:
+    """Return what could be saved of a step, the largest first.
+
+    `rows` of a table tell what its devices are; nothing is said that has no remedy on them.
+    """
+    found, here = [], of_account(account, *_device(rows))
     for each in findings(account):
-        if each.saved_us < _MATTERS * each.step_us:
+        remedy = remedy_for(each.cause.id, here)
+        if each.saved_us < _MATTERS * each.step_us or not remedy.helps:
             continue
         cause, saved = each.cause, Time(each.saved_us, _of(account))
         one = Finding(
@@ -190,16 +205,19 @@ def step_findings(account: Account, known_by: KnownBy = "clock") -> tuple[Findin
             where=Where(),
             holds=Time(each.step_us, _of(account)),
             gain=Gain(saved, saved, known_by),
-            confidence="medium",
+            probability=probability("step"),
             hazard=cause.words,
             evidence=evidence(each, account),
-            mitigation=cause.why(account),
-            command=cause.line(account),
+            numbers=_numbers(each),
+            mitigation=remedy.say,
+            command=remedy.line,
+            cost=remedy.cost,
+            check=remedy.check,
         )
         found.append(one)
     idle = sum(each.us for each in account.busiest.idle if each.state == UNRECORDED)
     if idle >= _MATTERS * account.step_us and IDLE not in account.unknown:
-        found.append(_not_recorded(account, idle))
+        found.append(_not_recorded(account, idle, here))
     return tuple(found)
 
 
@@ -213,20 +231,29 @@ _AS_MUCH = 0.4
 of a known reason saves (``perfml/account/causes.toml``, launch_bound)."""
 
 
-def _not_recorded(account: Account, idle_us: float) -> Finding:
+def _numbers(found: Cause) -> tuple[Evidence, ...]:
+    """Return what a cause takes of a step, of which the remedy leaves a part."""
+    amount, step = found.amount, found.step_us
+    left = 1 - found.saved_us / amount.us
+    parts = {name: getattr(amount, name) for name in ("idle_us", "copying_us", "computing_us")}
+    return tuple(Evidence(name, us, left * us, "us", step) for name, us in parts.items() if us)
+
+
+def _not_recorded(account: Account, idle_us: float, here: Situation) -> Finding:
     """Return that the device is idle, where nothing was recorded of the host."""
-    row = Change(UNRECORDED, idle_us).row
+    change, remedy = Change(UNRECORDED, idle_us), remedy_for(UNRECORDED, here)
     likely, high = (Time(us, _of(account)) for us in (_AS_MUCH * idle_us, idle_us))
     return Finding(
-        rules=(row.id,),
+        rules=(change.id,),
         where=Where(),
         holds=Time(account.step_us, _of(account)),
         gain=Gain(likely, high, "clock"),
-        confidence="medium",
-        hazard=row.words,
+        probability=probability("step"),
+        hazard=change.words,
         evidence=f"idle {micros(idle_us)} of {micros(account.step_us)} on the clock",
-        mitigation=row.why(account),
-        command=row.line(account),
+        numbers=(Evidence("idle_us", idle_us, math.nan, "us", account.step_us),),
+        mitigation=remedy.say,
+        command=remedy.line,
     )
 
 
@@ -237,7 +264,7 @@ def name_findings(kernels: pd.DataFrame | None) -> tuple[Finding, ...]:
     timed = kernels.dropna(subset=["kernel", "time_us"])
     if timed.empty:
         return ()
-    return step_findings(_sums(_on_longest_rank(timed)), "names")
+    return step_findings(_sums(_on_longest_rank(timed)), kernels, "names")
 
 
 def _on_longest_rank(kernels: pd.DataFrame) -> pd.DataFrame:
@@ -283,24 +310,11 @@ def _part(row: Mapping[Any, Any]) -> Part:
     )
 
 
-def with_types_of(rows: pd.DataFrame, found: Sequence[Finding]) -> tuple[Finding, ...]:
-    """Return findings with remedies that the device has the types for; without those it cannot do.
-
-    TF32 and bfloat16 need compute capability 8.0, tensor cores 7.0 (CUDA C++ Programming Guide,
-    Compute Capabilities).
-    """
+def _device(rows: pd.DataFrame | None) -> tuple[float, bool]:
+    """Return the compute capability of a table's devices, NaN if not known, and if it is AMD's."""
+    if rows is None:
+        return math.nan, False
     texts = rows.get("compute_capability", pd.Series(dtype=object)).dropna().astype(str)
     known = [float(each) for each in texts.unique() if re.fullmatch(r"\d+\.\d+", each)]
-    if not known or max(known) >= _NARROW_TYPES:
-        return tuple(found)
-    of_types = [one for one in found if one.rules == (_NO_TENSOR_CORES,)]
-    instead = {id(one): replace(one, mitigation=_HALF, command=_AUTOCAST) for one in of_types}
-    if max(known) < _TENSOR_CORES:
-        return tuple(one for one in found if id(one) not in instead)
-    return tuple(instead.get(id(one), one) for one in found)
-
-
-_NO_TENSOR_CORES = "no_tensor_cores"
-_TENSOR_CORES, _NARROW_TYPES = 7.0, 8.0
-_HALF = "Tensor cores of this device take half precision alone; training needs a GradScaler."
-_AUTOCAST = 'with torch.autocast("cuda", torch.float16): ...'
+    names = rows.get("device", pd.Series(dtype=object)).dropna().astype(str)
+    return max(known, default=math.nan), bool(len(names)) and all(map(is_amd, names.unique()))

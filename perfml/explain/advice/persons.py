@@ -1,7 +1,7 @@
 """Who can do something about a kernel: its author, or who calls a library's or PyTorch's.
 
 Here to change: what a library's kernels are called is in the patterns; what its users can do is in
-``remedies.toml`` (advice) and `perfml.explain.advice.first_fix` (explanations).
+``perfml/explain/remedies.toml``.
 """
 
 from __future__ import annotations

@@ -4,7 +4,8 @@
    unit's work. Units of which no single counter tells are judged by Nsight Compute's own totals of
    compute and memory.
 2. A fix saves at most the time of all units, and waits for them, that it lessens.
-3. No launch takes less than its start, or than DRAM takes for the bytes that it moves.
+3. No launch takes less than its start, or than DRAM takes for the bytes that it still moves. What
+   it writes is its result, and stays.
 4. Where the counters of a cause were not collected, its grid says what is claimed at most.
 
 The same laws bound what Nsight Compute estimates for a cause that its rule names (`within_laws`).
@@ -19,9 +20,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from perfml.explain.advice.file_rules import FileRule
-from perfml.explain.advice.remedies import COMPUTE_LEVEL, MEMORY_LEVEL, load_remedies
+from perfml.explain.advice.symptoms import COMPUTE_LEVEL, MEMORY_LEVEL, load_symptoms
 from perfml.explain.launches import Launch, known
 from perfml.explain.limits.state import LaunchState
+from perfml.explain.limits.traffic import SECTOR
 from perfml.explain.tree.causes import TERMS, Kind
 from perfml.explain.tree.ideal import ALIKE, NEAR, START_US, ideal_counters
 from perfml.explain.tree.limits import fullest, limit_of, load_limits, nearness, unit_ids
@@ -42,7 +44,7 @@ def most_saved(state: LaunchState, cause: str) -> float:
     >>> round(most_saved(LaunchState(full), "theoretical_occupancy"), 3)
     0.025
     """
-    fixed = _fixed(state, cause)
+    fixed = without(state, cause)
     return max(0.0, min(law(cause, state, fixed) for law in _LAWS))
 
 
@@ -52,7 +54,7 @@ def judged(state: LaunchState, cause: str, limit: str) -> tuple[str, float]:
     A mean such as the sectors of a request is no cause where all that is moved was asked for: then
     it is the work of the unit as a whole.
     """
-    if limit and cause in limit_of(limit).factors and not _less(state, _fixed(state, cause)):
+    if limit and cause in limit_of(limit).factors and not _less(state, without(state, cause)):
         cause = limit_of(limit).whole
     return cause, most_saved(state, cause)
 
@@ -62,7 +64,7 @@ def within_laws(said: Sequence[FileRule], launches: Sequence[Launch]) -> tuple[F
     longest = {one.kernel: one for one in sorted(launches, key=lambda one: one.time_us)}
     bounded = []
     for rule in said:
-        alike = [one for one in load_remedies()[0] if one.says(rule.rule, rule.message)]
+        alike = [one for one in load_symptoms()[0] if one.says(rule.rule, rule.message)]
         if alike and rule.name in longest and rule.saves > 0:
             state = LaunchState.of(longest[rule.name])
             most = max(most_saved(state, cause) for one in alike for cause in one.causes)
@@ -110,6 +112,17 @@ def _by_start(cause: str, state: LaunchState, fixed: LaunchState) -> float:
     return 1 - min(max(START_US, moved) / launch.duration_us, 1.0)
 
 
+def _by_result(cause: str, state: LaunchState, fixed: LaunchState) -> float:
+    """Return what goes beside the time in which DRAM writes what lanes asked for: the result."""
+    launch = state.launch
+    asked = launch["gst_transactions"] * launch["gst_efficiency"] * SECTOR
+    written = min(launch["dram_write_bytes"], asked)
+    part = launch["dram_utilization"] * written / state["dram_bytes"]
+    if math.isnan(launch["dram_utilization"]):
+        part = written / launch.chip.peak_dram_bytes_per_us() / launch.duration_us
+    return 1 - min(known(part), 1.0)
+
+
 def _by_tail(cause: str, state: LaunchState, fixed: LaunchState) -> float:
     waves = state.launch["waves_per_sm"]
     counted = not math.isnan(state["imbalance"]) or not math.isnan(state.launch["sm_efficiency"])
@@ -121,6 +134,7 @@ _LAWS: tuple[Callable[[str, LaunchState, LaunchState], float], ...] = (
     _by_totals,
     _by_union,
     _by_start,
+    _by_result,
     _by_tail,
 )
 
@@ -129,7 +143,7 @@ def _of_memory(unit: str) -> bool:
     return unit not in _COMPUTE
 
 
-def _fixed(state: LaunchState, cause: str) -> LaunchState:
+def without(state: LaunchState, cause: str) -> LaunchState:
     """Return a launch without a cause, as far as counters tell what is left."""
     counters = ideal_counters(state, (ALIKE.get(cause, cause),))
     return LaunchState(replace(state.launch, counters=counters))

@@ -14,6 +14,12 @@ from typing import Any, Literal
 import pandas as pd
 
 from perfml import chips
+from perfml.chips.chip import UNKNOWN, Chip
+from perfml.explain.advice.answer import Finding, Gain, Where
+from perfml.explain.advice.persons import Person
+from perfml.explain.confidence import probability
+from perfml.explain.remedies import Remedy, Situation, remedy_for
+from perfml.util.findings import Time
 
 Kind = Literal["precision", "batch"]
 WORTH = 0.05  # what gives less of the time is not told
@@ -22,52 +28,18 @@ _NETWORK = ("workload", "device")
 _AMOUNTS = ["weight_bytes", "input_bytes", "output_bytes"]
 
 
-@dataclass(frozen=True)
-class Precision:
-    """A type of number to compute in."""
-
-    id: str  # as the column ``precision`` has it
-    line: str  # PyTorch's line that asks for it
-    # its numerical cost: mantissa bits of the operands, and so a relative rounding error of
-    # 2^-(bits + 1) at most (IEEE 754; NVIDIA, TensorFloat-32)
-    cost: str
+PRECISIONS = ("tf32", "fp16", "bf16")
+"""Narrower types than FP32, the most exact first, as the column ``precision`` has them."""
 
 
-PRECISIONS = {
-    each.id: each
-    for each in (
-        Precision(
-            "tf32",
-            'torch.set_float32_matmul_precision("high"); torch.backends.cudnn.allow_tf32 = True',
-            "operands of products keep 10 bits (relative error 5e-4), sums stay FP32",
-        ),
-        Precision(
-            "fp16",
-            'with torch.autocast("cuda", torch.float16): ...',
-            "10 bits (5e-4) and nothing above 65,504; training needs torch.amp.GradScaler",
-        ),
-        Precision(
-            "bf16",
-            'with torch.autocast("cuda", torch.bfloat16): ...',
-            "7 bits (4e-3), with the range of FP32",
-        ),
-    )
-}
-"""Narrower types than FP32, the most exact first."""
-
-BACKENDS = {
-    "cublas": "torch.backends.cudnn.enabled = False  # convolutions become products of cuBLAS",
-    "cudnn": "torch.backends.cudnn.enabled = True",
-    "inductor": "model = torch.compile(model)",
-}
-"""How to take a library of this project's recordings (``collectors/workloads``)."""
-
-LAYOUT = "model = model.to(memory_format=torch.channels_last)  # and the input"
-BENCHMARK = "torch.backends.cudnn.benchmark = True  # where shapes repeat"
+def setting(cause: str, name: str, chip: Chip = UNKNOWN) -> Remedy:
+    """Return how to ask PyTorch for a setting; nothing to do where the device has no such type."""
+    capability = math.nan if chip.capability is None else float(chip.capability)
+    return remedy_for(cause, Situation(Person.PYTORCH, capability=capability, setting=name))
 
 
 @dataclass(frozen=True)
-class Gain:
+class SettingGain:
     """What a setting gives."""
 
     kind: Kind
@@ -81,6 +53,13 @@ class Gain:
     cost: str
 
     @property
+    def finding(self) -> Finding:
+        """It as a finding, for its place in the order of all."""
+        saved = self.now_us - self.time_us
+        chance = probability("measured" if self.measured else "bound")
+        return choice((self.kind, self.value), self.now_us, saved, saved, chance)
+
+    @property
     def share(self) -> float:
         """The part of the time that it saves."""
         return 1 - self.time_us / self.now_us
@@ -88,8 +67,8 @@ class Gain:
 
 def setting_gains(
     layers: pd.DataFrame, recorded: pd.DataFrame, runs: Sequence[Mapping[str, Any]] = ()
-) -> tuple[Gain, ...]:
-    """Return what other settings give a network, those of each kind that give most first.
+) -> tuple[SettingGain, ...]:
+    """Return what other settings give a network: types, the most exact first, then batches.
 
     `layers` are the rows of one workload, device, precision and batch, `recorded` all that there
     are, and `runs` their manifests, for the layout of a run (``settings``).
@@ -119,6 +98,8 @@ def setting_gains(
     found += [
         _measured(row, "batch", best / float(key[1]), runs) for row in _fastest(each, "batch")
     ]
+    order = {name: place for place, name in enumerate(PRECISIONS)}
+    found.sort(key=lambda gain: order.get(gain.value, len(order)))
     return tuple(gain for gain in found if gain.share >= WORTH)
 
 
@@ -138,18 +119,18 @@ def _fastest(times: pd.DataFrame, by: str) -> list[dict[Any, Any]]:
 
 def _measured(
     row: Mapping[Any, Any], kind: Kind, now_us: float, runs: Sequence[Mapping[str, Any]]
-) -> Gain:
+) -> SettingGain:
     manifest = next((each for each in runs if each.get("run_id") == row["run_id"]), {})
     layout = (manifest.get("settings") or {}).get("memory_format")
-    precision = PRECISIONS.get(row["precision"]) if kind == "precision" else None
-    lines = [precision.line if precision else "", LAYOUT if layout == "channels_last" else ""]
-    lines.append(BACKENDS.get(row["backend"], ""))
-    cost = precision.cost if precision else f"{row['batch']} items wait for each other"
-    line, time = "\n".join(filter(None, lines)), float(row["time_us"])
-    return Gain(kind, str(row[kind]), str(row["backend"]), time, now_us, line, True, cost)
+    narrow = setting("precision", str(row["precision"])) if kind == "precision" else None
+    asked = [*([narrow] if narrow else ()), setting("backend", str(layout))]
+    asked.append(setting("backend", str(row["backend"])))
+    cost = narrow.cost if narrow else f"{row['batch']} items wait for each other"
+    line, time = "\n".join(each.line for each in asked if each.line), float(row["time_us"])
+    return SettingGain(kind, str(row[kind]), str(row["backend"]), time, now_us, line, True, cost)
 
 
-def _bounds(layers: pd.DataFrame, now_us: float) -> list[Gain]:
+def _bounds(layers: pd.DataFrame, now_us: float) -> list[SettingGain]:
     """Return what narrower types give at most, where the work of each layer is known."""
     chip = chips.of_table(layers)
     if not {"flops", *_AMOUNTS} <= set(layers.columns):
@@ -157,9 +138,36 @@ def _bounds(layers: pd.DataFrame, now_us: float) -> list[Gain]:
     work = layers.groupby("layer")[["time_us", "flops", *_AMOUNTS]].median()
     moved = work[_AMOUNTS].sum(axis=1) / chip.peak_dram_bytes_per_us()
     found = []
-    for each in PRECISIONS.values():
-        least = work["flops"] / chip.peak_flops_per_us(each.id)
+    for name in PRECISIONS:
+        remedy = setting("precision", name, chip)
+        if not remedy.helps:
+            continue
+        least = work["flops"] / chip.peak_flops_per_us(name)
         time = float(pd.concat([least, moved], axis=1).max(axis=1, skipna=False).sum(skipna=False))
         if not math.isnan(time):
-            found.append(Gain("precision", each.id, "", time, now_us, each.line, False, each.cost))
+            found.append(
+                SettingGain("precision", name, "", time, now_us, remedy.line, False, remedy.cost)
+            )
     return found
+
+
+def choice(
+    rules: tuple[str, ...], now_us: float, likely_us: float, high_us: float, chance: float
+) -> Finding:
+    """Return a choice of settings as a finding, for its place in the order of all.
+
+    `now_us` is what the network takes, `likely_us` and `high_us` what another choice saves of it;
+    nothing is known where neither is above 0. Texts are the surface's.
+    """
+    saved = (Time(min(us, now_us)) for us in (likely_us, high_us))
+    known = likely_us > 0
+    return Finding(
+        rules=rules,
+        where=Where(),
+        holds=Time(now_us),
+        gain=Gain(*saved, "measured") if known else None,
+        probability=chance,
+        hazard="",
+        evidence="",
+        mitigation="",
+    )

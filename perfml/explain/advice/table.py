@@ -14,7 +14,7 @@ from perfml.chips import of_rows
 from perfml.datasets.loading import DEVICE_FACTS
 from perfml.errors import PerfmlError
 from perfml.explain.advice.findings import Layer
-from perfml.explain.advice.remedies import COMPUTE_LEVEL, MEMORY_LEVEL, load_remedies
+from perfml.explain.advice.symptoms import COMPUTE_LEVEL, MEMORY_LEVEL, load_symptoms
 from perfml.explain.launches import LABEL, Launch, kernel_label, with_limits, with_waves
 from perfml.explain.roofs.peaks import Peaks, peaks_of
 from perfml.explain.speed_of_light import fact_key
@@ -181,13 +181,13 @@ def not_checked_by(rows: pd.DataFrame, *, merged: bool) -> pd.DataFrame:
     shown = [name for name in ("backend", "precision", "batch") if name in rows.columns]
     found: list[dict[str, Any]] = []
     keys = [name for name in condition_keys(rows) if name != "layer"]
-    remedies, of_layers = load_remedies()
+    symptoms, of_layers = load_symptoms()
     for _, part in rows.groupby(keys or "share", dropna=False, sort=False):
         same = {name: part[name].iloc[0] for name in shown}
         needs = {"missing": "launches (a Kernels table)", "why": "not given"}
         if merged:
             found += [{**same, "rule": name, **needs} for name in of_layers]
-        for cause in (remedy.causes[0] for remedy in remedies):
+        for cause in (symptom.causes[0] for symptom in symptoms):
             absent = [name for name in TERMS[cause].evidence if not _is_present(part, name)]
             others = TERMS[cause].or_evidence
             if absent and not (others and all(_is_present(part, name) for name in others)):

@@ -14,6 +14,9 @@ import pandas as pd
 from perfml import chips
 from perfml.chips.lookup import is_amd, is_mtia
 from perfml.explain.advice.answer import Finding, Where
+from perfml.explain.advice.persons import person_of
+from perfml.explain.confidence import probability
+from perfml.explain.remedies import Situation, remedy_for
 from perfml.explain.speed_of_light import is_ordinary, kernel_levels
 from perfml.explain.tree.ideal import START_US
 from perfml.ingest.merge.by_kernel import kernel_units, launches_behind_rows
@@ -37,11 +40,7 @@ _SHORTEST = 1.5  # times the start of a launch, below which a launch is hardly m
 _GRAPH = re.compile(r"CUDA_graph_\d+")
 
 
-_BY_LIMIT = {
-    "compute": "Compute less, in a narrower type, or on tensor cores.",
-    "memory": "Move fewer bytes: fuse kernels, use a narrower type, keep tiles on the chip.",
-    "latency": "Give it more warps, or more independent work a thread; stall reasons tell which.",
-}
+_LIMITS = ("compute", "memory", "latency")
 
 
 def longest_kernels(
@@ -54,7 +53,7 @@ def longest_kernels(
     if kernels is None or kernels.empty:
         return ()
     levels = kernel_levels(kernels, sources) if is_ordinary(sources) else ()
-    limits = {each.kernel: each for each in levels if each.limit in _BY_LIMIT}
+    limits = {each.kernel: each for each in levels if each.limit in _LIMITS}
     found: list[Finding] = []
     units, codes = kernel_units(kernels, by_workload=True)
     launches = launches_behind_rows(kernels, codes)
@@ -79,7 +78,10 @@ def longest_kernels(
             title = f"Launch less often, or fuse {label}"
             text += " A launch takes no less: its start is the limit."
         elif own is not None:
-            title, text = f"{own.limit.capitalize()} limits {label}", _BY_LIMIT[own.limit]
+            title, text = (
+                f"{own.limit.capitalize()} limits {label}",
+                remedy_for(own.limit, Situation(person_of(units[at].kernel))).say,
+            )
         elif _GRAPH.fullmatch(units[at].kernel):
             title = f"Trace the kernels inside {label}"
             text += " It was traced as a whole, so its kernels are not known."
@@ -110,7 +112,7 @@ def _to_measure(
         where=Where((where,)),
         holds=Time(time_us),
         gain=None,
-        confidence="medium",
+        probability=probability("step"),
         hazard=title,
         evidence="",
         mitigation=text,

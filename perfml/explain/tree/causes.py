@@ -54,8 +54,6 @@ class Term:
     words
         What its two levels mean, with the fields ``baseline`` and ``target`` (and ``us`` and
         ``kernels`` for launches that one side lacks).
-    action
-        What to do about it.
     falls
         Whether a lower level makes a launch slower; by default a higher one does.
     or_evidence
@@ -84,7 +82,6 @@ class Term:
     label: str
     kind: Kind
     evidence: tuple[str, ...]
-    action: str
     words: str = "{baseline:.3g} -> {target:.3g}"
     falls: bool = False
     or_evidence: tuple[str, ...] = ()
@@ -128,6 +125,11 @@ class Contribution:
     baseline: float
     target: float
     log_ratio: float
+
+    @property
+    def factor(self) -> float:
+        """What it multiplies the time by."""
+        return math.exp(self.log_ratio)
 
     def with_part(self, log_ratio: float) -> Contribution:
         """Return it with another part of the logarithm."""

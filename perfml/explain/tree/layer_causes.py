@@ -90,6 +90,9 @@ class Untold:
     to_dict = json_object
 
 
+_LISTED = 0.02
+"""Causes below 2 % of the time are not listed by themselves."""
+
 _BATCH = "run it with twice the batch: less than twice the time if the GPU was not full"
 _WAITS = "section SourceCounters shows at which instructions warps wait"
 
@@ -168,25 +171,9 @@ class PairCauses:
         return any(one.term.id == term for one in self.contributions)
 
 
-@dataclass(frozen=True)
-class TermTotal:
-    """A term over all kernels of a layer.
-
-    Attributes
-    ----------
-    term
-        The cause.
-    log_ratio
-        Its part of the layer's log ratio.
-    """
-
-    term: Term
-    log_ratio: float
-
-    @property
-    def factor(self) -> float:
-        """What it multiplies the time by."""
-        return math.exp(self.log_ratio)
+def _total(term: Term, log_ratio: float) -> Contribution:
+    """Return a term over all kernels of a layer, which has a level in each of them alone."""
+    return Contribution(term, math.nan, math.nan, log_ratio)
 
 
 class TermRow(TypedDict):
@@ -241,15 +228,15 @@ class Causes:
     tested: Confidence | None = None
 
     @cached_property
-    def totals(self) -> tuple[TermTotal, ...]:
+    def totals(self) -> tuple[Contribution, ...]:
         """Every term over all kernels, the largest first."""
-        sums: dict[str, TermTotal] = {}
+        sums: dict[str, Contribution] = {}
         for part in (part for pair in self.pairs for part in pair.contributions):
-            known = sums.get(part.term.id, TermTotal(part.term, 0.0)).log_ratio
-            sums[part.term.id] = TermTotal(part.term, known + part.log_ratio)
+            known = sums.get(part.term.id, _total(part.term, 0.0)).log_ratio
+            sums[part.term.id] = _total(part.term, known + part.log_ratio)
         return tuple(sorted(sums.values(), key=lambda total: -abs(total.log_ratio)))
 
-    def towards(self, log_ratio: float) -> list[TermTotal]:
+    def towards(self, log_ratio: float) -> list[Contribution]:
         """Return the terms of the sign of a log ratio, the largest first."""
         return [each for each in self.totals if each.log_ratio * log_ratio > 0]
 
@@ -288,6 +275,18 @@ class Causes:
             for term, value in ((one.term, one.log_ratio),)
         ]
         return pd.DataFrame(rows, columns=list(KernelTermRow.__annotations__))
+
+    @property
+    def largest(self) -> list[Contribution]:
+        """Those of `totals` that are large enough to be listed."""
+        return [total for total in self.totals if abs(total.log_ratio) >= _LISTED]
+
+    @property
+    def largest_by_kernel(self) -> Annotated[pd.DataFrame, KernelTermRow]:
+        """Those of `by_kernel` that are large enough to be listed, the largest first."""
+        size = self.by_kernel["log_ratio"].abs()
+        order = size[size >= _LISTED].sort_values(ascending=False, kind="stable").index
+        return self.by_kernel.loc[order]
 
     @property
     def by_kind(self) -> dict[Kind, float]:

@@ -11,7 +11,7 @@ from perfml.explain.changed_metrics import ModelAttribution
 from perfml.explain.confidence import NAMED
 from perfml.explain.times import Ratio
 from perfml.explain.tree.causes import ONE_SIDED, Contribution, Kind
-from perfml.explain.tree.layer_causes import Causes, TermTotal
+from perfml.explain.tree.layer_causes import Causes
 from perfml.util.words import Readable, factor_text, micros
 
 SMALL = 0.1  # a cause below a tenth of the largest one is not told
@@ -29,7 +29,9 @@ def summary_sentences(time: Ratio, causes: Causes) -> tuple[str, ...]:
     )
 
 
-def sided_causes(time: Ratio, causes: Causes) -> tuple[Sequence[TermTotal], Sequence[TermTotal]]:
+def sided_causes(
+    time: Ratio, causes: Causes
+) -> tuple[Sequence[Contribution], Sequence[Contribution]]:
     """Return the causes that speak for the measured difference, and those against it."""
     # Those that are small beside the largest are left out, and all where nothing differs.
     if time.slower is None or not causes.totals:
@@ -43,14 +45,14 @@ def sided_causes(time: Ratio, causes: Causes) -> tuple[Sequence[TermTotal], Sequ
     )
 
 
-def cause_in_words(total: TermTotal, causes: Causes) -> str:
+def cause_in_words(total: Contribution, causes: Causes) -> str:
     """Return a cause with its factor, and its levels in the kernel where it matters most."""
     levels = levels_in_words(total, causes)
     named = f"{total.term.label} {factor_text(total.factor)}"
     return f"{named} ({levels})" if levels else named
 
 
-def levels_in_words(total: TermTotal, causes: Causes, baseline: str = "") -> str:
+def levels_in_words(total: Contribution, causes: Causes, baseline: str = "") -> str:
     """Return what a cause is on both sides, in the kernel where it matters most.
 
     Empty where one side does nothing of the kind, or nobody counted it; `baseline` is what that

@@ -17,7 +17,8 @@ from perfml.report.document import Block, Document, Picture, in_words
 from perfml.report.figures.axes import alternative
 from perfml.report.figures.style import svg
 from perfml.report.glossary import Entry, entries
-from perfml.report.labels import clean
+from perfml.report.labels import capital, clean
+from perfml.util.words import ended
 
 
 def to_html(document: Document) -> str:
@@ -52,7 +53,7 @@ def to_html(document: Document) -> str:
         return shown
 
     environment.globals.update(show=show, svg=draw, words=words, in_words=in_words)
-    environment.filters["told"] = words.marked
+    environment.filters.update(told=words.marked, sentence=lambda text: ended(capital(text)))
     macros = environment.get_template("blocks.html.j2").module
     script, style = _part("script.js"), _part("style.css")
     page = environment.get_template("page.html.j2").render(

@@ -9,7 +9,7 @@ from perfml import __version__
 from perfml.report import document as doc
 from perfml.report.labels import capital, clean
 from perfml.report.render.text import one_line
-from perfml.util.words import count
+from perfml.util.words import count, ended
 
 _SPECIAL = re.compile(r"([\\`*\[\]|~$]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9]))")
 """What Markdown reads as markup inside a line; an underscore within a word is none."""
@@ -63,7 +63,7 @@ def _sentence(sentence: doc.Sentence) -> list[str]:
 
 def _section(section: doc.Section, level: int) -> list[str]:
     """Return a section's lines; none where all it holds is for a page."""
-    summary = f"{capital(section.summary)}." if section.summary else ""
+    summary = ended(capital(section.summary))
     lines = [escape(summary), *_blocks(section.blocks)]
     shown = any(lines) and not section.page_only
     return ["", f"{'#' * level} {escape(section.title)}", "", *lines] if shown else []

@@ -27,7 +27,7 @@ from perfml.report.document import (
 )
 from perfml.report.labels import capital, listed, percent
 from perfml.report.tables import amount, said_once, sentences_of, time_texts
-from perfml.util.words import count, micros
+from perfml.util.words import count, ended, micros
 
 if TYPE_CHECKING:
     from perfml.explain import Advice
@@ -102,12 +102,12 @@ def _row(one: Finding) -> list[Cell]:
     told += [f"b{where.batch}"] if where.batch is not None else []
     if len(where.layers) > 1:
         told.append(f"equal: {listed_layers(where.layers[1:])}")
-    do = " ".join(filter(None, (marked(one.mitigation, one.confidence, one.tells), one.command)))
+    do = " ".join(filter(None, (marked(one.what_to_do, one.confidence, one.tells), one.command)))
     return [
         Cell(where.name or "the whole run", note="; ".join(told)),
         amount(one.likely_us, note=_part(one)),
         Cell(capital(one.hazard), note="; ".join(filter(None, (one.evidence, _who(one))))),
-        Cell(do or "–"),
+        Cell(do or "–", note=f"To check: {one.check}." if one.check else ""),
     ]
 
 
@@ -153,11 +153,12 @@ def _step(one: Finding, levels: Sequence[KernelLevels], label: str) -> Sentence:
         why.append(f"it takes {micros(own.total_us)}, {percent(own.share)} of the time")
         why.append(own.sentence())
     why = [each for each in why if each]
-    text = with_check(one.mitigation, one.confidence, one.tells)
-    text = f"{text.rstrip('. ')}." if text else ""
+    text = with_check(one.what_to_do, one.confidence, one.tells)
+    text = ended(text)
     if why:
         at = f"at {label}, " if label else ""
-        text = f"{text} Why: {at}{'. '.join(capital(each) for each in why).rstrip('.')}.".lstrip()
+        reasons = ended(". ".join(capital(each) for each in why))
+        text = " ".join(filter(None, (text, f"Why: {at}{reasons}")))
     return Sentence("do", one.confidence, text, title, saving(one), one.command)
 
 

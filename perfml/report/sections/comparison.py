@@ -25,6 +25,7 @@ from perfml.report.document import (
     section,
 )
 from perfml.report.labels import capital, listed
+from perfml.report.sections.clock import step_differences, step_section
 from perfml.report.sections.explanation import (
     layers_alone,
     layers_table,
@@ -34,7 +35,6 @@ from perfml.report.sections.explanation import (
 )
 from perfml.report.sections.first import cause_and_cure
 from perfml.report.sections.provenance import glossary_section, moment, provenance_section
-from perfml.report.sections.time_spent import step_differences, step_section
 from perfml.report.tables import illustrated
 from perfml.util.words import count, micros, multiple, ratio_text
 
@@ -75,10 +75,9 @@ def comparison_document(
     The comparisons are of the same two datasets, whose names are the heading without `title`;
     `left_out` are sentences on what was not compared.
     """
-    comparisons = sorted(comparisons, key=_largest_change, reverse=True)
     first = comparisons[0].pair.explanation
     names = (first.baseline, first.target)
-    clock = [] if first.step is None else step_differences(first.step)
+    clock = [] if first.leading is None else step_differences(first.leading)
     steps = [*(each for each in clock if each.about == "do"), *_steps(comparisons)]
     said = (each for one in comparisons for each in _sentences(one))
     sentences = (*steps, *(each for each in clock if each.about == "time"), *said)
@@ -112,12 +111,18 @@ def comparison_document(
     )
 
 
-def _of(comparison: Comparison) -> str:
-    """Name a measurement before what is said of it; not where it is the only one, without name."""
+def _name(comparison: Comparison) -> str:
+    """Name a measurement; empty where it is the only one, without a name."""
     label = comparison.pair.label
     if label in ("", EVERY_RUN):
-        return "" if comparison.pair.explanation.leading is None else "Kernels alone: "
-    return f"{label}: "
+        return "" if comparison.pair.explanation.leading is None else "Kernels alone"
+    return label
+
+
+def _of(comparison: Comparison) -> str:
+    """Name a measurement before what is said of it."""
+    name = _name(comparison)
+    return f"{name}: " if name else ""
 
 
 def _begun(of: str, words: str) -> str:
@@ -125,23 +130,9 @@ def _begun(of: str, words: str) -> str:
     return f"{of}{words}" if of else capital(words)
 
 
-def _changes(comparison: Comparison) -> pd.DataFrame:
-    """Return the layers whose change is confirmed, with what it costs: the largest first."""
-    layers = comparison.pair.explanation.layers
-    confirmed = layers[layers["verdict"].isin(["slower", "faster"])]
-    cost = confirmed["target_us"] - confirmed["baseline_us"]
-    found = confirmed.assign(cost=cost, size=cost.abs())
-    return found.sort_values("size", ascending=False, kind="stable")
-
-
-def _largest_change(comparison: Comparison) -> float:
-    """Return the size of the largest confirmed change, in microseconds."""
-    return max(_changes(comparison)["size"], default=0.0)
-
-
 def _gains_and_losses(comparison: Comparison) -> str:
     """Say what slower layers cost and faster ones save, never as one sum."""
-    changes = _changes(comparison)
+    changes = comparison.confirmed
     parts = []
     for verdict, word in (("slower", "cost"), ("faster", "save")):
         rows = changes[changes["verdict"] == verdict]
@@ -154,9 +145,9 @@ def _gains_and_losses(comparison: Comparison) -> str:
 def _steps(comparisons: Sequence[Comparison]) -> list[Sentence]:
     """Say the largest confirmed change, why, and what all of them cost and save."""
     first = comparisons[0]
-    if _changes(first).empty:
+    if first.confirmed.empty:
         return []
-    row = _changes(first).iloc[0]
+    row = first.confirmed.iloc[0]
     names, where = first.pair.explanation, _of(first)
     text = (
         f"{where}{names.target} takes {micros(float(row['target_us']))} for {row['layer']}, "
@@ -171,10 +162,10 @@ def _steps(comparisons: Sequence[Comparison]) -> list[Sentence]:
     title = f"{row['layer']} is {row['verdict']}"
     sure: Sure = "high" if row["low"] == row["low"] else "medium"  # of single launches no interval
     steps = [Sentence("do", sure, text, title, gain, look="lost" if row["cost"] > 0 else "")]
-    changes = pd.concat([_changes(each) for each in comparisons])
+    changes = pd.concat([each.confirmed for each in comparisons])
     if len(changes) > 1:
         text = "; ".join(
-            f"{_of(each)}{_gains_and_losses(each)}" for each in comparisons if len(_changes(each))
+            f"{_of(each)}{_gains_and_losses(each)}" for each in comparisons if len(each.confirmed)
         )
         slower = float(changes.loc[changes["cost"] > 0, "size"].sum())
         faster = float(changes.loc[changes["cost"] < 0, "size"].sum())
@@ -248,14 +239,14 @@ def _time_sentence(comparison: Comparison) -> Sentence:
         [f"{amount} {word}" for word, amount in comparison.verdicts.items() if amount]
     )
     if explanation.leading is not None:  # whose verdict is said already
-        return Sentence("time", "medium", f"{of.rstrip(': ')}, layer by layer: {verdicts}.")
+        return Sentence("time", "medium", f"{_name(comparison)}, layer by layer: {verdicts}.")
     if total.verdict in ("slower", "faster"):
         text = (
             f"{of}{target} is {total.verdict} than {baseline}, {micros(total.target_us)} "
             f"against {micros(total.baseline_us)} ({ratio_text(total.ratio)}×{_interval(total)}) "
             f"over {_of_both(layers)}"
         )
-    elif total.verdict == "no difference" and len(_changes(comparison)):
+    elif total.verdict == "no difference" and len(comparison.confirmed):
         text = (
             f"{_begun(of, 'gains')} and losses cancel over {_of_both(layers)}: "
             f"{_gains_and_losses(comparison)} (in all {ratio_text(total.ratio)}×{_interval(total)})"

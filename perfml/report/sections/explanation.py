@@ -29,19 +29,19 @@ from perfml.report.document import (
 )
 from perfml.report.labels import capital, listed
 from perfml.report.results import Pair
+from perfml.report.sections.clock import step_section
 from perfml.report.sections.layer_detail import (
     aligned_name,
     causes_table,
     launches_table,
     layer_section,
 )
-from perfml.report.sections.time_spent import step_section
 from perfml.report.tables import amount, sentences_of, share, time_texts
 from perfml.util.words import count, factor_text, micros, micros_alike, multiple, ratio_text
 
 if TYPE_CHECKING:
     from perfml.explain.results import Explanation, LayerDiff
-    from perfml.explain.tree.layer_causes import TermTotal
+    from perfml.explain.tree.causes import Contribution
 
 _MAIN = 0.15
 """A term of at least this share of all (absolute) terms is named in a sentence."""
@@ -116,12 +116,15 @@ def explanation_document(explanation: Explanation) -> Document:
         summary=_of_layers(explanation),
     )
     layers = (layer_section(each, explanation, evidence=True) for each in explanation.details)
-    return Document(title, (*_step(explanation), overview, *layers))
+    return Document(title, _with_step(explanation, (overview, *layers)))
 
 
-def _step(explanation: Explanation) -> tuple[Section, ...]:
-    """Return a step on the clock, where that is known."""
-    return () if explanation.step is None else (step_section(explanation.step),)
+def _with_step(explanation: Explanation, sections: Iterable[Section]) -> tuple[Section, ...]:
+    """Return sections with a step on the clock: first where it leads, else last."""
+    if explanation.step is None:
+        return tuple(sections)
+    step = step_section(explanation.step)
+    return (*sections, step) if explanation.leading is None else (step, *sections)
 
 
 def _of_layers(explanation: Explanation) -> str:
@@ -162,7 +165,7 @@ def explanation_summary(explanation: Explanation, *, named: bool = False) -> Doc
         for place, each in enumerate(explanation.details)
     )
     sections = (*layers, overview) if named or single else (overview, *layers)
-    return Document(title, (*_step(explanation), *sections, section("", Text(_MORE))))
+    return Document(title, (*_with_step(explanation, sections), section("", Text(_MORE))))
 
 
 def _names(detail: LayerDiff) -> str:
@@ -306,7 +309,7 @@ def main_points(detail: LayerDiff, explanation: Explanation, *, short: bool) -> 
         do = f"{do} ({IN_WORDS[fix.confidence]})"
     points = [] if untold is None else [untold.sentence()]
     if short:
-        action = first.term.action if fix is None else fix.action
+        action = detail.action(first.term) if fix is None else fix.action
         return Points((*points, f"{cause}{all_else(detail, [first])}", f"{do}: {action}"))
     points.append(f"{cause}{all_else(detail, causes)}")
     points += [f"where: {text}" for text in detail.where(first.term)]
@@ -315,7 +318,7 @@ def main_points(detail: LayerDiff, explanation: Explanation, *, short: bool) -> 
         missing = listed(detail.causes.missing, 6)
         points.append(f"do: collect what was not ({asked}), or the rest has no name: {missing}")
     elif fix is None or fix.term != first.term:
-        points.append(f"do: {first.term.action}")
+        points.append(f"do: {detail.action(first.term)}")
     else:
         points += [f"{do}: {fix.action}", fix.saving()]
     if others:
@@ -324,7 +327,7 @@ def main_points(detail: LayerDiff, explanation: Explanation, *, short: bool) -> 
     return Points((*points, *_cautions(detail)))
 
 
-def all_else(detail: LayerDiff, told: Sequence[TermTotal]) -> str:
+def all_else(detail: LayerDiff, told: Sequence[Contribution]) -> str:
     """Say what all causes that are not told make together, where they work against those told.
 
     A cause that is larger than the whole difference would look like a mistake.

@@ -12,22 +12,27 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from perfml.explain.advice.settings import BACKENDS, BENCHMARK, PRECISIONS
+from perfml.explain.advice.answer import Finding, in_order
+from perfml.explain.advice.settings import choice, setting
+from perfml.explain.confidence import probability
 from perfml.report.conditions import EVERY_RUN, Condition
 from perfml.report.document import Sentence, Sure
 from perfml.report.labels import capital, listed, percent
 from perfml.report.results import Pair, Results
 from perfml.report.sections.advice import finding_steps
+from perfml.report.sections.clock import rank_steps
 from perfml.report.sections.explanation import all_else, why_sentence
-from perfml.report.sections.ranks import rank_steps
-from perfml.util.words import count, factor_text, micros, multiple
+from perfml.util.words import count, ended, factor_text, micros, multiple
 
 if TYPE_CHECKING:
-    from perfml.explain.advice.settings import Gain
+    from perfml.explain.advice.settings import SettingGain
     from perfml.explain.results import Explanation, LayerDiff
 
 _WORTH = 0.01
 """A gain below 1 % of the time is none."""
+
+Step = tuple[Finding, Sentence]
+"""What is known of a thing to do, and how the page says it."""
 
 _STEPS = 4
 """Things to do on the first screen."""
@@ -38,29 +43,26 @@ def first_steps(results: Results) -> list[Sentence]:
     several = [
         each for each in results.conditions if each.totals["total"].count() > 1 and each.common
     ]
-    found = [
-        step
-        for label, each in results.advice.items()
-        for step in finding_steps(
-            each.findings[:_STEPS], results.levels, label if len(results.advice) > 1 else ""
-        )
-    ]
+    found: list[Step] = []
+    for label, each in results.advice.items():
+        first = each.findings[:_STEPS]
+        name = label if len(results.advice) > 1 else ""
+        found += zip(first, finding_steps(first, results.levels, name), strict=True)
     lost = _loss(results.pairs)
     runs = [each for each in results.provenance.get("runs", ()) if isinstance(each, Mapping)]
     if lost and any((each.get("settings") or {}).get("cudnn_benchmark") is False for each in runs):
-        lost = replace(lost, command=BENCHMARK)
+        lost = lost[0], replace(lost[1], command=setting("backend", "benchmark").line)
     narrower, use = _settings(results.gains), _use(several)
     if narrower and use and len(several) == 1:
-        title = f"If you stay with {several[0].key['precision']}, use {use.title.split()[-1]}"
-        use = replace(use, title=title)
+        title = f"If you stay with {several[0].key['precision']}, use {use[0].rules[-1]}"
+        use = use[0], replace(use[1], title=title)
     steps = [*rank_steps(results.ranks), narrower, use, _mix(several), lost, *found]
-    return [step for step in steps if step is not None][:_STEPS]
+    return in_order(step for step in steps if step is not None)[:_STEPS]
 
 
-def _settings(gains: Sequence[Gain]) -> Sentence | None:
+def _settings(gains: Sequence[SettingGain]) -> Step | None:
     """Say what a narrower type gives and costs, and a larger batch; None where neither is known."""
     types = [gain for gain in gains if gain.kind == "precision"]
-    types.sort(key=lambda gain: list(PRECISIONS).index(gain.value))
     if not types:
         return None
     first, others = types[0], types[1:2]
@@ -77,10 +79,11 @@ def _settings(gains: Sequence[Gain]) -> Sentence | None:
     gain = f"{least}{micros(first.time_us)} instead of {micros(first.now_us)}"
     gain += "".join(f", in {each.value.upper()} {least}{micros(each.time_us)}" for each in others)
     title = f"Compute in {first.value.upper()}" + (f" with {first.backend}" * bool(first.backend))
-    other = (f"# or {each.value.upper()}: {each.line.partition(chr(10))[0]}" for each in others)
+    asked = ((each.value, setting("precision", each.value).line) for each in others)
+    other = (f"# or {name.upper()}: {line}" for name, line in asked)
     command = "\n".join((first.line, *other))
     sure: Sure = "high" if first.measured else "low"
-    return Sentence("do", sure, text, title, gain, command)
+    return first.finding, Sentence("do", sure, text, title, gain, command)
 
 
 def where(condition: Condition) -> str:
@@ -88,18 +91,19 @@ def where(condition: Condition) -> str:
     return "Over all runs" if condition.label == EVERY_RUN else f"At {condition.label}"
 
 
-def _use(shown: Sequence[Condition]) -> Sentence | None:
+def _use(shown: Sequence[Condition]) -> Step | None:
     """Say which backend is fastest in all, where more than one was measured."""
     if not shown:
         return None
     first, second = (shown[0].totals.iloc[place] for place in (0, 1))
+    name, now, slowest = str(first["backend"]), second["total"], shown[0].totals["total"].max()
+    saved = (float(each - first["total"]) for each in (now, slowest))
+    found = choice(("backend", name), float(now), *saved, _chance(sure_of_totals(shown[0])))
     if len(shown) == 1:
         text = fastest_text(shown[0])
-        saved = float(second["total"] - first["total"])
-        gain = f"{micros(saved)} less than {second['backend']}"
-        name = str(first["backend"])
-        line = BACKENDS.get(name, "")
-        return Sentence("do", sure_of_totals(shown[0]), text, f"Use {name}", gain, line)
+        gain = f"{micros(found.likely_us)} less than {second['backend']}"
+        line = setting("backend", name).line
+        return found, Sentence("do", sure_of_totals(shown[0]), text, f"Use {name}", gain, line)
     won: dict[str, list[str]] = {}
     for condition in shown:
         won.setdefault(str(condition.totals["backend"].iloc[0]), []).append(condition.label)
@@ -113,7 +117,12 @@ def _use(shown: Sequence[Condition]) -> Sentence | None:
     title = f"Use {by_wins[0][0]}"
     if len(by_wins) > 1:
         title = f"Use {listed(parts)}" if len(shown) == 2 else f"{title} in most cases"
-    return Sentence("do", sure, text, title, gain)
+    return found, Sentence("do", sure, text, title, gain)
+
+
+def _chance(sure: Sure) -> float:
+    """Return how probable a choice is that was measured: repeats that lie apart decide."""
+    return probability("measured" if sure == "high" else "bound")
 
 
 def fastest_text(condition: Condition) -> str:
@@ -145,7 +154,7 @@ def sure_of_totals(condition: Condition) -> Sure:
     return "medium" if first["total"] < lows.min() else "low"
 
 
-def _mix(shown: Sequence[Condition]) -> Sentence | None:
+def _mix(shown: Sequence[Condition]) -> Step | None:
     """Say what the fastest backend of every layer would give, where that gives most."""
     gains = [
         (saved.sum() / _total(condition), condition, saved) for condition, saved in _saved(shown)
@@ -161,7 +170,8 @@ def _mix(shown: Sequence[Condition]) -> Sentence | None:
             title = "Keep to one backend in each case"
             text = f"Under none of {len(gains)} conditions does another backend gain 1 % on any "
             text += "choice of layers."
-        return Sentence("do", "high", text, title, "nothing to gain by mixing", look="none")
+        none = choice(("mix",), total, 0.0, 0.0, _chance("high"))
+        return none, Sentence("do", "high", text, title, "nothing to gain by mixing", look="none")
     changed = saved[saved > 0].sort_values(ascending=False)
     winners = condition.winners.set_index("layer")
     clear = float(saved[winners["clear"].reindex(saved.index) == 1].sum())
@@ -177,7 +187,8 @@ def _mix(shown: Sequence[Condition]) -> Sentence | None:
         f"{times}. The cost of a change of layout between backends is not counted."
     )
     gain = f"{micros(float(saved.sum()))} less ({percent(share)})"
-    return Sentence("do", sure, text, "Choose the backend layer by layer", gain)
+    found = choice(("mix",), total, float(saved.sum()), float(saved.sum()), _chance(sure))
+    return found, Sentence("do", sure, text, "Choose the backend layer by layer", gain)
 
 
 def _saved(shown: Sequence[Condition]) -> list[tuple[Condition, pd.Series[float]]]:
@@ -197,7 +208,7 @@ def _total(condition: Condition) -> float:
     return float(condition.totals["total"].iloc[0])
 
 
-def _loss(pairs: Sequence[Pair]) -> Sentence | None:
+def _loss(pairs: Sequence[Pair]) -> Step | None:
     """Say where a backend loses most against the fastest, why, and what helps."""
     losses = [
         (detail.time.target_us - detail.time.baseline_us, pair, detail)
@@ -219,16 +230,19 @@ def _loss(pairs: Sequence[Pair]) -> Sentence | None:
     ]
     cause, cure = cause_and_cure(detail, names, instead)
     text = (
-        f"{cure} Why: {at}{names.target} takes {micros(detail.time.target_us)} for {detail.layer}, "
+        f"Why: {at}{names.target} takes {micros(detail.time.target_us)} for {detail.layer}, "
         f"{names.baseline} {micros(detail.time.baseline_us)}"
         + (f" (and {listed(also)})" if also else "")
         + f". {cause}"
-    ).lstrip()
+    )
+    text = " ".join(filter(None, (cure, text)))
     gain = f"up to {micros(lost)} of {micros(names.total.target_us)}: as fast as {names.baseline}"
     sure: Sure = "low" if why is None else why.sure
     # the first step says to take the baseline, so this one is for who cannot
     title = f"If you stay with {names.target}, change {detail.layer}"
-    return Sentence("do", sure, text, title, gain)
+    causes = tuple(total.term.id for total in detail.causes.totals[:1])
+    found = choice(causes, names.total.target_us, lost, lost, detail.causes.probability)
+    return found, Sentence("do", sure, text, title, gain)
 
 
 def cause_and_cure(detail: LayerDiff, names: Explanation, instead: str = "") -> tuple[str, str]:
@@ -254,6 +268,6 @@ def cause_and_cure(detail: LayerDiff, names: Explanation, instead: str = "") -> 
     cause = f"Cause: {named}{all_else(detail, found[:1])}."
     if detail.fix is not None:
         side = f"in {names.baseline}: " if detail.time.verdict == "faster" else ""
-        return cause, f"{capital(side + detail.fix.action).rstrip('.')}."
-    cure = first.term.action if detail.time.verdict == "slower" else ""
+        return cause, ended(capital(side + detail.fix.action))
+    cure = detail.action(first.term) if detail.time.verdict == "slower" else ""
     return cause, " ".join(filter(None, (cure, instead)))

@@ -38,9 +38,6 @@ if TYPE_CHECKING:
     from perfml.explain.changed_metrics import ModelAttribution
     from perfml.explain.results import Explanation, LayerDiff
 
-PIECE = 0.02
-"""Causes below 2 % of the time are summed up."""
-
 _MOST = 10
 """Rows of the tables below the causes, in the short forms."""
 
@@ -221,7 +218,7 @@ def causes_table(detail: LayerDiff) -> ReportTable | None:
     totals = detail.causes.totals
     if not totals:
         return None
-    shown = [total for total in totals if abs(total.log_ratio) >= PIECE]
+    shown = detail.causes.largest
     lines = [(total.term.label, total.log_ratio) for total in shown]
     if len(shown) < len(totals):
         others = detail.causes.log_ratio - sum(total.log_ratio for total in shown)
@@ -257,7 +254,7 @@ def _cures(detail: LayerDiff) -> Points | None:
     main = [total.term for total in causes if not total.term.residual][:_CURES]
     if detail.time.verdict != "slower" or not main:
         return None
-    return Points(tuple(f"{term.label}: {term.action}" for term in main), title, "advised")
+    return Points(tuple(f"{term.label}: {detail.action(term)}" for term in main), title, "advised")
 
 
 def _lines(detail: LayerDiff) -> Points | None:
@@ -275,10 +272,8 @@ def _reasons(detail: LayerDiff) -> tuple[str, ...]:
 
 def pieces_table(detail: LayerDiff) -> ReportTable | None:
     """Return the causes of single kernels, with the numbers they come from."""
-    pieces = detail.causes.by_kernel
-    size = pieces["log_ratio"].abs()
-    order = size[size >= PIECE].sort_values(ascending=False, kind="stable").index
-    if order.empty:
+    pieces = detail.causes.largest_by_kernel
+    if pieces.empty:
         return None
     rows = [
         [
@@ -289,7 +284,7 @@ def pieces_table(detail: LayerDiff) -> ReportTable | None:
             Cell(value_text(row["resource"])),
             Cell(str(row["kernels"])),
         ]
-        for row in pieces.loc[order].to_dict("records")
+        for row in pieces.to_dict("records")
     ]
     columns = (
         *words("cause"),

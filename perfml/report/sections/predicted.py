@@ -18,7 +18,7 @@ from perfml.report.document import (
 )
 from perfml.report.labels import capital, percent
 from perfml.report.tables import amount
-from perfml.util.words import count, micros, number
+from perfml.util.words import count, ended, micros, number
 
 if TYPE_CHECKING:
     from perfml.predict.results import PredictedLayer, Prediction, Reason
@@ -101,11 +101,11 @@ def _reasons(verdict: PredictedLayer) -> Iterable[str]:
         )
         yield "Counted: " + "; ".join(counts) + "."
     for reason in why.reasons:
-        yield f"{capital(reason.hazard).rstrip('.')}. {_evidence(reason)} Do: {reason.mitigation}"
+        yield f"{ended(capital(reason.hazard))} {_evidence(reason)} Do: {reason.mitigation}"
     if not why.reasons and why.counted:
         yield "Advice finds no cause in it."
     if verdict.note:
-        yield f"{capital(verdict.note).rstrip('.')}."
+        yield ended(capital(verdict.note))
     if why.peers:
         names = (
             f"{each.layer} of {each.workload} ({micros(each.time_us)}, bound "
@@ -119,7 +119,7 @@ def _evidence(reason: Reason) -> str:
     # of several kernels the evidence names each
     named = reason.kernel is None or reason.evidence.startswith(f"{reason.kernel}:")
     inside = "" if named else f"{reason.kernel}, "
-    return f"{inside}{reason.evidence.rstrip('.')}."
+    return f"{inside}{ended(reason.evidence)}"
 
 
 def _limit(reason: Reason | None) -> str:

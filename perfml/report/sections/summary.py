@@ -23,11 +23,10 @@ from perfml.report.labels import (
     protocol,
 )
 from perfml.report.results import Pair, Results
+from perfml.report.sections.clock import phase_sentence, step_sentences
 from perfml.report.sections.explanation import why_sentence
 from perfml.report.sections.first import fastest_text, first_steps, sure_of_totals, where
 from perfml.report.sections.models import best_scores, higher_is_better
-from perfml.report.sections.phases import phase_sentence
-from perfml.report.sections.time_spent import step_sentences
 from perfml.util.words import count, micros
 
 if TYPE_CHECKING:

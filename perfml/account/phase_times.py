@@ -1,9 +1,8 @@
-"""Prefill and decode: what a step of each takes, which classes of kernels take it, what to do."""
+"""What a step of each phase takes: prefill and decode, from a table of kernels."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,10 +10,6 @@ import pandas as pd
 
 from perfml.account.device_time import group_times
 from perfml.account.phases import DECODE, MIXED, PREFILL, STEP
-from perfml.report.document import Cell, ReportTable, Section, Sentence, numbers, section, words
-from perfml.report.labels import capital
-from perfml.report.tables import amount, share
-from perfml.util.words import micros
 
 
 @dataclass(frozen=True)
@@ -97,45 +92,3 @@ def _steps(rows: pd.DataFrame) -> pd.DataFrame:
     # before the first one, and before a window of a recording with holes, it is not known
     firsts = steps.head(1)[["kind", "gap_us"]].rename(columns={"gap_us": "before"})
     return firsts.assign(launches=steps.size().to_numpy(), wall=times.wall_us, waits=times.idle_us)
-
-
-def phases_section(phases: Sequence[PhaseTimes]) -> Section | None:
-    """Return what a step of each phase takes, and its classes of kernels; None without phases."""
-    if not phases:
-        return None
-    columns = ("a step, µs", "kernels, µs", "no kernel in it, µs", "before it, µs", "kernels")
-    steps = []
-    for each in phases:
-        sizes = (each.whole_us, each.kernels_us, each.idle_us, each.before_us, each.launches)
-        steps.append([Cell(each.kind), Cell(f"{each.steps}"), *map(amount, sizes)])
-    by_class = []
-    classes = [dict(each.classes) for each in phases]
-    for name in dict.fromkeys(name for times in classes for name in times):
-        row = [Cell(name)]
-        for each, times in zip(phases, classes, strict=True):
-            us = times.get(name, math.nan)
-            row += [amount(us), share(us / each.kernels_us)]
-        by_class.append(row)
-    heads = [head for each in phases for head in (f"{each.kind}, µs a step", "of its kernels")]
-    head = (*words("phase"), *numbers("steps", *columns))
-    return section(
-        "Prefill and decode" if len(phases) > 1 else f"A {phases[0].name}",
-        ReportTable("Median step of each phase", head, steps),
-        ReportTable("Time by class of kernels", (*words("class"), *numbers(*heads)), by_class),
-        summary=phase_sentence(phases).text.removesuffix("."),
-        anchor="phases",
-        link="Phases",
-    )
-
-
-def phase_sentence(phases: Sequence[PhaseTimes]) -> Sentence:
-    """Say what a step of each phase takes."""
-    texts = []
-    for each in phases:
-        text = f"a {each.name} takes {micros(each.whole_us)}"
-        if each.kind == DECODE:
-            text += f" ({1e6 / each.whole_us:,.0f} tokens a second for each sequence)"
-        if each.before_us > 0:
-            text += f", of which the device waits {micros(each.before_us)} for it to begin"
-        texts.append(f"{text} (median of {each.steps})")
-    return Sentence("time", "high", f"{capital('; '.join(texts))}.")

@@ -1,4 +1,4 @@
-"""The kernels of a report of Nsight Compute by time, and how near they are to their limits."""
+"""The kernels of a report of Nsight Compute: time, limits, and lines of the source by samples."""
 
 from __future__ import annotations
 
@@ -6,18 +6,11 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from perfml.report.document import (
-    Cell,
-    ReportTable,
-    Section,
-    numbers,
-    section,
-    words,
-)
-from perfml.report.sections.source_lines import bars_anchor, lines_anchor
+from perfml.report.document import Cell, ReportTable, Section, numbers, section, words
 from perfml.report.tables import amount, share
 
 if TYPE_CHECKING:
+    from perfml.explain.samples import SampledLine
     from perfml.explain.speed_of_light import KernelLevels
 
 MOST_KERNELS = 12
@@ -75,3 +68,49 @@ def limits_table(
 
 def _bars(each: KernelLevels) -> tuple[float, float, float]:
     return each.compute, each.memory, each.issue
+
+
+_LINES_LEAD = (
+    "Look at the lines with most samples first: there warps spend the kernel's time. A sample is "
+    "a warp at an instruction (section SourceCounters). Click a kernel to see its limits."
+)
+
+
+def bars_anchor(kernel: str, levels: Sequence[KernelLevels]) -> str:
+    """Return the address of a kernel's row among the bars."""
+    return f"kernel-{[each.kernel for each in levels].index(kernel)}"
+
+
+def lines_anchor(kernel: str, lines: Mapping[str, object]) -> str:
+    """Return the address of a kernel's first line; empty where it has none."""
+    return f"lines-{list(lines).index(kernel)}" if kernel in lines else ""
+
+
+def lines_section(
+    lines: Mapping[str, Sequence[SampledLine]], levels: Sequence[KernelLevels]
+) -> Section | None:
+    """Return the sampled lines, kernel by kernel, each linked to its kernel's bars."""
+    rows = [
+        [
+            Cell(
+                kernel,
+                link=bars_anchor(kernel, levels),
+                anchor="" if place else lines_anchor(kernel, lines),
+            ),
+            Cell(each.place),
+            share(each.share, bar=each.share),
+            Cell(each.stall or "issues"),
+            Cell(each.sass),
+        ]
+        for kernel, of_kernel in lines.items()
+        for place, each in enumerate(of_kernel)
+    ]
+    if not rows:
+        return None
+    columns = (
+        *words("kernel", "line"),
+        *numbers("of its samples"),
+        *words("stall reason", "instruction"),
+    )
+    table = ReportTable("Lines of the source by samples", columns, rows, most=8)
+    return section("Source lines", table, anchor="lines", link="Lines", lead=_LINES_LEAD)

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import pandas as pd
 
+from perfml.explain.lines import own_places
+from perfml.explain.reports import Report, code_of
+from perfml.explain.results import file_name
+from perfml.explain.speed_of_light import KernelLevels
 from perfml.ingest.merge.by_kernel import kernel_units
-from perfml.report.document import Cell, ReportTable, Section, numbers, section, words
-from perfml.report.tables import share
-
-if TYPE_CHECKING:
-    from perfml.explain.reports import Report
-    from perfml.explain.speed_of_light import KernelLevels
+from perfml.readers.ncu.instructions import SAMPLES, STALLED
 
 _KERNELS, _LINES = 5, 5
 """The longest kernels, and the lines of each with most samples."""
@@ -24,11 +22,6 @@ _LEAST = 0.02
 
 _ISSUING = "selected"
 """Nsight Compute's reason of a warp that issues, and so waits for nothing."""
-
-_LEAD = (
-    "Look at the lines with most samples first: there warps spend the kernel's time. A sample is "
-    "a warp at an instruction (section SourceCounters). Click a kernel to see its limits."
-)
 
 
 @dataclass(frozen=True)
@@ -48,8 +41,6 @@ def sampled_lines(
 
     `kernels` is the table behind `levels`, `reports` are the files that it was read from.
     """
-    from perfml.explain.reports import code_of
-
     names = {unit.label: unit.kernel for unit in kernel_units(kernels)[0]}
     wanted = {each.kernel: names[each.kernel] for each in levels[:_KERNELS] if each.kernel in names}
     if not reports or not wanted:
@@ -60,10 +51,6 @@ def sampled_lines(
 
 
 def _lines(table: pd.DataFrame) -> tuple[SampledLine, ...]:
-    from perfml.explain.lines import own_places
-    from perfml.explain.results import file_name
-    from perfml.readers.ncu.instructions import SAMPLES, STALLED
-
     if SAMPLES not in table or not table[SAMPLES].sum() > 0:
         return ()
     rows = own_places(table)
@@ -86,47 +73,5 @@ def _lines(table: pd.DataFrame) -> tuple[SampledLine, ...]:
 
 
 def _stall(name: str) -> str:
-    from perfml.readers.ncu.instructions import STALLED
-
     reason = name.removeprefix(STALLED)
     return "" if reason == _ISSUING else reason.replace("_", " ")
-
-
-def bars_anchor(kernel: str, levels: Sequence[KernelLevels]) -> str:
-    """Return the address of a kernel's row among the bars."""
-    return f"kernel-{[each.kernel for each in levels].index(kernel)}"
-
-
-def lines_anchor(kernel: str, lines: Mapping[str, object]) -> str:
-    """Return the address of a kernel's first line; empty where it has none."""
-    return f"lines-{list(lines).index(kernel)}" if kernel in lines else ""
-
-
-def lines_section(
-    lines: Mapping[str, Sequence[SampledLine]], levels: Sequence[KernelLevels]
-) -> Section | None:
-    """Return the sampled lines, kernel by kernel, each linked to its kernel's bars."""
-    rows = [
-        [
-            Cell(
-                kernel,
-                link=bars_anchor(kernel, levels),
-                anchor="" if place else lines_anchor(kernel, lines),
-            ),
-            Cell(each.place),
-            share(each.share, bar=each.share),
-            Cell(each.stall or "issues"),
-            Cell(each.sass),
-        ]
-        for kernel, of_kernel in lines.items()
-        for place, each in enumerate(of_kernel)
-    ]
-    if not rows:
-        return None
-    columns = (
-        *words("kernel", "line"),
-        *numbers("of its samples"),
-        *words("stall reason", "instruction"),
-    )
-    table = ReportTable("Lines of the source by samples", columns, rows, most=8)
-    return section("Source lines", table, anchor="lines", link="Lines", lead=_LEAD)

@@ -1,0 +1,166 @@
+"""What causes look like in words and numbers, where launches are looked at on one side.
+
+Here to change: a symptom is a row of ``symptoms.toml``; a cause has one at most.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from perfml.chips.lookup import is_amd
+from perfml.explain.advice.persons import Person, person_of
+from perfml.explain.launches import Launch
+from perfml.explain.remedies import Situation
+from perfml.explain.speed_of_light import LOW
+from perfml.explain.tree.library_kernels import does_arithmetic
+from perfml.metrics import load_catalogue
+from perfml.util.files import read_rows, record
+from perfml.util.words import Readable
+
+COMPUTE_LEVEL, MEMORY_LEVEL = "compute_level", "memory_level"
+"""Nsight Compute's own totals as counters of a launch: how busy the busiest unit of a kind is."""
+
+_FIELD = re.compile(r"\{([A-Za-z_][\w.]*)(?::([,.\d%a-z]*))?\}")
+_UNKNOWN = re.compile(r"[^,:;()]*\{-\}[^,:;()]*")  # a part of a sentence whose number is not known
+
+
+@dataclass(frozen=True)
+class Symptom:
+    """What some causes look like; ``symptoms.toml`` says what its fields mean."""
+
+    id: str
+    causes: tuple[str, ...]
+    hazard: str
+    below: str
+    evidence: str
+    source: str
+    ncu: tuple[tuple[str, re.Pattern[str]], ...]  # names of rules, patterns of messages
+
+    def hazard_at(self, nearness: float) -> str:
+        """Return the hazard in words; that a unit is the limit, from `LOW` of its ceiling on."""
+        return self.hazard if nearness >= LOW else self.below
+
+    def says(self, rule: str, message: str) -> bool:
+        """Return whether a result of Nsight Compute means this."""
+        return any(rule == name and said.search(message) for name, said in self.ncu)
+
+
+@functools.cache
+def load_symptoms() -> tuple[tuple[Symptom, ...], Mapping[str, Symptom]]:
+    """Return the symptoms of causes, and those of layers by id."""
+    rows = read_rows("perfml.explain.advice", "symptoms.toml")
+    layers = {row["id"]: _symptom(row) for row in rows["layer"]}
+    return tuple(map(_symptom, rows["symptom"])), layers
+
+
+@functools.cache
+def symptom_of(cause: str) -> Symptom | None:
+    """Return the symptom of a cause, or of a hazard of layers; None where there is none."""
+    symptoms, layers = load_symptoms()
+    return next((each for each in symptoms if cause in each.causes), layers.get(cause))
+
+
+def _symptom(row: Mapping[str, Any]) -> Symptom:
+    ncu = tuple(
+        (each["rule"], re.compile(each.get("message", ""), re.I)) for each in row.get("ncu", ())
+    )
+    usual = {"causes": (row["id"],), "below": row["hazard"]}
+    return record(Symptom, {**usual, **row}, ncu=ncu)
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """A number that shows a cause: what it is, and what it would be without the cause."""
+
+    quantity: Annotated[str, "id of a counter, or of a quantity of perfml/explain/limits"]
+    slow: Annotated[float, "what it is"]
+    fast: Annotated[float, "on the other side, or without the cause; null if not known"]
+    unit: Annotated[str, "of both; empty for a part of something, or a ratio"] = ""
+    ceiling: Annotated[float, "the most that it can be; null where nothing tells"] = math.nan
+
+
+@functools.cache
+def unit_of(quantity: str) -> str:
+    """Return the unit of a counter or quantity; empty for a part of something, or a ratio."""
+    catalogue = load_catalogue()
+    if quantity in catalogue:
+        unit = catalogue[quantity].unit
+        return "" if unit == "fraction" else unit
+    return str(read_rows("perfml.explain.limits", "quantities.toml")["units"].get(quantity, ""))
+
+
+def numbers_of(
+    text: str,
+    slow: Callable[[str], float],
+    fast: Callable[[str], float] = lambda _: math.nan,
+    ceilings: Mapping[str, float] | None = None,
+) -> tuple[Evidence, ...]:
+    """Return the numbers of a sentence that are known, by the values on both sides."""
+    names = dict.fromkeys(match.group(1) for match in _FIELD.finditer(text))
+    most = ceilings or {}
+    return tuple(
+        Evidence(name, value, fast(name), unit_of(name), most.get(name, math.nan))
+        for name in names
+        if not math.isnan(value := slow(name))
+    )
+
+
+def filled(text: str, value: Callable[[str], float]) -> str:
+    """Return a sentence with its numbers, without the parts whose numbers are not known.
+
+    Examples
+    --------
+    >>> filled("{a:.0%} of {b:.0f}, and {c:.0f} more", {"a": 0.25, "b": 4, "c": float("nan")}.get)
+    '25 % of 4'
+    """
+
+    def one(match: re.Match[str]) -> str:
+        number = value(match.group(1))
+        return "{-}" if number != number else format(Readable(number), match.group(2) or "g")
+
+    said = _UNKNOWN.sub("", _FIELD.sub(one, text)).replace("()", "")
+    parts = (part.strip(" ,:") for part in said.split(";"))
+    return "; ".join(re.sub(r"\s+", " ", part).replace(" ,", ",") for part in parts if part)
+
+
+_ROOM = {"registers": "registers_per_thread", "shared_memory": "shared_memory_per_block"}
+"""What limits how many blocks fit, and the counter of what one needs of it."""
+
+
+def situation_of(
+    launch: Launch, person: Person | None = None, *, convolves: bool = False, **numbers: float
+) -> Situation:
+    """Return where the causes of a launch are met, for the `person` whose kernel it is."""
+    chip, limit = launch.chip, _limit_of_blocks(launch)
+    if limit:
+        needed, blocks = launch[_ROOM[limit]], launch[f"resident_blocks_limit_{limit}"]
+        numbers = {**numbers, "needed": needed, "blocks": blocks}
+    done = {"convolution": convolves, "product": does_arithmetic(launch.kernel)}
+    return Situation(
+        reader=person_of(launch.kernel) if person is None else person,
+        kernel=launch.kernel,
+        operations=frozenset(name for name, does in done.items() if does),
+        capability=math.nan if chip.capability is None else float(chip.capability),
+        amd=is_amd(chip.name or ""),
+        limit=limit,
+        numbers=numbers,
+    )
+
+
+def _limit_of_blocks(launch: Launch) -> str:
+    """Return what keeps a further block out; empty where that is not known, or several things."""
+    fit = {
+        name: launch[f"resident_blocks_limit_{name}"]
+        for name in ("registers", "shared_memory", "warps", "slots")
+    }
+    known = {name: blocks for name, blocks in fit.items() if not math.isnan(blocks)}
+    least = min(known, key=lambda name: known[name], default="")
+    # one that allows as many blocks as another one does is not what keeps a further block out
+    if least not in _ROOM or sorted(known.values())[:2].count(known[least]) > 1:
+        return ""
+    return "" if math.isnan(launch[_ROOM[least]]) else least

@@ -1,0 +1,183 @@
+"""The clock: a step, two steps compared, the phases of a server, and the ranks of a job."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from perfml.account.phases import DECODE
+from perfml.account.words import (
+    longest_computing,
+    longest_kernel,
+    profiled,
+    rank_sentences,
+    rank_table,
+    step_sentence,
+)
+from perfml.explain.advice.answer import Finding
+from perfml.explain.advice.persons import Person
+from perfml.explain.advice.settings import choice
+from perfml.explain.confidence import IN_WORDS, probability
+from perfml.explain.remedies import Situation, remedy_for
+from perfml.report.document import (
+    Cell,
+    Points,
+    ReportTable,
+    Section,
+    Sentence,
+    Text,
+    numbers,
+    section,
+    words,
+)
+from perfml.report.labels import capital
+from perfml.report.tables import amount, share
+from perfml.util.words import Readable, micros
+
+if TYPE_CHECKING:
+    from perfml.account.account import Account
+    from perfml.account.phase_times import PhaseTimes
+    from perfml.account.ranks import Ranks, RankTime
+    from perfml.explain.steps import StepComparison
+
+_NOTE = (
+    "Computing runs beside communication that is not exposed. Waiting is what a collective takes "
+    "more than on the rank that came last."
+)
+_NEVER = "Times of ranks are not added up."
+
+
+def ranks_section(ranks: Ranks | None) -> Section | None:
+    """Return what a step of each rank takes; None where there are none."""
+    if ranks is None:
+        return None
+    title, columns, times = rank_table(ranks)
+    rows = [[Cell(rank), *map(amount, us)] for rank, us in times]
+    first, *rest = rank_sentences(ranks)
+    table = ReportTable(title, (*words("rank"), *numbers(*columns)), rows)
+    points = (Points(tuple(rest)),) if rest else ()
+    note = Text(f"{_NOTE} {_NEVER}" if ranks.accounts else _NEVER, note=True)
+    return section("Ranks", *points, table, note, summary=first, anchor="ranks", link="Ranks")
+
+
+def rank_steps(ranks: Ranks | None) -> list[tuple[Finding, Sentence]]:
+    """Return what to do first about the slowest rank; nothing without one."""
+    if ranks is None:
+        return []
+    text, measured = " ".join(rank_sentences(ranks)), probability("measured")
+    if not ranks.accounts:
+        longest = longest_computing(ranks)
+        if longest is None:
+            return []
+        more = longest.computing_us - min(each.computing_us for each in ranks.times)
+        found = choice(("slow_rank",), longest.computing_us, more, more, measured)
+        return [(found, _less(longest, text))]
+    if (last := ranks.slowest) is None:
+        return []
+    most = ranks.waits_most
+    share = Readable(most.waiting_us / most.step_us)
+    found = choice(("slow_rank",), most.step_us, most.waiting_us, most.waiting_us, measured)
+    gain = f"rank {most.rank} waits {micros(most.waiting_us)} of {micros(most.step_us)} a step"
+    gain = f"{gain} ({share:.0%})"
+    if ranks.computes_more:
+        return [(found, replace(_less(last, text), gain=gain))]
+    title = f"Find what holds rank {last.rank} back, which the others wait for"
+    return [(found, Sentence("do", "high", text, title, gain))]
+
+
+def _less(rank: RankTime, text: str) -> Sentence:
+    title = f"Give rank {rank.rank} less to compute"
+    return Sentence(
+        "do",
+        "high",
+        text,
+        title,
+        f"{micros(rank.computing_us)} of kernels",
+        remedy_for("uneven_ranks", Situation(Person.PYTORCH)).line,
+    )
+
+
+def phases_section(phases: Sequence[PhaseTimes]) -> Section | None:
+    """Return what a step of each phase takes, and its classes of kernels; None without phases."""
+    if not phases:
+        return None
+    columns = ("a step, µs", "kernels, µs", "no kernel in it, µs", "before it, µs", "kernels")
+    steps = []
+    for each in phases:
+        sizes = (each.whole_us, each.kernels_us, each.idle_us, each.before_us, each.launches)
+        steps.append([Cell(each.kind), Cell(f"{each.steps}"), *map(amount, sizes)])
+    by_class = []
+    classes = [dict(each.classes) for each in phases]
+    for name in dict.fromkeys(name for times in classes for name in times):
+        row = [Cell(name)]
+        for each, times in zip(phases, classes, strict=True):
+            us = times.get(name, math.nan)
+            row += [amount(us), share(us / each.kernels_us)]
+        by_class.append(row)
+    heads = [head for each in phases for head in (f"{each.kind}, µs a step", "of its kernels")]
+    head = (*words("phase"), *numbers("steps", *columns))
+    return section(
+        "Prefill and decode" if len(phases) > 1 else f"A {phases[0].name}",
+        ReportTable("Median step of each phase", head, steps),
+        ReportTable("Time by class of kernels", (*words("class"), *numbers(*heads)), by_class),
+        summary=phase_sentence(phases).text,
+        anchor="phases",
+        link="Phases",
+    )
+
+
+def phase_sentence(phases: Sequence[PhaseTimes]) -> Sentence:
+    """Say what a step of each phase takes."""
+    texts = []
+    for each in phases:
+        text = f"a {each.name} takes {micros(each.whole_us)}"
+        if each.kind == DECODE:
+            text += f" ({1e6 / each.whole_us:,.0f} tokens a second for each sequence)"
+        if each.before_us > 0:
+            text += f", of which the device waits {micros(each.before_us)} for it to begin"
+        texts.append(f"{text} (median of {each.steps})")
+    return Sentence("time", "high", f"{capital('; '.join(texts))}.")
+
+
+def step_section(step: StepComparison) -> Section:
+    """Return two sides on the clock: the verdict, its first cause, what to do, and all parts."""
+    points = [text for text in (step.cause(), _do(step)) if text is not None]
+    rows = [[Cell(name), amount(us)] for name, us in step.rows()]
+    table = ReportTable(
+        f"What the difference of a {step.unit} is made of; the parts add up",
+        (*words("part"), *numbers(f"{step.names[1]} takes more, µs a {step.unit}")),
+        rows,
+        title="Where the difference is",
+    )
+    unit = "" if step.unit == "recording" else f"a {step.unit} "
+    title = f"{step.names[1]} against {step.names[0]}, {unit}on the clock"
+    notes = [Text(f"{text}", note=True) for text in step.notes()]
+    return section(title, Points(tuple(points)), table, *notes, summary=step.sentence())
+
+
+def _do(step: StepComparison) -> str | None:
+    action = step.action()
+    return None if action is None else f"do ({IN_WORDS[step.confidence]}): {action}"
+
+
+def step_differences(step: StepComparison) -> list[Sentence]:
+    """Return what to do first about the difference of two steps, and the verdict of the clock."""
+    differs = step.verdict in ("slower", "faster")
+    said = f"{step.names[1]} against {step.names[0]}, {step.sentence()}."
+    sentences = [Sentence("time", "medium" if differs else "low", said)]
+    if differs and step.first is not None:
+        lost = step.difference_us > 0
+        gain = f"{micros(abs(step.difference_us))} a step {'lost' if lost else 'gained'}"
+        text = f"{step.remedy.sentences} Why: {step.cause()}."
+        do = Sentence("do", step.confidence, text, f"A step is {step.verdict}", gain)
+        sentences.insert(0, replace(do, command=step.remedy.line, look="lost" if lost else ""))
+    return sentences
+
+
+def step_sentences(account: Account, name: str = "") -> list[Sentence]:
+    """Say what a step takes on the clock; `name` is whose it is, empty where there is one."""
+    said = " ".join(filter(None, (step_sentence(account, name), longest_kernel(account))))
+    told = [Sentence("time", "medium", text)] if (text := profiled(account)) else []
+    return [Sentence("time", "high" if account.agree else "low", said), *told]
