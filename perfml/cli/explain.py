@@ -26,9 +26,8 @@ def explain(
     model: options.Model = None,
     tolerance: Annotated[float, options.TOLERANCE] = 0.01,
     seed: options.Seed = 0,
-    peaks: options.Peaks = None,
     more: Annotated[
-        bool, typer.Option("--more", help="All of it: kernels, causes, metrics, model, advice.")
+        bool, typer.Option("--more", help="All of it: kernels, causes, metrics, model.")
     ] = False,
     brief: options.Brief = False,
 ) -> None:
@@ -64,7 +63,6 @@ def explain(
             training=sides.training,
             tolerance=tolerance,
             seed=seed,
-            peaks=options.peaks_named(peaks, sides.target.layers["device"]),
             alignment=sides.alignment,
             progress=progress,
         )

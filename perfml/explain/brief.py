@@ -16,7 +16,7 @@ from perfml.errors import plain
 from perfml.explain.advice.symptoms import Evidence
 from perfml.explain.confidence import marked
 from perfml.explain.speed_of_light import Headroom, headroom
-from perfml.explain.tree.sentences import cause_in_words, sided_causes
+from perfml.explain.tree.sentences import levels_in_words, sided_causes
 from perfml.kernel_names import shortened
 from perfml.util.json_values import json_object
 from perfml.util.words import factor_text, micros
@@ -27,11 +27,9 @@ if TYPE_CHECKING:
     from perfml.explain.results import Explanation, LayerDiff
     from perfml.explain.speed_of_light import KernelLevels
     from perfml.explain.steps import StepComparison
-    from perfml.explain.tree.causes import Term
+    from perfml.explain.tree.causes import Contribution, Term
 
 LARGEST = 5_800  # bytes of an answer as indented JSON; the schema's name comes on top
-
-_SMALL = 0.02  # layers that make less of the difference are no part of a short answer
 
 _NAME, _NUMBERS = 80, 2
 _TEXT = 400
@@ -81,8 +79,7 @@ class Brief:
         for layer in self.layers:
             lines.append(f"{layer.layer}: {layer.verdict}")
             for each in layer.causes:
-                told = each.evidence.startswith(each.cause)
-                lines.append(f"  {each.evidence}" if told else f"  {each.cause}: {each.evidence}")
+                lines.append(f"  {': '.join(filter(None, (each.cause, each.evidence)))}")
                 lines.append(f"  do: {each.do}")
         lines += [f"missing: {each}" for each in self.missing]
         lines += [f"note: {each}" for each in self.notes]
@@ -100,14 +97,11 @@ def brief_explanation(explanation: Explanation, of: tuple[str, ...]) -> Brief:
             *(text for detail in explanation.details for text in detail.causes.missing),
         ]
     )
-    shares = explanation.layers.set_index("layer")["share"]
-    matter = set(shares.index[shares >= _SMALL])
-    # layers that somebody asked for are told, however small they are
-    details = [each for each in explanation.details if each.layer in matter] or explanation.details
+    layers = [_layer(each, explanation.baseline) for each in explanation.mattering]
     return _fitting(
         of,
         f"{explanation.target} against {explanation.baseline}: {explanation.headline}",
-        [*_of_step(explanation.leading), *(_layer(each, explanation.baseline) for each in details)],
+        [*_of_step(explanation.leading), *layers],
         missing,
         (*explanation.pairing, *explanation.warnings, *explanation.further_notes),
     )
@@ -142,7 +136,7 @@ def _saving(one: Finding) -> BriefLayer:
         likely, high, time = (micros(us) for us in (one.likely_us, one.saved_us, one.holds.us))
         gain = f"likely saves {likely}, at most {high}, of {time}"
     do = marked(one.what_to_do, one.confidence, one.tells)
-    do = f"{do} {one.command}".strip()
+    do = " ".join(filter(None, (do, one.command)))
     hazard = f"{one.hazard} ({', '.join(one.rules[:3])})"
     return BriefLayer(where, gain, (_cause(hazard, one.evidence, do, one.numbers),))
 
@@ -158,13 +152,19 @@ def _layer(detail: LayerDiff, baseline: str) -> BriefLayer:
     said = tuple(
         _cause(
             f"{each.term.label} {factor_text(each.factor)}",
-            "; ".join([cause_in_words(each, detail.causes), *detail.where(each.term)]),
+            _evidence(each, detail),
             _do(each.term, detail, baseline),
             _levels(each.term, detail),
         )
         for each in causes
     )
     return BriefLayer(name, _cut(verdict), said)
+
+
+def _evidence(cause: Contribution, detail: LayerDiff) -> str:
+    """Say the levels of a cause on both sides, and which instruction carries it."""
+    levels = levels_in_words(cause, detail.causes)
+    return "; ".join(filter(None, (levels, *detail.where(cause.term))))
 
 
 def _do(term: Term, detail: LayerDiff, baseline: str) -> str:
@@ -217,10 +217,7 @@ def _cause(cause: str, evidence: str, do: str, numbers: tuple[Evidence, ...] = (
 
 def _levels(term: Term, detail: LayerDiff) -> tuple[Evidence, ...]:
     """Return the level of a cause on both sides, in the kernel where it is largest."""
-    parts = [
-        part for pair in detail.causes.pairs for part in pair.contributions if part.term == term
-    ]
-    largest = max(parts, key=lambda part: abs(part.log_ratio))
+    largest = detail.causes.largest_of(term)
     levels = (largest.baseline, largest.target)
     fast, slow = levels if detail.time.slower else levels[::-1]
     if not math.isfinite(slow):

@@ -14,7 +14,6 @@ from perfml import chips
 from perfml.account.device_time import OFTEN, busy_on_one_device
 from perfml.account.time_sources import not_comparable, time_notes
 from perfml.errors import PerfmlError, did_you_mean
-from perfml.explain.advice.hazards import Advice
 from perfml.explain.compared import (
     Alignment,
     Side,
@@ -25,7 +24,6 @@ from perfml.explain.compared import (
 )
 from perfml.explain.details import DetailReader, LayerPair
 from perfml.explain.results import Explanation
-from perfml.explain.roofs.peaks import Peaks
 from perfml.explain.steps import StepComparison
 from perfml.explain.times import (
     FEWEST,
@@ -177,8 +175,6 @@ def explain(
     training: pd.DataFrame | Explainer | None = None,
     tolerance: float = TOLERANCE,
     seed: int = 0,
-    peaks: Peaks | None = None,
-    advice: Advice | None = None,
     alignment: Alignment | None = None,
     progress: Progress | None = None,
 ) -> Explanation:
@@ -203,10 +199,6 @@ def explain(
         Relative difference that is none, see `compare_times`.
     seed
         Of the model.
-    peaks
-        For what padding a product saves; by default those known of each device.
-    advice
-        What the rules say of both sides, which are its backends, where that is known already.
     alignment
         Which layers answer to each other; by default those of one name or shape.
     progress
@@ -255,7 +247,7 @@ def explain(
         )
         for at in _chosen(table, layers, top)
     ]
-    reader = DetailReader((left, right), pairs, explainer, peaks, advice)
+    reader = DetailReader((left, right), pairs, explainer)
     details = []
     for done, pair in enumerate(pairs):
         if progress is not None:

@@ -1,4 +1,4 @@
-"""One layer of two sides in detail: what counters, a model and the rules of advice say of it.
+"""One layer of two sides in detail: what counters and a model say of it.
 
 A layer's time is what its device was busy with it. Counters speak of single launches, so that
 
@@ -10,19 +10,18 @@ and the first and the last factor are causes of their own, ``launch_count`` and 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
 from perfml.account.time_sources import only_kernels
-from perfml.explain.advice.first_fix import actions_of, first_fix, with_cause
-from perfml.explain.advice.hazards import Advice, advise
+from perfml.explain.advice.first_fix import actions_of, first_fix
 from perfml.explain.changed_metrics import compare_metrics, sort_metrics
-from perfml.explain.compared import Launched, Side, rows_by, same_device
+from perfml.explain.compared import Launched, Side, same_device
 from perfml.explain.confidence import MOST
 from perfml.explain.launches import (
     Change,
@@ -35,7 +34,6 @@ from perfml.explain.launches import (
     merged_launch,
 )
 from perfml.explain.results import LayerDiff
-from perfml.explain.roofs.peaks import Peaks
 from perfml.explain.times import Ratio, compare_times
 from perfml.explain.tree.causes import TERMS, Contribution
 from perfml.explain.tree.layer import kernel_causes, layer_causes
@@ -161,17 +159,10 @@ class DetailReader:
     sides: tuple[Side, Side]
     pairs: Sequence[LayerPair]
     explainer: Explainer | None  # a model that has learned; None for no attribution
-    peaks: Peaks | None  # for what padding a product saves
-    known: Advice | None  # what advice says of both sides, where that is known already
 
     @cached_property
     def _readers(self) -> tuple[LaunchReader, LaunchReader]:
         return LaunchReader(self.sides[0]), LaunchReader(self.sides[1])
-
-    @cached_property
-    def _advice(self) -> list[Mapping[str, pd.DataFrame]]:
-        """What advice says of the layers of each side; it takes longer than all else."""
-        return [self._of_side(at) for at in range(len(self.sides))]
 
     def read(self, pair: LayerPair) -> LayerDiff:
         """Return what is to be said of a layer."""
@@ -212,7 +203,6 @@ class DetailReader:
             fix=fix,
             actions=actions_of(time, causes, counted.launches),
             unseen=unseen,
-            asked=partial(self._advice_beside, pair, causes),
         )
 
     def _counted(self, pair: LayerPair, rows: Sequence[pd.DataFrame]) -> _Counted:
@@ -237,28 +227,3 @@ class DetailReader:
         if layer == partner and (apart := pieces_apart(layer, pair.time, causes, self.sides)):
             causes = replace(causes, untold=apart)
         return _Counted((before, after), changes, launches, causes)
-
-    def _advice_beside(self, pair: LayerPair, causes: Causes) -> pd.DataFrame:
-        """Return both sides' findings; what both sides tell makes them more or less sure."""
-        own = [side[name] for side, name in zip(self._advice, pair.names, strict=True)]
-        found = pd.concat(own, ignore_index=True)
-        slower = pair.time.slower
-        if slower is None or own[slower].empty:
-            return found
-        along = causes.towards(1.0 if slower else -1.0)
-        first = along[0].term if along and not along[0].term.residual else None
-        return with_cause(found, str(own[slower]["side"].iloc[0]), causes.confidence, first)
-
-    def _of_side(self, at: int) -> Mapping[str, pd.DataFrame]:
-        side, layers = self.sides[at], [pair.names[at] for pair in self.pairs]
-        if self.known is None:
-            rows = side.layers if side.kernels is None else side.kernels
-            mine = rows[rows["layer"].isin(layers)]
-            found = advise(mine, peaks=self.peaks, layers=list(mine["layer"].unique())).table
-        else:
-            own = self.known.table["backend"] == side.name
-            # who is faster the comparison itself says
-            found = self.known.table[own].assign(faster=None).reset_index(drop=True)
-        found.insert(0, "side", side.name)
-        places = rows_by(found["layer"])
-        return {name: found.iloc[places.get(name, [])] for name in layers}

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import PurePosixPath, PureWindowsPath
 from typing import Annotated, ClassVar, TypedDict
 
 import pandas as pd
 
-from perfml.explain.advice.findings import SideFinding
 from perfml.explain.advice.fix import Fix
 from perfml.explain.changed_metrics import ChangedMetric, ModelAttribution
 from perfml.explain.confidence import TimeVerdict
 from perfml.explain.launches import ChangeRow, LaunchRow
 from perfml.explain.steps import StepComparison
 from perfml.explain.times import Ratio
-from perfml.explain.tree.causes import Term
+from perfml.explain.tree.causes import Contribution, Term
 from perfml.explain.tree.layer_causes import Causes
 from perfml.util.json_values import json_object
 from perfml.util.lazy import drawn_by
@@ -60,6 +58,12 @@ def file_name(path: str) -> str:
     return (PureWindowsPath if "\\" in path else PurePosixPath)(path).name
 
 
+_AGAINST = 0.1
+"""From a tenth of the time on what works against the causes is told."""
+
+_LITTLE = 0.02  # layers that make less of the difference are no part of a short answer
+
+
 @dataclass(frozen=True)
 class LayerDiff:
     """One layer, both sides.
@@ -97,8 +101,6 @@ class LayerDiff:
     unseen
         That what passed between the kernels is not known, where these do not differ; empty
         otherwise.
-    asked
-        Gives `advice`.
     """
 
     layer: str
@@ -117,12 +119,6 @@ class LayerDiff:
     actions: Mapping[str, str] = field(default_factory=dict)
     lines: tuple[Line, ...] = ()
     unseen: str = ""
-    asked: Callable[[], pd.DataFrame] = field(default=pd.DataFrame, repr=False, compare=False)
-
-    @cached_property
-    def advice(self) -> Annotated[pd.DataFrame, SideFinding]:
-        """What advice says of either side; looked for when it is first read."""
-        return self.asked()
 
     def action(self, term: Term) -> str:
         """Say what to do about a cause on the slower side."""
@@ -130,13 +126,21 @@ class LayerDiff:
             return self.fix.action
         return self.actions.get(term.id, "")
 
+    def against(self, told: Sequence[Contribution]) -> float:
+        """Return the logarithm of what all but some causes make, where it works against them.
+
+        0 where it does not, or is less than a tenth of the time.
+        """
+        rest = self.time.log_ratio - sum(total.log_ratio for total in told)
+        return rest if rest * self.time.log_ratio < 0 and abs(rest) >= _AGAINST else 0.0
+
     def where(self, term: Term) -> list[str]:
         """Say which instruction carries a cause; nothing where no report tells."""
         return [line.sentence() for line in self.lines if line.term == term.id]
 
     JSON: ClassVar = (
         *("layer", "target_layer", "aligned_by", "time", "kernels", "launches", "metrics"),
-        *("causes", "model", "disagreements", "warnings", "reasons", "unseen", "advice", "fix"),
+        *("causes", "model", "disagreements", "warnings", "reasons", "unseen", "fix"),
         "lines",
     )
     to_dict = json_object
@@ -198,6 +202,19 @@ class Explanation:
     step: StepComparison | None = None
 
     @property
+    def by_share(self) -> Annotated[pd.DataFrame, AlignedLayer]:
+        """The layers, those that make most of the difference first."""
+        return self.layers.sort_values("share", ascending=False, kind="stable")
+
+    @property
+    def mattering(self) -> tuple[LayerDiff, ...]:
+        """Of the details those that make more than a little of the difference, or else all."""
+        shares = self.layers.set_index("layer")["share"]
+        large = set(shares.index[shares >= _LITTLE])
+        # layers that somebody asked for are told, however small they are
+        return tuple(each for each in self.details if each.layer in large) or self.details
+
+    @property
     def headline(self) -> str:
         """What people wait for: the time on the clock, where times of kernels hide it."""
         return self.total.sentence() if self.leading is None else self.leading.sentence()
@@ -227,7 +244,7 @@ class Explanation:
     def _overview(self, reasons: int) -> tuple[pd.DataFrame, list[str]]:
         """Return the layers as people read them, and the first reasons of each that is detailed."""
         order = ["layer", "baseline_us", "target_us", "ratio", "verdict", "share", "low", "high"]
-        table = self.layers.sort_values("share", ascending=False)[order]
+        table = self.by_share[order]
         for name in ("baseline_us", "target_us"):
             table[name] = table[name].map(number)
         table["share"] = table["share"].map(lambda value: percentage(value, 2))

@@ -18,6 +18,7 @@ import pandas as pd
 
 from perfml.errors import TableError
 from perfml.kernel_names import kernel_label
+from perfml.report.document import Sure
 from perfml.report.labels import clean, listed, short_models
 
 _CONDITION = ("workload", "device", "precision", "batch")
@@ -94,6 +95,11 @@ class Condition:
         timed = self.times[self.times["median"].notna()]
         rows = timed.nlargest(1, "median").to_dict("records")
         return {str(name): value for name, value in rows[0].items()} if rows else None
+
+    @property
+    def fastest_us(self) -> float:
+        """What the fastest backend takes for all layers."""
+        return float(self.totals["total"].iloc[0])
 
     @property
     def common(self) -> int:
@@ -266,3 +272,53 @@ def _winners(times: pd.DataFrame) -> pd.DataFrame:
         ratio = float(second["median"] / first["median"]) if first["median"] > 0 else math.nan
         records.append((layer, first["backend"], second["backend"], ratio, clear))
     return pd.DataFrame(records, columns=["layer", "fastest", "runner_up", "ratio", "clear"])
+
+
+def wins(shown: Sequence[Condition]) -> list[tuple[str, list[str]]]:
+    """Return the labels of the conditions in which each backend is fastest, most often first."""
+    won: dict[str, list[str]] = {}
+    for condition in shown:
+        won.setdefault(str(condition.totals["backend"].iloc[0]), []).append(condition.label)
+    return sorted(won.items(), key=lambda entry: -len(entry[1]))
+
+
+_ORDER: tuple[Sure, ...] = ("high", "medium", "low")
+
+
+def sure_of_totals(*shown: Condition) -> Sure:
+    """Return whether the repeats of the fastest backend's total lie apart from the others'.
+
+    Of several conditions the least sure one counts.
+    """
+    return max(map(_sure_of_total, shown), key=_ORDER.index)
+
+
+def _sure_of_total(condition: Condition) -> Sure:
+    totals = condition.totals[condition.totals["total"].notna()]
+    first, lows = totals.iloc[0], totals["low"].iloc[1:]
+    if pd.isna(first["high"]) or bool(lows.isna().any()):
+        return "low"
+    if first["high"] < lows.min():
+        return "high"
+    return "medium" if first["total"] < lows.min() else "low"
+
+
+_WORTH = 0.01
+"""A gain below 1 % of the time is none."""
+
+
+def mixed(shown: Sequence[Condition]) -> list[tuple[float, Condition, pd.Series[float]]]:
+    """Return what the fastest backend of every layer would save, the largest share first.
+
+    That is the share of the time, 0 where it is too small to be worth it, the condition, and the
+    microseconds by layer, the largest first. Of one layer there is nothing to mix.
+    """
+    found = []
+    for condition in shown:
+        wide = condition.times.pivot_table(index="layer", columns="backend", values="median")
+        wide, fastest = wide.dropna(), str(condition.totals["backend"].iloc[0])
+        if len(wide) > 1 and fastest in wide.columns:
+            saved = (wide[fastest] - wide.min(axis=1)).sort_values(ascending=False)
+            share = float(saved.sum()) / condition.fastest_us
+            found.append((share if share >= _WORTH else 0.0, condition, saved))
+    return sorted(found, key=lambda entry: -entry[0])

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from perfml.account.account import Account
     from perfml.explain import Advice
     from perfml.explain.model import Explainer
+    from perfml.explain.results import LayerDiff
 
 MOST_PAIRS = 6
 """Pairs of backends explained in a report; the verb explain takes any other."""
@@ -29,16 +30,14 @@ def explain_pairs(
     model: str | None = "gbr",
     seed: int = 0,
     most: int = MOST_PAIRS,
-    advice: Mapping[str, Advice] | None = None,
     progress: Callable[[int, int, str], None] | None = None,
 ) -> list[Pair]:
     """Explain, under every condition, why the other backends are slower than the fastest.
 
     Of each pair the layer with the largest time difference is explained in detail; of more pairs
     than `most`, those with the largest. `layers` may be conditions, `kernels` is the table behind
-    them, and `advice` what `advise_conditions` returned. Conditions are in order, in each the
-    largest difference first. Pairs that cannot be explained (no kernel names, no layer in common)
-    are left out.
+    them. Conditions are in order, in each the largest difference first. Pairs that cannot be
+    explained (no kernel names, no layer in common) are left out.
     """
     from perfml.explain import explain, sides_of
 
@@ -55,10 +54,7 @@ def explain_pairs(
         try:
             sides = sides_of(condition.rows, baseline, target, kernels=launches)
             training = learned[condition.label] or condition.rows
-            known = (advice or {}).get(condition.label)
-            explanation = explain(
-                *sides, top=1, model=model, training=training, seed=seed, advice=known
-            )
+            explanation = explain(*sides, top=1, model=model, training=training, seed=seed)
         except PerfmlError:
             continue
         rows = condition.rows[condition.rows["backend"].isin([baseline, target])]
@@ -81,6 +77,36 @@ def _learned(rows: pd.DataFrame, model: str | None, seed: int) -> Explainer | No
 
 _Candidate = tuple[Condition, str, str, float]
 """A pair that may be explained: baseline, target, its largest difference of a layer in us."""
+
+
+def explained(pairs: Sequence[Pair], most: int) -> list[Pair]:
+    """Return the pairs whose first layer differs most, in their order; one a layer and condition.
+
+    Backends that lose on the same layer most often share its kernel: the page shows which.
+    """
+    first = {}
+    for pair in reversed(pairs):
+        details = [each for each in pair.explanation.details if each.time.slower is not None]
+        if details:
+            first[pair.label, details[0].layer] = (abs(_lost(details[0])), pair)
+    largest = sorted(first.values(), key=lambda each: -each[0])[:most]
+    kept = [pair for _, pair in largest]
+    return [pair for pair in pairs if any(pair is each for each in kept)]
+
+
+def losses(pairs: Sequence[Pair]) -> list[tuple[float, Pair, LayerDiff]]:
+    """Return what the first layer of each pair loses where it is slower, the largest loss first."""
+    found = [
+        (_lost(detail), pair, detail)
+        for pair in pairs
+        for detail in pair.explanation.details[:1]
+        if detail.time.verdict == "slower"
+    ]
+    return sorted(found, key=lambda each: -each[0])
+
+
+def _lost(detail: LayerDiff) -> float:
+    return float(detail.time.target_us - detail.time.baseline_us)
 
 
 def _largest(shown: Sequence[Condition], most: int) -> list[_Candidate]:

@@ -17,10 +17,11 @@ from perfml.account.ranks import Ranks, account_in
 from perfml.errors import PerfmlError
 from perfml.modeling.layer_shapes import described_layers
 from perfml.report.conditions import Condition, settings
+from perfml.report.document import Sure
 from perfml.report.figures.comparisons import Roofs, layer_roofs
 from perfml.report.figures.style import PALETTE
 from perfml.report.kernels import PackedKernels
-from perfml.report.labels import clean
+from perfml.report.labels import clean, is_random, members
 
 if TYPE_CHECKING:
     from perfml.explain import Advice
@@ -152,3 +153,98 @@ def _whole(value: object) -> int | None:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     return int(value) if math.isfinite(value) else None
+
+
+def ordered_scores(evaluation: Evaluation) -> tuple[list[str], list[str]]:
+    """Return the protocols, random ones first, and the models, the last protocol's best first."""
+    scores = evaluation.scores
+    up = len(scores) > 0 and higher_is_better(scores["score"].iloc[0])
+    protocols = sorted(dict.fromkeys(scores["protocol"]), key=lambda name: not is_random(name))
+    last = scores[scores["protocol"] == protocols[-1]].sort_values("mean", ascending=not up)
+    return protocols, list(dict.fromkeys([*last["model"], *scores["model"]]))
+
+
+def best_scores(evaluation: Evaluation) -> dict[str, tuple[pd.Series, pd.Series | None]]:
+    """Return each protocol's row of the best model, and of the best baseline (or None).
+
+    The best model is chosen once, on the hardest protocol there is: of those that hold out whole
+    layers (or more) the one on which even the best model is worst. The same model is shown under
+    every protocol, the hardest first.
+    """
+    scores = evaluation.scores
+    if scores.empty:
+        return {}
+    scores = scores[scores["mean"].notna()]
+    baseline = scores["baseline"].astype(bool)
+    models, baselines = scores[~baseline], scores[baseline]
+    names = list(dict.fromkeys(scores["protocol"]))
+    best = {name: _best(part) for name, part in models.groupby("protocol", sort=False)}
+    if not best:
+        return {}
+    up = higher_is_better(scores["score"].iloc[0])
+    # of those that are not random, the worst score of a best model
+    names.sort(key=lambda name: (is_random(name), _hardness(best.get(name), up)))
+    chosen = best[next(name for name in names if name in best)]["model"]
+    rows: dict[str, tuple[pd.Series, pd.Series | None]] = {}
+    for name in names:
+        mine = models[(models["protocol"] == name) & (models["model"] == chosen)]
+        simple = baselines[baselines["protocol"] == name]
+        if len(mine):
+            rows[str(name)] = (mine.iloc[0], _best(simple) if len(simple) else None)
+    return rows
+
+
+def higher_is_better(score: object) -> bool:
+    """Return whether a larger score is the better one (accuracy), or a smaller one (an error)."""
+    return str(score) == "accuracy"
+
+
+def _hardness(best: pd.Series | None, up: bool) -> float:
+    if best is None:
+        return math.inf
+    return float(best["mean"]) if up else -float(best["mean"])
+
+
+def _best(rows: pd.DataFrame) -> pd.Series:
+    up = higher_is_better(rows["score"].iloc[0])
+    return rows.sort_values("mean", ascending=not up, kind="stable").iloc[0]
+
+
+ENOUGH_RESAMPLES = 20
+"""Resamples below which a probability of 90 % cannot be told from one of 75 %."""
+
+_OFTEN, _SOMETIMES, _SELDOM = 0.9, 0.6, 0.3
+"""Shares of the resamples in which a metric is in the top 3, of high and medium confidence, and
+from which on a further one is named."""
+
+_ORDER: tuple[Sure, ...] = ("high", "medium", "low", "caution")
+
+
+def is_reliable(row: pd.Series) -> bool:
+    """Return whether a metric is in the top 3 often enough to explain the target."""
+    return float(row["p_top3"]) >= _SOMETIMES
+
+
+def is_named(row: pd.Series) -> bool:
+    """Return whether a metric behind the first one is worth a word."""
+    return float(row["p_top3"]) >= _SELDOM
+
+
+def sure_of_metric(ranking: Ranking, limit: Sure) -> Sure:
+    """Return how sure the first metric of a ranking is; `limit` is how sure its models are."""
+    best = ranking.summary.iloc[0]
+    top3 = float(best["p_top3"])
+    sure: Sure = "high" if top3 >= _OFTEN else "medium" if top3 >= _SOMETIMES else "low"
+    if ranking.null is not None and members(best["members"])[0] not in ranking.beyond_chance:
+        sure = "low"
+    if sure == "high" and 0 < ranking.resamples < ENOUGH_RESAMPLES:
+        sure = "medium"
+    return max(sure, limit, key=_ORDER.index)
+
+
+def sure_of_model(mine: float, simple: float, up: bool) -> Sure:
+    """Return how sure a model is beside the best baseline."""
+    wrong, baseline = (1 - mine, 1 - simple) if up else (mine, simple)
+    if not wrong < baseline:
+        return "low"
+    return "high" if wrong <= baseline / 2 else "medium"

@@ -67,7 +67,7 @@ def analysed(
     sources = [each for each in (provenance or {}).get("sources", ()) if isinstance(each, Mapping)]
     account = account_in(provenance or {})
     advice = advise_conditions(shown, kernels, sources, account)
-    pairs = explain_pairs(shown, kernels, seed=seed, advice=advice, progress=progress)
+    pairs = explain_pairs(shown, kernels, seed=seed, progress=progress)
     known = dict(provenance or {})
     known["warnings"] = [*StudyNote.without(known.get("warnings", ())), *warnings]
     levels: tuple[KernelLevels, ...] = ()

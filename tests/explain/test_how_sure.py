@@ -7,7 +7,6 @@ import math
 from perfml.explain import TERMS, Causes, Contribution, PairCauses
 from perfml.explain.advice.findings import evidence_of
 from perfml.explain.advice.fix import Fix
-from perfml.explain.advice.persons import what_to_do
 from perfml.explain.confidence import confidence_of, probability
 from perfml.explain.tree.layer_causes import Reason, Untold
 from perfml.util.findings import Time
@@ -39,12 +38,6 @@ def test_what_idle_machinery_could_do_if_the_work_allows_it_is_less_sure():
     assert confidence_of(0.95) == "high"
     assert confidence_of(0.7) == "medium"
     assert confidence_of(0.5) == "low"
-
-
-def test_what_is_not_sure_is_said_with_what_tells():
-    row = {"mitigation": "Do less.", "faster": None, "confidence": "low", "tells": "run it twice"}
-    assert what_to_do(row) == "Do less. Confidence: low. To check: run it twice."
-    assert what_to_do(row | {"confidence": "high"}) == "Do less."
 
 
 def causes(probability: float, reason: Reason | None = None) -> Causes:

@@ -7,9 +7,9 @@ from perfml.explain import advise
 from perfml.explain.advice.persons import (
     Person,
     faster_elsewhere,
+    mitigation,
     person_of,
     person_of_all,
-    what_to_do,
 )
 from perfml.explain.remedies import Situation, remedy_for
 from tests.support.tables import make_kernels
@@ -92,7 +92,7 @@ def test_users_are_told_of_a_faster_backend_of_the_table():
     faster = dict(zip(table["backend"], table["faster"], strict=True))
     assert faster == {"cudnn": "cublas, 2.50 times as fast here", "cublas": None}
     row = table[table["backend"] == "cudnn"].iloc[0]
-    assert "Take cublas, 2.50 times as fast here. If you stay: The kernel" in what_to_do(row)
+    assert "Take cublas, 2.50 times as fast here. If you stay: The kernel" in mitigation(row)
     # levels of a kernel of one's own are no backends to choose from
     own = advise(pd.concat([launches("mine", "cudnn", 100.0), fast])).table
     assert own["faster"].isna().all()

@@ -57,25 +57,6 @@ def test_every_other_backend_is_explained_against_the_fastest_the_largest_first(
     assert [each.explanation.details[0].layer for each in pairs] == ["conv_12"] * 4
 
 
-def test_pairs_take_what_the_rules_said_of_their_condition_and_ask_none_twice(pairs, monkeypatch):
-    frame = kernels(batches=(1, 8))
-    table = merge(frame)
-    known = advise_conditions(table, frame)
-    own = [each.explanation.details[0].advice for each in pairs]
-
-    def asked(*given, **options):
-        raise AssertionError("a rule was asked again")
-
-    monkeypatch.setattr("perfml.explain.details.advise", asked)
-    again = explain_pairs(table, frame, model=None, advice=known)
-    assert sum(map(len, own)) > 0
-    for left, told in zip(own, again, strict=True):
-        right = told.explanation.details[0].advice
-        shown = ["side", "layer", "kernel", "hazard", "evidence", "mitigation", "confidence"]
-        assert left[shown].to_dict("records") == right[shown].to_dict("records")
-        assert left["gain"].to_numpy(float) == pytest.approx(right["gain"].to_numpy(float))
-
-
 def test_of_many_pairs_those_with_the_largest_difference_are_kept():
     frame = kernels(batches=(1, 8))
     found = explain_pairs(merge(frame), frame, model=None, most=2)

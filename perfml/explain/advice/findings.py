@@ -68,12 +68,6 @@ class FindingRow(TypedDict):
     level: Annotated[float, "how near its ceiling its limit stands; 0 without one"]
 
 
-class SideFinding(FindingRow):
-    """A hazard of one of two sides."""
-
-    side: str
-
-
 class EqualFinding(FindingRow):
     """A hazard of a layer and of those equal to it."""
 

@@ -6,19 +6,16 @@ import math
 from collections import defaultdict
 from collections.abc import Sequence
 
-import pandas as pd
-
 from perfml.explain.advice.fix import CannotSay, Estimate, Fix, estimate, estimate_of
 from perfml.explain.advice.persons import Person, person_of
 from perfml.explain.advice.symptoms import situation_of
-from perfml.explain.confidence import MOST, Confidence, together
+from perfml.explain.confidence import MOST
 from perfml.explain.launches import Launch
 from perfml.explain.remedies import Remedy, Situation, remedy_for
 from perfml.explain.times import Ratio
 from perfml.explain.tree.causes import ONE_SIDED, TERMS, Kind, Term
 from perfml.explain.tree.layer_causes import Causes, PairCauses
 from perfml.explain.tree.library_kernels import is_product, of_others
-from perfml.explain.tree.limits import limit_of, limits_of
 from perfml.explain.tree.one_side import time_after
 from perfml.util.findings import Time
 
@@ -108,43 +105,6 @@ def _another(slow: Sequence[Launch], fast: Sequence[Launch]) -> bool:
 
 def _of_library(launches: Sequence[Launch]) -> bool:
     return any(person_of(one.kernel) is not Person.AUTHOR for one in launches)
-
-
-def with_cause(
-    findings: pd.DataFrame, side: str, cause: Confidence, first: Term | None = None
-) -> pd.DataFrame:
-    """Return findings of two sides; those of the slower one, `side`, follow its `first` cause."""
-    # What is about that cause, or the limit that it stands under, is first, and no other finding is
-    # of high confidence: what changed between the sides decides what to do about the slower one.
-    if findings.empty:
-        return findings
-    own = findings["side"] == side
-    about = [
-        slower and first is not None and is_about(names, first)
-        for slower, names in zip(own, findings["rules"], strict=True)
-    ]
-    less: Confidence = "medium" if cause == "high" and first is not None else cause
-    certain = [
-        together(sure, cause if same else less) if slower else sure
-        for slower, same, sure in zip(own, about, findings["confidence"], strict=True)
-    ]
-    found = findings.assign(confidence=pd.Series(certain, index=findings.index, dtype=object))
-    order = sorted(range(len(found)), key=lambda at: (not own.iloc[at], not about[at]))
-    return found.iloc[order].reset_index(drop=True) if any(about) else found
-
-
-def is_about(rules: tuple[str, ...], first: Term) -> bool:
-    """Return whether a finding names a cause, or one that holds the time of the same limit."""
-    # What a layer's launches can do without is about any cause of launches.
-    causes = [name for name in rules if name in TERMS]
-    if first.kind is Kind.LAUNCH or not causes:
-        return first.kind is Kind.LAUNCH and not causes
-    return first.id in causes or bool(_limits(causes[0]) & _limits(first.id))
-
-
-def _limits(cause: str) -> frozenset[str]:
-    held = (limit_of(name).group for name in TERMS[cause].limits)
-    return limits_of(cause) | frozenset(held)
 
 
 def first_fix(

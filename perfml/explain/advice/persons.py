@@ -14,8 +14,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from perfml.explain.confidence import marked
-
 _PYTORCH = re.compile(
     r"\bat::|at_cuda_detail|pytorch|triton_|elementwise_kernel|reduce_kernel|softmax_warp_|cunn_"
 )
@@ -99,11 +97,6 @@ _SAME = ("layer", "precision", "batch")
 def place_of(row: Mapping[Any, Any]) -> tuple[str, ...]:
     """Return the layer, precision, batch and backend of a row, as text."""
     return tuple(str(row.get(name)) for name in (*_SAME, "backend"))
-
-
-def what_to_do(row: Mapping[Any, Any]) -> str:
-    """Return what to do about a finding (a row of `Advice.table`), and how sure that is."""
-    return marked(mitigation(row), row.get("confidence", "high"), str(row.get("tells", "")))
 
 
 def mitigation(row: Mapping[Any, Any]) -> str:

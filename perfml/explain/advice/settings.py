@@ -159,13 +159,12 @@ def choice(
     `now_us` is what the network takes, `likely_us` and `high_us` what another choice saves of it;
     nothing is known where neither is above 0. Texts are the surface's.
     """
-    saved = (Time(min(us, now_us)) for us in (likely_us, high_us))
-    known = likely_us > 0
+    likely, high = (Time(min(us, now_us)) for us in (likely_us, high_us))
     return Finding(
         rules=rules,
         where=Where(),
         holds=Time(now_us),
-        gain=Gain(*saved, "measured") if known else None,
+        gain=Gain(likely, high, "measured") if likely_us > 0 else None,
         probability=chance,
         hazard="",
         evidence="",

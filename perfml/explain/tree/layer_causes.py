@@ -236,6 +236,11 @@ class Causes:
             sums[part.term.id] = _total(part.term, known + part.log_ratio)
         return tuple(sorted(sums.values(), key=lambda total: -abs(total.log_ratio)))
 
+    def largest_of(self, term: Term) -> Contribution:
+        """Return the part of a term in the kernel where it is largest, with its levels there."""
+        parts = (part for pair in self.pairs for part in pair.contributions if part.term == term)
+        return max(parts, key=lambda part: abs(part.log_ratio))
+
     def towards(self, log_ratio: float) -> list[Contribution]:
         """Return the terms of the sign of a log ratio, the largest first."""
         return [each for each in self.totals if each.log_ratio * log_ratio > 0]

@@ -38,7 +38,7 @@ _VERDICTS = {"slower": SLOWER, "faster": FASTER}
 _STEPS = (2.0, 10.0, 100.0, 5.0, 1.5, 1000.0, 3.0, 1.2, 1.1, 1.05, 1.02, 1.01, 20.0, 50.0)
 """Factors that an axis may be labelled with, the plainest first."""
 
-SMALLEST = 1e-4
+_SMALLEST = 1e-4
 """Log ratio of the smallest term that is drawn."""
 
 
@@ -197,7 +197,7 @@ def attribution(
 
 def _terms(table: pd.DataFrame, most: int) -> tuple[list[str], list[float], float]:
     column = next(name for name in ("label", "term", "metric") if name in table.columns)
-    rows = table[table["log_ratio"].abs() > SMALLEST]
+    rows = table[table["log_ratio"].abs() > _SMALLEST]
     if rows.empty:
         msg = "no term is left to draw"
         raise PerfmlError(msg, cure="Explain two sides whose times differ.")
@@ -227,6 +227,11 @@ class Roofs:
     # shape allows (input, weights and output once)
     counted: bool
     source: str  # where the peaks come from, as a sentence
+
+
+def differ(terms: pd.DataFrame) -> bool:
+    """Return whether any of some terms is large enough to be drawn."""
+    return bool((terms["log_ratio"].abs() > _SMALLEST).any())
 
 
 def layer_roofs(layers: pd.DataFrame, peaks: Mapping[str, float] | Peaks | None = None) -> Roofs:

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
-
-import pandas as pd
+from typing import TYPE_CHECKING
 
 from perfml.explain.advice.equal_layers import listed_layers
-from perfml.explain.advice.persons import what_to_do
 from perfml.explain.confidence import marked, with_check
 from perfml.report.document import (
     Block,
@@ -191,24 +187,3 @@ def more_with_other_sets(advice: Advice) -> Text | None:
         "For more, profile with ncu --metrics $(perfml metrics default --request), or --set full. "
         f"{count(rules, 'cause lacks', 'causes lack')} counters."
     )
-
-
-def side_table(table: pd.DataFrame, caption: str, most: int | None = None) -> ReportTable:
-    """Return what advice says of two sides of a layer (`LayerDiff.advice`)."""
-    rows = said_once([_side(row) for row in table.to_dict("records")])
-    columns = (*words("side"), *numbers("saves up to, µs"), *words("finding", "what to do"))
-    return ReportTable(caption, columns, rows, cards=True, most=most)
-
-
-def _side(row: Mapping[Any, Any]) -> list[Cell]:
-    likely, high = (percent(float(row[name])) for name in ("gain", "gain_high"))
-    certainty = f", likely {likely}" if likely != high else ""
-    own = row["for_author"] if isinstance(row["for_author"], str) else ""
-    author = f"If you write the kernel: {own} " if own else ""
-    saved = float(row["saved_us"])
-    return [
-        Cell(str(row["side"]), note=str(row["kernel"])),
-        amount(saved if math.isfinite(saved) else math.nan, note=f"{high} of the layer{certainty}"),
-        Cell(str(row["hazard"]), note=f"{row['evidence']}; {listed(row['rules'])}"),
-        Cell(what_to_do(row), note=f"{author}{capital(str(row['source']))}"),
-    ]

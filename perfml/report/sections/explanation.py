@@ -49,7 +49,7 @@ _MAIN = 0.15
 _FIRST_LAYERS = 6
 """Layers on the first screen of an explanation."""
 
-_MORE = "--more: kernels, all causes, metrics, the model and the advice of these layers."
+_MORE = "--more: kernels, all causes, metrics and the model of these layers."
 
 
 def why_section(pairs: Iterable[Pair], title: str, lead: str, *, several: bool) -> Section | None:
@@ -216,9 +216,7 @@ def layers_table(
     `by_share` puts the layers first that make most of the difference; `most` are rows in the short
     forms.
     """
-    rows = explanation.layers
-    if by_share:
-        rows = rows.sort_values("share", ascending=False, kind="stable")
+    rows = explanation.by_share if by_share else explanation.layers
     cells = []
     for row in rows.to_dict("records"):
         layer, partner = str(row["layer"]), str(row["target_layer"])
@@ -283,10 +281,6 @@ def main_causes(detail: LayerDiff) -> list[str]:
     return [f"{total.term.label} {factor_text(total.factor)}" for total in main]
 
 
-_AGAINST = 0.1
-"""From a tenth of the time on what works against the causes is told."""
-
-
 def main_points(detail: LayerDiff, explanation: Explanation, *, short: bool) -> Points:
     """Say the largest cause with its numbers and its cure, the others by name, and what to fear.
 
@@ -332,10 +326,8 @@ def all_else(detail: LayerDiff, told: Sequence[Contribution]) -> str:
 
     A cause that is larger than the whole difference would look like a mistake.
     """
-    rest = detail.time.log_ratio - sum(total.log_ratio for total in told)
-    if rest * detail.time.log_ratio >= 0 or abs(rest) < _AGAINST:
-        return ""
-    return f"; all else together {factor_text(math.exp(rest))}"
+    against = detail.against(told)
+    return f"; all else together {factor_text(math.exp(against))}" if against else ""
 
 
 def _cautions(detail: LayerDiff) -> list[str]:

@@ -10,14 +10,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import pandas as pd
-
 from perfml.explain.advice.answer import Finding, in_order
 from perfml.explain.advice.settings import choice, setting
 from perfml.explain.confidence import probability
-from perfml.report.conditions import EVERY_RUN, Condition
+from perfml.report.conditions import EVERY_RUN, Condition, mixed, sure_of_totals, wins
 from perfml.report.document import Sentence, Sure
 from perfml.report.labels import capital, listed, percent
+from perfml.report.pairs import losses
 from perfml.report.results import Pair, Results
 from perfml.report.sections.advice import finding_steps
 from perfml.report.sections.clock import rank_steps
@@ -27,9 +26,6 @@ from perfml.util.words import count, ended, factor_text, micros, multiple
 if TYPE_CHECKING:
     from perfml.explain.advice.settings import SettingGain
     from perfml.explain.results import Explanation, LayerDiff
-
-_WORTH = 0.01
-"""A gain below 1 % of the time is none."""
 
 Step = tuple[Finding, Sentence]
 """What is known of a thing to do, and how the page says it."""
@@ -48,15 +44,16 @@ def first_steps(results: Results) -> list[Sentence]:
         first = each.findings[:_STEPS]
         name = label if len(results.advice) > 1 else ""
         found += zip(first, finding_steps(first, results.levels, name), strict=True)
-    lost = _loss(results.pairs)
+    alone = len(results.conditions) == 1  # whose name stands in the head of the page
+    lost = _loss(results.pairs, alone=alone)
     runs = [each for each in results.provenance.get("runs", ()) if isinstance(each, Mapping)]
     if lost and any((each.get("settings") or {}).get("cudnn_benchmark") is False for each in runs):
         lost = lost[0], replace(lost[1], command=setting("backend", "benchmark").line)
-    narrower, use = _settings(results.gains), _use(several)
+    narrower, use = _settings(results.gains), _use(several, alone=alone)
     if narrower and use and len(several) == 1:
         title = f"If you stay with {several[0].key['precision']}, use {use[0].rules[-1]}"
         use = use[0], replace(use[1], title=title)
-    steps = [*rank_steps(results.ranks), narrower, use, _mix(several), lost, *found]
+    steps = [*rank_steps(results.ranks), narrower, use, _mix(several, alone=alone), lost, *found]
     return in_order(step for step in steps if step is not None)[:_STEPS]
 
 
@@ -91,7 +88,14 @@ def where(condition: Condition) -> str:
     return "Over all runs" if condition.label == EVERY_RUN else f"At {condition.label}"
 
 
-def _use(shown: Sequence[Condition]) -> Step | None:
+def placed(condition: Condition, text: str, *, alone: bool, named: bool = False) -> str:
+    """Begin a sentence with its condition, where there are several; `named`: with a name."""
+    if not alone:
+        return f"{where(condition)}, {text}"
+    return text if named else capital(text)
+
+
+def _use(shown: Sequence[Condition], *, alone: bool) -> Step | None:
     """Say which backend is fastest in all, where more than one was measured."""
     if not shown:
         return None
@@ -100,20 +104,16 @@ def _use(shown: Sequence[Condition]) -> Step | None:
     saved = (float(each - first["total"]) for each in (now, slowest))
     found = choice(("backend", name), float(now), *saved, _chance(sure_of_totals(shown[0])))
     if len(shown) == 1:
-        text = fastest_text(shown[0])
+        text = fastest_text(shown[0], alone)
         gain = f"{micros(found.likely_us)} less than {second['backend']}"
         line = setting("backend", name).line
         return found, Sentence("do", sure_of_totals(shown[0]), text, f"Use {name}", gain, line)
-    won: dict[str, list[str]] = {}
-    for condition in shown:
-        won.setdefault(str(condition.totals["backend"].iloc[0]), []).append(condition.label)
-    by_wins = sorted(won.items(), key=lambda entry: -len(entry[1]))
+    by_wins = wins(shown)
     parts = [f"{name} at {listed(labels, 6)}" for name, labels in by_wins]
     leads = [float(each.totals["total"].iloc[1] / each.totals["total"].iloc[0]) for each in shown]
     text = f"Fastest over all layers: {'; '.join(parts)}."
     gain = f"{min(leads):.2f} to {max(leads):.2f} times as fast as the second"
-    order: tuple[Sure, ...] = ("high", "medium", "low")
-    sure = max((sure_of_totals(each) for each in shown), key=order.index)
+    sure = sure_of_totals(*shown)
     title = f"Use {by_wins[0][0]}"
     if len(by_wins) > 1:
         title = f"Use {listed(parts)}" if len(shown) == 2 else f"{title} in most cases"
@@ -125,7 +125,7 @@ def _chance(sure: Sure) -> float:
     return probability("measured" if sure == "high" else "bound")
 
 
-def fastest_text(condition: Condition) -> str:
+def fastest_text(condition: Condition, alone: bool) -> str:
     """Say which backend is fastest over all layers, by how much, and on how many of them."""
     totals = condition.totals[condition.totals["total"].notna()]
     first, second = totals.iloc[0], totals.iloc[1]
@@ -133,38 +133,26 @@ def fastest_text(condition: Condition) -> str:
     won = winners[winners["fastest"] == first["backend"]]
     doubtful = int((won["clear"] == 0).sum())
     text = (
-        f"{where(condition)}, {first['backend']} is fastest: {micros(first['total'])} for "
+        f"{first['backend']} is fastest: {micros(first['total'])} for "
         f"{count(condition.common, condition.noun)} against {micros(second['total'])} for "
         f"{second['backend']} ({multiple(second['total'] / first['total'])}). It is fastest on "
         f"{len(won)} of {count(len(winners), condition.noun)}"
     )
     if doubtful:
         text += f", on {doubtful} of them within the spread of the repeats"
-    return text + "."
+    return placed(condition, text + ".", alone=alone, named=True)
 
 
-def sure_of_totals(condition: Condition) -> Sure:
-    """Return whether the repeats of the fastest backend's total lie apart from the others'."""
-    totals = condition.totals[condition.totals["total"].notna()]
-    first, lows = totals.iloc[0], totals["low"].iloc[1:]
-    if pd.isna(first["high"]) or bool(lows.isna().any()):
-        return "low"
-    if first["high"] < lows.min():
-        return "high"
-    return "medium" if first["total"] < lows.min() else "low"
-
-
-def _mix(shown: Sequence[Condition]) -> Step | None:
+def _mix(shown: Sequence[Condition], *, alone: bool) -> Step | None:
     """Say what the fastest backend of every layer would give, where that gives most."""
-    gains = [
-        (saved.sum() / _total(condition), condition, saved) for condition, saved in _saved(shown)
-    ]
+    gains = mixed(shown)
     if not gains:
         return None
-    share, condition, saved = max(gains, key=lambda entry: entry[0])
-    fastest, total = str(condition.totals["backend"].iloc[0]), _total(condition)
-    if share < _WORTH:
-        text = f"{where(condition)}, no other backend gains 1 % on any choice of layers."
+    share, condition, saved = gains[0]
+    fastest, total = str(condition.totals["backend"].iloc[0]), condition.fastest_us
+    if not share:
+        text = "no other backend gains 1 % on any choice of layers."
+        text = placed(condition, text, alone=alone)
         title = "Keep to one backend"
         if len(gains) > 1:
             title = "Keep to one backend in each case"
@@ -172,7 +160,7 @@ def _mix(shown: Sequence[Condition]) -> Step | None:
             text += "choice of layers."
         none = choice(("mix",), total, 0.0, 0.0, _chance("high"))
         return none, Sentence("do", "high", text, title, "nothing to gain by mixing", look="none")
-    changed = saved[saved > 0].sort_values(ascending=False)
+    changed = saved[saved > 0]
     winners = condition.winners.set_index("layer")
     clear = float(saved[winners["clear"].reindex(saved.index) == 1].sum())
     sure: Sure = "high" if clear >= saved.sum() else "medium" if clear >= saved.sum() / 2 else "low"
@@ -181,51 +169,30 @@ def _mix(shown: Sequence[Condition]) -> Step | None:
     times = f"{micros(medians[layer, best])} under {best} instead of "
     times += micros(medians[layer, fastest])
     text = (
-        f"{where(condition)}, the fastest backend of every layer gives "
+        f"the fastest backend of every layer gives "
         f"{micros(total - float(saved.sum()))} instead of {micros(total)}. {len(changed)} of "
         f"{count(condition.common, condition.noun)} change their backend. {layer} saves most: "
         f"{times}. The cost of a change of layout between backends is not counted."
     )
     gain = f"{micros(float(saved.sum()))} less ({percent(share)})"
+    text = placed(condition, text, alone=alone)
     found = choice(("mix",), total, float(saved.sum()), float(saved.sum()), _chance(sure))
     return found, Sentence("do", sure, text, "Choose the backend layer by layer", gain)
 
 
-def _saved(shown: Sequence[Condition]) -> list[tuple[Condition, pd.Series[float]]]:
-    """Return, by layer that all backends ran, what its fastest backend saves, in microseconds."""
-    found = []
-    for condition in shown:
-        wide = condition.times.pivot_table(index="layer", columns="backend", values="median")
-        wide = wide.dropna()
-        fastest = str(condition.totals["backend"].iloc[0])
-        # of one layer the first step has said it
-        if len(wide) > 1 and fastest in wide.columns:
-            found.append((condition, wide[fastest] - wide.min(axis=1)))
-    return found
-
-
-def _total(condition: Condition) -> float:
-    return float(condition.totals["total"].iloc[0])
-
-
-def _loss(pairs: Sequence[Pair]) -> Step | None:
+def _loss(pairs: Sequence[Pair], *, alone: bool) -> Step | None:
     """Say where a backend loses most against the fastest, why, and what helps."""
-    losses = [
-        (detail.time.target_us - detail.time.baseline_us, pair, detail)
-        for pair in pairs
-        for detail in pair.explanation.details[:1]
-        if detail.time.verdict == "slower"
-    ]
-    if not losses:
+    found = losses(pairs)
+    if not found:
         return None
-    lost, pair, detail = max(losses, key=lambda entry: entry[0])
+    lost, pair, detail = found[0]
     why = why_sentence(pair)
     names = pair.explanation
-    at = "" if pair.label == EVERY_RUN else f"at {pair.label}, "
+    at = "" if alone or pair.label == EVERY_RUN else f"at {pair.label}, "
     instead = f"Where the kernel cannot be changed, run this layer with {names.baseline}."
     also = [
         f"{each.explanation.target} {micros(other.time.target_us)}"
-        for _, each, other in losses
+        for _, each, other in found
         if each is not pair and each.label == pair.label and other.layer == detail.layer
     ]
     cause, cure = cause_and_cure(detail, names, instead)
@@ -241,8 +208,8 @@ def _loss(pairs: Sequence[Pair]) -> Step | None:
     # the first step says to take the baseline, so this one is for who cannot
     title = f"If you stay with {names.target}, change {detail.layer}"
     causes = tuple(total.term.id for total in detail.causes.totals[:1])
-    found = choice(causes, names.total.target_us, lost, lost, detail.causes.probability)
-    return found, Sentence("do", sure, text, title, gain)
+    place = choice(causes, names.total.target_us, lost, lost, detail.causes.probability)
+    return place, Sentence("do", sure, text, title, gain)
 
 
 def cause_and_cure(detail: LayerDiff, names: Explanation, instead: str = "") -> tuple[str, str]:

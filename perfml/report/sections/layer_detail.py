@@ -25,10 +25,9 @@ from perfml.report.document import (
     section,
     words,
 )
-from perfml.report.figures.comparisons import SMALLEST
+from perfml.report.figures.comparisons import differ
 from perfml.report.figures.metrics import stall_shares
 from perfml.report.labels import capital, listed, model, percent
-from perfml.report.sections.advice import side_table
 from perfml.report.tables import amount, sentences_of, value_text
 from perfml.util.words import count, number, ratio_text
 
@@ -103,7 +102,6 @@ def layer_section(
     ]
     if evidence:
         blocks.append(Text("No metric changed beyond its noise.") if metrics is None else None)
-        blocks.append(_advice(detail))
     return section(name, *blocks, summary=detail.time.sentence())
 
 
@@ -137,7 +135,7 @@ def _disagreements(detail: LayerDiff) -> Block | None:
 
 
 def _picture(terms: pd.DataFrame, caption: str) -> Pictures | None:
-    if not (terms["log_ratio"].abs() > SMALLEST).any():
+    if not differ(terms):
         return None  # two sides that do not differ have no terms
     draw = functools.partial(_draw_attribution, terms)
     return Pictures((Picture("Bars of factors; the table below has its numbers", caption, draw),))
@@ -347,13 +345,3 @@ def metrics_table(detail: LayerDiff, explanation: Explanation) -> ReportTable | 
     if unknown:
         title = "Metrics (too few repeats to know their noise)"
     return ReportTable(f"{title}, {detail.layer}", columns, rows, most=_MOST)
-
-
-def _advice(detail: LayerDiff) -> Block:
-    """Return the rules' findings of both sides, those with the largest likely saving first."""
-    if detail.advice.empty:
-        return Text("Advice: no cause was found on either side.")
-    title = "Advice (at most so much of the layer's time; gains do not add up)"
-    place = detail.advice.groupby("side", sort=False).cumcount()
-    first, later = detail.advice[place < _FINDINGS], detail.advice[place >= _FINDINGS]
-    return side_table(pd.concat([first, later]), title, most=len(first))

@@ -22,8 +22,8 @@ from perfml.report.document import (
     section,
     words,
 )
-from perfml.report.labels import TASKS, is_random, members, model, percent, protocol
-from perfml.report.results import Results
+from perfml.report.labels import TASKS, members, model, percent, protocol
+from perfml.report.results import Results, higher_is_better, ordered_scores
 from perfml.report.tables import amount, illustrated, sentences_of, share
 from perfml.util.words import number
 
@@ -150,13 +150,12 @@ def scores_table(evaluation: Evaluation) -> ReportTable:
     scores = evaluation.scores
     score = str(scores["score"].iloc[0]) if len(scores) else "score"
     up = higher_is_better(score)
-    protocols = sorted(dict.fromkeys(scores["protocol"]), key=lambda name: not is_random(name))
-    ordered = scores[scores["protocol"] == protocols[-1]].sort_values("mean", ascending=not up)
+    protocols, names = ordered_scores(evaluation)
     longest = 1.0 if up else float(scores["mean"].max())
     best = scores.groupby("protocol")["mean"].agg("max" if up else "min")
     cells = {(row["model"], row["protocol"]): row for row in scores.to_dict("records")}
     rows = []
-    for name in dict.fromkeys([*ordered["model"], *scores["model"]]):
+    for name in names:
         plain = bool(scores.loc[scores["model"] == name, "baseline"].iloc[0])
         line = [Cell(model(name), "baseline" if plain else "")]
         for each in protocols:
@@ -172,49 +171,3 @@ def scores_table(evaluation: Evaluation) -> ReportTable:
     columns = (*words("model"), *numbers(*(protocol(each) for each in protocols)))
     meaning = "accuracy" if up else "mean absolute percentage error (MAPE)"
     return ReportTable(f"Scores of every model under every protocol: {meaning}", columns, rows)
-
-
-def best_scores(evaluation: Evaluation) -> dict[str, tuple[pd.Series, pd.Series | None]]:
-    """Return each protocol's row of the best model, and of the best baseline (or None).
-
-    The best model is chosen once, on the hardest protocol there is: of those that hold out whole
-    layers (or more) the one on which even the best model is worst. The same model is shown under
-    every protocol, the hardest first.
-    """
-    scores = evaluation.scores
-    if scores.empty:
-        return {}
-    scores = scores[scores["mean"].notna()]
-    baseline = scores["baseline"].astype(bool)
-    models, baselines = scores[~baseline], scores[baseline]
-    names = list(dict.fromkeys(scores["protocol"]))
-    best = {name: _best(part) for name, part in models.groupby("protocol", sort=False)}
-    if not best:
-        return {}
-    up = higher_is_better(scores["score"].iloc[0])
-    # of those that are not random, the worst score of a best model
-    names.sort(key=lambda name: (is_random(name), _hardness(best.get(name), up)))
-    chosen = best[next(name for name in names if name in best)]["model"]
-    rows: dict[str, tuple[pd.Series, pd.Series | None]] = {}
-    for name in names:
-        mine = models[(models["protocol"] == name) & (models["model"] == chosen)]
-        simple = baselines[baselines["protocol"] == name]
-        if len(mine):
-            rows[str(name)] = (mine.iloc[0], _best(simple) if len(simple) else None)
-    return rows
-
-
-def higher_is_better(score: object) -> bool:
-    """Return whether a larger score is the better one (accuracy), or a smaller one (an error)."""
-    return str(score) == "accuracy"
-
-
-def _hardness(best: pd.Series | None, up: bool) -> float:
-    if best is None:
-        return math.inf
-    return float(best["mean"]) if up else -float(best["mean"])
-
-
-def _best(rows: pd.DataFrame) -> pd.Series:
-    up = higher_is_better(rows["score"].iloc[0])
-    return rows.sort_values("mean", ascending=not up, kind="stable").iloc[0]

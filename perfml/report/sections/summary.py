@@ -7,14 +7,12 @@ for its confidence that follows from a stated rule, never from taste.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from perfml.report.conditions import EVERY_RUN, UNNAMED, Condition
+from perfml.report.conditions import UNNAMED, Condition, sure_of_totals
 from perfml.report.document import Answer, Sentence, Sure
 from perfml.report.labels import (
     TASKS,
-    capital,
     is_random,
     listed,
     members,
@@ -22,18 +20,25 @@ from perfml.report.labels import (
     percent,
     protocol,
 )
-from perfml.report.results import Pair, Results
+from perfml.report.pairs import explained
+from perfml.report.results import (
+    ENOUGH_RESAMPLES,
+    Pair,
+    Results,
+    best_scores,
+    higher_is_better,
+    is_named,
+    is_reliable,
+    sure_of_metric,
+    sure_of_model,
+)
 from perfml.report.sections.clock import phase_sentence, step_sentences
 from perfml.report.sections.explanation import why_sentence
-from perfml.report.sections.first import fastest_text, first_steps, sure_of_totals, where
-from perfml.report.sections.models import best_scores, higher_is_better
+from perfml.report.sections.first import fastest_text, first_steps, placed
 from perfml.util.words import count, micros
 
 if TYPE_CHECKING:
     from perfml.modeling.results import Evaluation, Ranking
-
-ENOUGH_RESAMPLES = 20
-"""Resamples below which a probability of 90 % cannot be told from one of 75 %."""
 
 SURE_RULES = {
     "high": "Time: the repeats of the two do not overlap. Metric: in the top 3 of at least 90 % of "
@@ -51,14 +56,14 @@ SURE_RULES = {
 
 _MOST_CONDITIONS = 4
 _MOST_REASONS = 2
-_ORDER: tuple[Sure, ...] = ("high", "medium", "low", "caution")
 
 
 def answer(results: Results) -> Answer:
     """Return the statements of a report, in the order in which a reader wants them."""
     steps = first_steps(results)
     shown = results.conditions
-    said = [_fastest(condition) for condition in shown[:_MOST_CONDITIONS]]
+    alone = len(shown) == 1  # whose name stands in the head of the page
+    said = [_fastest(condition, alone=alone) for condition in shown[:_MOST_CONDITIONS]]
     if results.account is not None:  # people wait for the clock, not for the sum of kernels
         name = "" if results.ranks is None else f"Rank {results.ranks.last.rank}"
         said = step_sentences(results.account, name)
@@ -69,7 +74,7 @@ def answer(results: Results) -> Answer:
     if len(shown) > _MOST_CONDITIONS:
         more = count(len(shown) - _MOST_CONDITIONS, "further condition")
         said.append(Sentence("time", "low", f"{more}: see the times below."))
-    said += _reasons(results.pairs)
+    said += _reasons(results.pairs, alone=alone)
     errors = {each.task: error_sentence(each) for each in results.evaluations}
     for ranking in results.rankings:
         error = errors.get(ranking.task)
@@ -78,61 +83,36 @@ def answer(results: Results) -> Answer:
     leaks = dict.fromkeys(each.leakage.warning for each in results.evaluations)
     said += [Sentence("caution", "caution", warning) for warning in leaks if warning]
     heading = "Do this first" if steps else "The answer, and how sure it is"
-    if len(shown) == 1:
-        named = 0 if shown[0].label == EVERY_RUN else 1
-        said = said[:named] + [_without(where(shown[0]), each) for each in said[named:]]
     return Answer(heading, tuple(said), SURE_RULES)
 
 
-def _without(condition: str, sentence: Sentence) -> Sentence:
-    """Return a sentence without the only condition, which the first one has named."""
-    text = sentence.text.removeprefix(f"{condition}, ")
-    text = text.replace(f"Why: {condition[:1].lower()}{condition[1:]}, ", "Why: ")
-    if text.startswith(("the ", "no ", "this profile ")):  # a backend keeps its small letter
-        text = capital(text)
-    return replace(sentence, text=text)
-
-
-def _reasons(pairs: Sequence[Pair]) -> list[Sentence]:
+def _reasons(pairs: Sequence[Pair], *, alone: bool) -> list[Sentence]:
     """Say the cause of the largest differences, at most `_MOST_REASONS` of them."""
-    reasons = [(pair, reason) for pair in pairs if (reason := why_sentence(pair)) is not None]
-    differences = sorted((_difference(pair) for pair, _ in reasons), reverse=True)
-    smallest = differences[:_MOST_REASONS][-1:]
-    # backends that lose on the same layer most often share its kernel: the page shows which
-    kept = {
-        (pair.label, pair.explanation.details[0].layer): reason
-        for pair, reason in reversed(reasons)
-        if [_difference(pair)] >= smallest
-    }
-    return list(reversed(kept.values()))[:_MOST_REASONS]
+    kept = explained(pairs, _MOST_REASONS)
+    reasons = (why_sentence(pair, "" if alone else None) for pair in kept)
+    return [reason for reason in reasons if reason is not None]
 
 
-def _difference(pair: Pair) -> float:
-    time = pair.explanation.details[0].time
-    return abs(float(time.target_us - time.baseline_us))
-
-
-def _fastest(condition: Condition) -> Sentence:
+def _fastest(condition: Condition, *, alone: bool) -> Sentence:
     """Say who is fastest under one condition, or why that cannot be said."""
     totals = condition.totals[condition.totals["total"].notna()]
     if totals.empty:
-        return Sentence("time", "low", f"{where(condition)}, no layer has a time.")
+        text = placed(condition, "no layer has a time.", alone=alone)
+        return Sentence("time", "low", text)
     if condition.common == 0:
         text = "the backends have no layer in common, so their totals do not compare."
-        return Sentence("time", "low", f"{where(condition)}, {text}")
+        return Sentence("time", "low", placed(condition, text, alone=alone))
     if len(totals) > 1:
-        return Sentence("time", sure_of_totals(condition), fastest_text(condition))
-    first, only = totals.iloc[0], condition.times[condition.times["median"].notna()]
-    slowest = only.nlargest(1, "median").iloc[0]
-    text = (
-        f"{where(condition)}, {first['backend']} takes {micros(first['total'])} for "
-        f"{count(condition.common, condition.noun)}"
-    )
-    if condition.common > 1:
-        share = slowest["median"] / only["median"].sum()
+        return Sentence("time", sure_of_totals(condition), fastest_text(condition, alone))
+    first, slowest = totals.iloc[0], condition.slowest
+    name, unnamed = str(first["backend"]), first["backend"] in UNNAMED.values()
+    text = f"{name} takes {micros(first['total'])} for {count(condition.common, condition.noun)}"
+    text = placed(condition, text, alone=alone, named=not unnamed)
+    if condition.common > 1 and slowest is not None:
+        share = slowest["median"] / condition.times["median"].sum()
         text += f". The slowest, {slowest['layer']}, is {percent(share)} of it"
     sure: Sure = "high" if int(condition.times["repeats"].max()) > 1 else "low"
-    if first["backend"] in UNNAMED.values():
+    if unnamed:
         return Sentence("time", sure, f"{text}.")
     return Sentence("time", sure, f"{text}. Only one backend was measured.")
 
@@ -146,7 +126,8 @@ def _metrics(ranking: Ranking, limit: Sure) -> list[Sentence]:
     top3 = float(best["p_top3"])
     names = members(best["members"])
     text = f"{names[0]} explains the {what} best"
-    if top3 < 0.6:
+    sure = sure_of_metric(ranking, limit)
+    if not is_reliable(best):
         text = f"No metric explains the {what} reliably. The first is {names[0]}"
     if len(names) > 1:
         text += f", interchangeable with {listed(names[1:], 3)}"
@@ -157,20 +138,16 @@ def _metrics(ranking: Ranking, limit: Sure) -> list[Sentence]:
     also = [
         f"{members(row['members'])[0]} ({percent(row['p_top3'])})"
         for _, row in summary.iloc[1:3].iterrows()
-        if row["p_top3"] >= 0.3
+        if is_named(row)
     ]
     text += f", then {listed(also)}." if also else "."
     if limit == "low":
         text += " The models that say so beat no baseline."
-    sure: Sure = "high" if top3 >= 0.9 else "medium" if top3 >= 0.6 else "low"
     if ranking.null is not None and names[0] not in ranking.beyond_chance:
-        sure = "low"
         text = f"No metric is shown to explain the {what} more than chance does."
         if ranking.null.reason or ranking.beyond_chance:
             text = f"The first metric for the {what} is {names[0]}. {ranking.chance}"
-    if sure == "high" and 0 < ranking.resamples < ENOUGH_RESAMPLES:
-        sure = "medium"
-    return [Sentence("metric", max(sure, limit, key=_ORDER.index), text)]
+    return [Sentence("metric", sure, text)]
 
 
 def error_sentence(evaluation: Evaluation) -> Sentence | None:
@@ -192,7 +169,7 @@ def error_sentence(evaluation: Evaluation) -> Sentence | None:
     if simple is None:
         text += ". No baseline was scored."
     else:
-        sure = _sure_of_model(float(mine["mean"]), float(simple["mean"]), up)
+        sure = sure_of_model(float(mine["mean"]), float(simple["mean"]), up)
         text += (
             f". The best baseline ({model(simple['model'])}) reaches {percent(simple['mean'])}"
             + (", so no model beats it." if sure == "low" else ".")
@@ -201,10 +178,3 @@ def error_sentence(evaluation: Evaluation) -> Sentence | None:
         text += " Unseen layers were not tested."
         sure = "low"
     return Sentence("error", sure, text)
-
-
-def _sure_of_model(mine: float, simple: float, up: bool) -> Sure:
-    wrong, baseline = (1 - mine, 1 - simple) if up else (mine, simple)
-    if not wrong < baseline:
-        return "low"
-    return "high" if wrong <= baseline / 2 else "medium"

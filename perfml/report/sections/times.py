@@ -100,7 +100,7 @@ def times_table(
 ) -> ReportTable:
     """Return the times of every layer, a column a backend."""
     described = any(
-        layer in shapes and shapes[layer].text.strip("– ") for layer in condition.layers
+        layer in shapes and shapes[layer].size is not None for layer in condition.layers
     )
     several = len(condition.backends) > 1
     columns = (

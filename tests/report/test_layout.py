@@ -1,0 +1,87 @@
+"""Layout decides nothing: no label is cut apart, no finding sorted, no threshold asked there."""
+
+import ast
+
+import pytest
+
+from tests.support.paths import ROOT
+
+LAID_OUT = (
+    *sorted((ROOT / "perfml" / "report" / "sections").glob("*.py")),
+    ROOT / "perfml" / "explain" / "brief.py",
+    ROOT / "perfml" / "util" / "shown.py",
+)
+"""What pages, terminals, agents and notebooks show of results."""
+
+CUTS = {
+    *("removesuffix", "removeprefix", "partition", "rpartition", "split", "rsplit", "splitlines"),
+    *("startswith", "endswith", "strip", "lstrip", "rstrip", "replace", "fullmatch", "findall"),
+}
+"""Methods of a text that ask what it says, or cut it apart."""
+SORTS = {"sort", "sort_values", "nlargest", "nsmallest", "argsort", "sorted"}
+
+EXCEPTIONS = {
+    ("provenance.py", "of_runs"): "warnings begin with the id of their run, which is no label",
+    ("provenance.py", "_parts"): "keys of provenance documents are read as words",
+    ("predicted.py", "_evidence"): "evidence of several kernels names them: predict's own result",
+    ("shown.py", "*"): "cuts a screen to its width",
+}
+"""Functions that may, and why."""
+
+
+def called(node):
+    """Return the name of the function or method that is called."""
+    function = node.func
+    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+
+
+def sorts(node):
+    name = called(node)
+    by = name in ("max", "min") and any(each.arg == "key" for each in node.keywords)
+    return name in SORTS or by
+
+
+def cuts(node):
+    # replace of a dataclass is a function, not a method
+    return isinstance(node.func, ast.Attribute) and node.func.attr in CUTS
+
+
+def threshold(node):
+    """Return whether a number is asked that decides; how long a text or list is, is layout."""
+    sides = [node.left, *node.comparators]
+    orders = any(isinstance(op, (ast.Lt, ast.LtE, ast.Gt, ast.GtE)) for op in node.ops)
+    sizes = any(isinstance(side, ast.Call) and called(side) == "len" for side in sides)
+    return orders and not sizes and any(map(decides, sides))
+
+
+def decides(side):
+    if isinstance(side, ast.Constant):
+        return isinstance(side.value, float) and side.value not in (0.0, 1.0)
+    # how many are shown is layout
+    shown = isinstance(side, ast.Name) and ("MOST" in side.id or side.id == "_FINDINGS")
+    return isinstance(side, ast.Name) and side.id.isupper() and not shown
+
+
+def offences(path):
+    tree = ast.parse(path.read_text("utf-8"))
+    functions = [each for each in ast.walk(tree) if isinstance(each, ast.FunctionDef)]
+    for function in functions:
+        if {(path.name, function.name), (path.name, "*")} & set(EXCEPTIONS):
+            continue
+        for node in ast.walk(function):
+            calls = isinstance(node, ast.Call) and (cuts(node) or sorts(node))
+            if calls or (isinstance(node, ast.Compare) and threshold(node)):
+                yield f"{path.name}:{node.lineno} in {function.name}: {ast.unparse(node)[:80]}"
+
+
+@pytest.mark.parametrize("path", LAID_OUT, ids=lambda path: path.name)
+def test_what_lays_out_an_answer_cuts_no_label_sorts_no_finding_and_asks_no_threshold(path):
+    assert list(offences(path)) == []
+
+
+def test_every_exception_is_still_needed():
+    for name, function in EXCEPTIONS:
+        (path,) = (each for each in LAID_OUT if each.name == name)
+        tree = ast.parse(path.read_text("utf-8"))
+        names = {each.name for each in ast.walk(tree) if isinstance(each, ast.FunctionDef)}
+        assert function in ("*", *names)
