@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from enum import StrEnum
@@ -55,6 +56,7 @@ def report(
     markdown = form == "md" or (form is None and out is not None and out.suffix == ".md")
     out = out or Path("report.md" if markdown else "report.html")
     output.place(out)
+    require_own(out)
     if form is None and out.suffix not in _ENDINGS:
         msg = f"a report is HTML or Markdown, and {out.suffix} promises something else"
         raise PerfmlError(msg, where=str(out), cure="End the name in .html or .md.")
@@ -96,6 +98,23 @@ def report(
             )
     output.warn_all(warnings)
     _write(output, out, document, markdown=markdown, warnings=warnings)
+
+
+_OWN = (
+    re.compile(rb'<meta name="generator" content="perfml '),
+    re.compile(rb"\nperfml \d\S*\s*\Z"),
+)
+"""What a page and what Markdown of perfml hold."""
+
+
+def require_own(out: Path) -> None:
+    """Raise `PerfmlError` if a file would be replaced that is no report of perfml."""
+    if not out.is_file() or not out.stat().st_size:
+        return
+    if not _OWN.search(out.read_bytes()):
+        msg = "this file exists, and is no report of perfml"
+        cure = "Name another file with --out, or delete this one."
+        raise PerfmlError(msg, where="--out", found=str(out), cure=cure)
 
 
 def _all_conditions(selection: Selection) -> pd.DataFrame | None:

@@ -68,19 +68,6 @@ def with_check(text: str, confidence: Confidence, tells: str = "") -> str:
     return f"{text} To check: {tells.rstrip('.')}." if tells and confidence == "low" else text
 
 
-def together(one: Confidence, other: Confidence) -> Confidence:
-    """Return how sure an answer is that two ways of looking give.
-
-    Examples
-    --------
-    >>> together("high", "high"), together("high", "low"), together("medium", "low")
-    ('high', 'medium', 'low')
-    """
-    if one == other:
-        return one
-    return "medium" if "high" in (one, other) else "low"
-
-
 _WORDS: tuple[Confidence, ...] = ("high", "medium")
 
 TESTED: Mapping[Confidence, float] = {"proven": 1.0, "refuted": 0.0}

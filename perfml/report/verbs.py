@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from numbers import Integral
 from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from perfml.datasets.loading import UNKNOWN
 from perfml.report.document import Block, Document, Points, Text, section
-from perfml.report.labels import listed, model, percent, protocol
+from perfml.report.labels import model, percent, protocol
 from perfml.report.sections.advice import (
     answer_table,
     more_with_other_sets,
@@ -38,9 +37,6 @@ _UNDER_ROOFS = (
     "time, µs",
 )
 """What a narrow terminal leaves out of a roofline first."""
-
-_MOST_LACKING = 6
-"""Lines of what was not checked, unless all are asked for; one stands for more than these."""
 
 _ROOFS = 40
 """Rows of a roofline without -v; of more, those that take longest."""
@@ -206,11 +202,10 @@ def _arithmetic_rates(
 def advice_document(
     advice: Advice, top: int, *, everything: bool = False, levels: Sequence[KernelLevels] = ()
 ) -> Document:
-    """Return the findings with the largest likely savings, and what could not be checked.
+    """Return the findings that are expected to save most, and which counters would tell more.
 
-    `top` are findings of its short form; `everything` says of each rule that could not be checked
-    what it lacks. `levels` are of an ordinary report of Nsight Compute: its kernels and how near
-    they are to limits.
+    `top` are findings of its short form; `everything` shows all. `levels` are of an ordinary report
+    of Nsight Compute: its kernels and how near they are to limits.
     """
     summary = advice.title
     if advice.below:
@@ -222,45 +217,13 @@ def advice_document(
         if unchecked:
             caption += f"; {count(unchecked, 'cause')} could not be checked"
     limits = (limits_table(levels, None if everything else MOST_KERNELS),) if levels else ()
-    blocks: list[Block] = []
+    shown: Block = Text(f"{caption}.")
     if advice.findings:
-        blocks.append(answer_table(advice.findings, caption, None if everything else top))
-    else:
-        blocks.append(Text(f"{caption}."))
-    blocks += time_texts(advice.time_notes)
-    if len(advice.not_checked):
-        lacking = advice.not_checked.groupby(["missing", "why"]).ngroups
-        short = lacking > _MOST_LACKING and not everything
-        more = more_with_other_sets(advice) if short else None
-        blocks.append(more or _not_checked(advice.not_checked))
-    advised = section("Advice", *blocks, summary=summary)
+        shown = answer_table(advice.findings, caption, None if everything else top)
+    more = more_with_other_sets(advice)
+    notes = (*time_texts(advice.time_notes), *(() if more is None else (more,)))
+    advised = section("Advice", shown, *notes, summary=summary)
     return Document("", (section("", *limits), advised))
-
-
-def _not_checked(table: pd.DataFrame) -> Points:
-    """Return what was missing and which rules lacked it; where, once if it is the same for all."""
-    keys = ["rule", "missing", "why"]
-    columns = [name for name in table.columns if name not in keys]
-    lacking: dict[tuple[str, tuple[str, ...]], list[str]] = {}
-    for (rule, missing, why), same in table.groupby(keys, sort=False):
-        rows = same[columns].itertuples(index=False)
-        parts = ["/".join(str(value) for value in row if _is_known(value)) for row in rows]
-        where = tuple(part for part in parts if part)
-        lacking.setdefault((f"{missing} {why}", where), []).append(str(rule))
-    places = {where for _, where in lacking}
-    alike = len(places) == 1
-    lines = [
-        f"{what}: {', '.join(rules)}" + (f" ({', '.join(where)})" if where and not alike else "")
-        for (what, where), rules in lacking.items()
-    ]
-    (shared,) = places if alike else ((),)
-    whose = f" for {listed(shared, 6)}" if shared else ""
-    asked = "perfml metrics default --request lists counters to collect with ncu"
-    return Points(tuple(lines), f"Rules not checked{whose} ({asked})")
-
-
-def _is_known(value: object) -> bool:
-    return isinstance(value, (str, Integral)) and value != UNKNOWN
 
 
 def _single(title: str, *blocks: Block) -> Document:

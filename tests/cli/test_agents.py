@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import subprocess
 import sys
 
@@ -14,7 +15,7 @@ from mcp import ClientSession
 from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
-from perfml.cli.agents import LARGEST, Tools
+from perfml.cli.agents import LARGEST, Tools, server
 from perfml.tables import write_table
 from tests.support.paths import DATA, ROOT
 
@@ -201,6 +202,8 @@ def project(tmp_path, monkeypatch):
     [
         *("page.html", "CLAUDE.md", ".profile", "notes", "good.ncu-rep", "../new.html"),
         *("/tmp/new.html", "link.html", "linked/new.html", "new.htm", "folder.html"),
+        *("AGENTS.md", "claude.local.md", "docs/README.md", ".git/hooks/new.html", ".github/a.md"),
+        *("copilot-instructions.md", "skills/x/SKILL.md"),
     ],
 )
 def test_a_report_is_written_over_nothing_but_a_report_below_the_start(project, out):
@@ -215,6 +218,22 @@ def test_a_report_is_written_over_nothing_but_a_report_below_the_start(project, 
     assert before == {
         path: path.read_bytes() for path in project.parent.rglob("*") if path.is_file()
     }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"profile": "good.ncu-rep", "kernl": "k"}, "no argument 'kernl'. Did you mean kernel"),
+        ({"profile": 3}, "profile is text (found: int)"),
+        ({"profile": "good.ncu-rep", "where": "batch=1"}, "where is a list of texts (found: str)"),
+        ({"kernel": "k"}, "advise lacks the argument profile"),
+    ],
+)
+def test_an_argument_that_a_tool_does_not_take_is_refused_in_one_sentence(arguments, said):
+    with pytest.raises(Exception, match=re.escape(said)) as refused:
+        asyncio.run(server().call_tool("advise", arguments))
+    assert "pydantic" not in str(refused.value)
+    assert "\n" not in str(refused.value)
 
 
 @pytest.mark.parametrize("out", [pytest.param("new.html", marks=pytest.mark.slow), "new.md"])

@@ -8,7 +8,10 @@ import sys
 import pandas as pd
 import pytest
 
+from perfml.cli.report import require_own
 from perfml.errors import InputError, PerfmlError
+from perfml.report.document import Document, Text, section
+from perfml.report.render.markdown import to_markdown
 from perfml.tables import read_table
 from perfml.util.installed import install_command, missing_extra
 from tests.support.command_line import run
@@ -132,3 +135,16 @@ def test_the_cure_uses_the_installer_that_was_used(note, command, monkeypatch, t
 
     monkeypatch.setattr(installed.metadata, "distribution", lambda name: Uv())
     assert install_command("ncu") == f"{command} '{ROOT}[ncu]'"
+
+
+@pytest.mark.parametrize(("name", "written"), [("a.md", "# Mine\n"), ("a.html", "<p>mine</p>")])
+def test_a_report_replaces_a_report_of_perfml_and_nothing_else(tmp_path, name, written):
+    out = tmp_path / name
+    require_own(out)
+    out.write_text(written)
+    with pytest.raises(PerfmlError, match="no report of perfml"):
+        require_own(out)
+    document = Document("Title", (section("", Text("Said.")),))
+    for text in (to_markdown(document), '<meta name="generator" content="perfml 1.0">'):
+        out.write_text(text)
+        require_own(out)

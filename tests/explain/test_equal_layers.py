@@ -8,7 +8,6 @@ import pandas as pd
 import pytest
 
 from perfml.explain import advise
-from perfml.explain.advice.equal_layers import listed_layers
 from perfml.explain.brief import brief_advice
 from tests.support.tables import make_kernels
 
@@ -106,22 +105,3 @@ def test_short_launches_are_one_finding_over_the_network_though_no_layer_has_two
 def test_a_few_layers_are_no_network():
     assert advise(network(*blocks(7))).network == ()
     assert advise(network(*blocks(9)), layers=["blocks.1.fc"]).network == ()
-
-
-@pytest.mark.parametrize(
-    ("names", "told"),
-    [
-        (["b.0.fc", "b.1.fc", "b.4.fc"], "b.[0..1, 4].fc"),
-        (["s.0.b.1", "s.1.b.1", "s.1.b.2"], "s.[0..1].b.1, s.1.b.2"),
-        (["plain"], "plain"),
-    ],
-)
-def test_names_that_differ_in_one_number_are_one(names, told):
-    assert listed_layers(names) == told
-
-
-def test_what_is_little_in_each_layer_and_much_in_all_is_listed():
-    long = {"layer": "long", "time_us": 1e5, "grid": "(9000, 1, 1)", "waves_per_sm": 10.0}
-    assert "blocks.0.fc" not in set(advise(network(long, *blocks(1))).table["layer"])
-    found = advise(network(long, *blocks(9)))
-    assert found.groups["layers"].map(len).max() == 9

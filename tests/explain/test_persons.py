@@ -6,8 +6,6 @@ import pytest
 from perfml.explain import advise
 from perfml.explain.advice.persons import (
     Person,
-    faster_elsewhere,
-    mitigation,
     person_of,
     person_of_all,
 )
@@ -69,7 +67,6 @@ def test_the_author_of_a_kernel_is_told_how_to_write_it():
     assert row["person"] == "kernel author"
     assert row["mitigation"] == remedy_for(row["rules"][0], Situation()).say
     assert row["for_author"] is None
-    assert row["faster"] is None
 
 
 @pytest.mark.parametrize(
@@ -84,26 +81,3 @@ def test_users_are_told_what_they_can_do_and_the_author_s_text_stays(kernel, per
     assert row["person"] == person
     assert row["mitigation"].startswith(said)
     assert row["for_author"] == remedy_for(row["rules"][0], Situation()).say
-
-
-def test_users_are_told_of_a_faster_backend_of_the_table():
-    slow, fast = launches(CUDNN, "cudnn", 100.0), launches("nvjet_sm90_x", "cublas", 40.0)
-    table = advise(pd.concat([slow, fast])).table
-    faster = dict(zip(table["backend"], table["faster"], strict=True))
-    assert faster == {"cudnn": "cublas, 2.50 times as fast here", "cublas": None}
-    row = table[table["backend"] == "cudnn"].iloc[0]
-    assert "Take cublas, 2.50 times as fast here. If you stay: The kernel" in mitigation(row)
-    # levels of a kernel of one's own are no backends to choose from
-    own = advise(pd.concat([launches("mine", "cudnn", 100.0), fast])).table
-    assert own["faster"].isna().all()
-
-
-def test_a_backend_that_is_hardly_faster_is_not_told_of():
-    rows = pd.DataFrame(
-        {"layer": "l", "precision": "fp32", "batch": 1, "backend": ["a", "b"]}
-    ).assign(time_us=[105.0, 100.0])
-    assert faster_elsewhere(rows) == {}
-    assert faster_elsewhere(rows[:1]) == {}
-    assert list(faster_elsewhere(rows.assign(time_us=[120.0, 100.0])).values()) == [
-        "b, 1.20 times as fast here"
-    ]

@@ -58,7 +58,7 @@ def decides(side):
     if isinstance(side, ast.Constant):
         return isinstance(side.value, float) and side.value not in (0.0, 1.0)
     # how many are shown is layout
-    shown = isinstance(side, ast.Name) and ("MOST" in side.id or side.id == "_FINDINGS")
+    shown = isinstance(side, ast.Name) and "MOST" in side.id
     return isinstance(side, ast.Name) and side.id.isupper() and not shown
 
 

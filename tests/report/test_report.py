@@ -361,21 +361,6 @@ def test_percentages_are_written_one_way(recorded_sweep):
         assert re.findall(r".{,40}\d%.{,20}", text) == []
 
 
-def test_rules_that_lack_the_same_stand_on_one_line():
-    merged = layers()
-    lines = to_text(advice_document(advise(merged), 2, everything=True)).splitlines()
-    (head,) = (place for place, line in enumerate(lines) if line.startswith("Rules not checked"))
-    assert "Rules not checked for cublas/fp32/1, cudnn/fp32/1 and inductor/fp32/1" in lines[head]
-    (launches,) = (line for line in lines[head:] if "launches (a Kernels table)" in line)
-    assert "launch_bound, repeated_products" in launches
-    assert not any("cudnn/fp32/1" in line for line in lines[head + 1 :])
-    other = merged.assign(stall_sync=np.nan)[merged["backend"] == "cudnn"]
-    some = pd.concat([merged[merged["backend"] != "cudnn"], other])
-    text = to_text(advice_document(advise(some), 2, everything=True))
-    assert "stall_sync not collected" in text
-    assert " (cudnn/fp32/1)" in text
-
-
 def test_markdown_shows_foreign_text_as_text():
     text = build_markdown(layers(backends=(NASTY, "a|b `c` @someone [x](y)")))
     assert "<img" not in text

@@ -20,7 +20,7 @@ import pandas as pd
 
 from perfml.explain.advice.equal_layers import group_name
 from perfml.explain.advice.file_rules import FileRule
-from perfml.explain.advice.persons import mitigation, person_of
+from perfml.explain.advice.persons import person_of
 from perfml.explain.advice.symptoms import Evidence, Symptom, load_symptoms
 from perfml.explain.confidence import TESTED, Confidence, confidence_of, probability
 from perfml.explain.launches import LABEL
@@ -142,7 +142,7 @@ def of_row(row: Mapping[str, Any]) -> Finding:
         hazard=str(row["hazard"]),
         evidence=str(row["evidence"]),
         numbers=tuple(row.get("numbers", ())),
-        mitigation=mitigation(row),
+        mitigation=str(row["mitigation"]),
         command=str(row.get("command", "")),
         cost=str(row.get("cost", "")),
         check=str(row.get("check", "")),
@@ -188,9 +188,13 @@ def rank(one: Finding) -> tuple[bool, float, float]:
     return (True, 0.0, -one.holds.us) if math.isnan(expected) else (False, -expected, 0.0)
 
 
-def in_order(steps: Iterable[tuple[Finding, T]]) -> list[T]:
-    """Return what stands for findings in their order."""
-    return [each for _, each in sorted(steps, key=lambda step: rank(step[0]))]
+def in_order(groups: Iterable[Sequence[tuple[Finding, T]]]) -> list[T]:
+    """Return what stands for findings in the order of all; that of one group stays."""
+    keyed: list[tuple[tuple[bool, float, float], T]] = []
+    for group in groups:
+        keys = [rank(one) for one, _ in group]
+        keyed += ((min(keys[at:]), each) for at, (_, each) in enumerate(group))
+    return [each for _, each in sorted(keyed, key=lambda entry: entry[0])]
 
 
 def _is_part(one: Finding, other: Finding) -> bool:

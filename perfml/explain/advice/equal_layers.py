@@ -10,7 +10,6 @@ Here to change: what makes layers equal, in `_Usual.like`; what their findings s
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,7 +32,6 @@ _NEAR, _NEAR_US = 0.10, 0.5
 _SAME_WORK = 0.02  # instructions of one work differ by what branches on data do
 
 _LEAST_SURE = tuple(IN_WORDS)
-_NUMBER = re.compile(r"\d+")
 
 
 @dataclass(frozen=True)
@@ -155,46 +153,13 @@ def group_name(layers: Sequence[str]) -> str:
 
 
 def listed_layers(layers: Sequence[str], most: int = 4) -> str:
-    """Return names of layers, those that differ in one number only as one.
+    """Return names of layers, and how many more there are.
 
     Examples
     --------
-    >>> listed_layers(["b.1.fc", "b.3.fc", "b.2.fc", "head"])
-    'b.[1..3].fc, head'
     >>> listed_layers(["a", "b", "c"], 2)
     'a, b and 1 more'
-    >>> listed_layers(["a", "b.1", "b.2", "c.1", "c.2"], 2)
-    'a, b.[1..2] and 2 more'
     """
-    texts: list[str] = []
-    left = list(dict.fromkeys(layers))
-    while left and len(texts) < most:
-        name = left[0]
-        same, form, numbers = max(
-            (_differing_in(place, name, left) for place in range(len(_NUMBER.findall(name)))),
-            key=lambda each: len(each[0]),
-            default=([name], name, []),
-        )
-        texts.append(form.replace("[]", f"[{_ranges(numbers)}]") if len(same) > 1 else name)
-        left = [each for each in left if each not in same]
-    return ", ".join(texts) + (f" and {len(left)} more" if left else "")
-
-
-def _differing_in(place: int, name: str, others: Sequence[str]) -> tuple[list[str], str, list[int]]:
-    """Return the names that differ from one in its number at a place at most."""
-    at = list(_NUMBER.finditer(name))[place]
-    start, end = name[: at.start()], name[at.end() :]
-    form = re.compile(f"{re.escape(start)}(\\d+){re.escape(end)}")
-    found = {each: int(match[1]) for each in others if (match := form.fullmatch(each))}
-    return list(found), f"{start}[]{end}", sorted(found.values())
-
-
-def _ranges(numbers: Sequence[int]) -> str:
-    """Return numbers in order: ``0..2, 5``."""
-    runs: list[list[int]] = []
-    for each in numbers:
-        if runs and each == runs[-1][-1] + 1:
-            runs[-1].append(each)
-        else:
-            runs.append([each])
-    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}..{run[-1]}" for run in runs)
+    names = list(dict.fromkeys(layers))
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")

@@ -61,7 +61,6 @@ class FindingRow(TypedDict):
     source: str
     person: Person
     for_author: Annotated[str | None, "what the author could do, if another person"]
-    faster: Annotated[str | None, "the backend of the table that runs the layer fastest"]
     confidence: Confidence
     probability: Annotated[float, "of being right"]
     tells: Annotated[str, "what would tell, where the confidence is low"]
@@ -244,7 +243,6 @@ def finding_of(
         "source": "" if symptom is None else symptom.source,
         "person": here.reader.value,
         "for_author": own if whose else None,
-        "faster": None,
         "tells": "",
         "level": 0.0,
         "known": True,

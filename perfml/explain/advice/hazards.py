@@ -46,7 +46,7 @@ from perfml.explain.advice.network import (
     network_findings,
     step_findings,
 )
-from perfml.explain.advice.persons import Person, faster_elsewhere, place_of
+from perfml.explain.advice.persons import place_of
 from perfml.explain.advice.referee import within_laws
 from perfml.explain.advice.table import (
     NotChecked,
@@ -246,10 +246,9 @@ def advise(
     if layers is None:
         named = name_findings(side.kernels) if account is None else step_findings(account, rows)
         network = (*named, *(network if account is None or not account.host else ()))
-    table = _with_faster(findings, side.layers)
     said = within_laws(file_rules(side.kernels, sources), usual) if layers is None else ()
     return Advice(
-        table=table,
+        table=findings,
         said=said,
         unexplained=_unexplained(side, sources) if layers is None else (),
         not_checked=unchecked.iloc[:0] if foreign else unchecked,
@@ -281,16 +280,6 @@ def _foreign(layers: pd.DataFrame) -> bool:
     """Return whether all of a table ran on GPUs of which NVIDIA's tools count nothing."""
     devices = layers["device"].dropna().unique() if "device" in layers.columns else ()
     return len(devices) > 0 and all(is_amd(str(name)) or is_mtia(str(name)) for name in devices)
-
-
-def _with_faster(findings: pd.DataFrame, layers: pd.DataFrame) -> pd.DataFrame:
-    """Return findings with the backend that is faster, for those who can take another one."""
-    elsewhere = faster_elsewhere(layers)
-    others = [
-        None if row["person"] == Person.AUTHOR.value else elsewhere.get(place_of(row))
-        for row in findings.to_dict("records")
-    ]
-    return findings.assign(faster=pd.Series(others, index=findings.index, dtype=object))
 
 
 def _only(rows: pd.DataFrame, layers: Sequence[str]) -> pd.DataFrame:

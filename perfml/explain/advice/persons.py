@@ -11,9 +11,6 @@ from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import Any
 
-import numpy as np
-import pandas as pd
-
 _PYTORCH = re.compile(
     r"\bat::|at_cuda_detail|pytorch|triton_|elementwise_kernel|reduce_kernel|softmax_warp_|cunn_"
 )
@@ -28,7 +25,6 @@ _LIBRARY = re.compile(
     r"^(void )?[cdhsz]gemm_(largek_|sm_heavy_|sm\d\d_|\d+x\d+x\d+_[ntc]{2}(_|\b))",
     re.IGNORECASE,
 )
-_FASTER = 1.1  # another backend is told of from this factor on
 
 
 class Person(Enum):
@@ -70,37 +66,9 @@ def person_of_all(kernels: Iterable[str]) -> Person:
     return Person.AUTHOR
 
 
-def faster_elsewhere(layers: pd.DataFrame) -> dict[tuple[str, ...], str]:
-    """Return where another backend runs the same layer faster: ``cudnn, 1.57 times as fast here``.
-
-    By layer, precision, batch and backend, as text; repeats are taken at their median.
-    """
-    keys = [name for name in ("workload", "device", *_SAME) if name in layers.columns]
-    if "backend" not in layers.columns or layers["backend"].nunique() < 2:
-        return {}
-    whole = layers.dropna(subset=["time_us"])
-    times = whole.groupby([*keys, "backend"], dropna=False)["time_us"].median().reset_index()
-    found = {}
-    for _, part in times.groupby(keys, dropna=False):
-        values = part["time_us"].to_numpy(dtype=float)
-        best = int(np.argmin(values))
-        other = part["backend"].iloc[best]
-        for row, time in zip(part.to_dict("records"), values, strict=True):
-            if time >= _FASTER * values[best] > 0:
-                found[place_of(row)] = f"{other}, {time / values[best]:.2f} times as fast here"
-    return found
-
-
 _SAME = ("layer", "precision", "batch")
 
 
 def place_of(row: Mapping[Any, Any]) -> tuple[str, ...]:
     """Return the layer, precision, batch and backend of a row, as text."""
     return tuple(str(row.get(name)) for name in (*_SAME, "backend"))
-
-
-def mitigation(row: Mapping[Any, Any]) -> str:
-    """Return what to do about a finding; a faster backend comes first."""
-    faster = row.get("faster")
-    text = str(row["mitigation"])
-    return f"Take {faster}. If you stay: {text}" if isinstance(faster, str) else text

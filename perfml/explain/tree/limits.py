@@ -67,17 +67,6 @@ def unit_ids() -> frozenset[str]:
     return frozenset(unit.id for unit in load_limits()[0])
 
 
-@cache
-def limits_of(cause: str) -> frozenset[str]:
-    """Return the groups of limits that a cause can hold the time of, by its id."""
-    units, waits, _ = load_limits()
-    return frozenset(
-        limit.group
-        for limit in (*units, *waits)
-        if cause in (limit.cause, limit.whole, *limit.factors)
-    )
-
-
 def _limit(row: Mapping[str, Any]) -> Limit:
     formulas = {name: parse(row[name]) for name in ("time", "queued") if name in row}
     return record(Limit, {"group": row["id"], "whole": row["cause"], **row}, **formulas)

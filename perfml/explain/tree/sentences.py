@@ -105,8 +105,8 @@ def _longer(part: Contribution) -> str:
 SLACK = 0.25
 """A held-out prediction off by more than this factor of the log ratio's own size is no evidence."""
 
-MAJOR, MINOR = 1 / 3, 0.1
-"""A share of all (absolute) terms that counts as a main cause, and one that counts as none."""
+MAJOR = 1 / 3
+"""A share of all (absolute) terms that counts as a main cause."""
 
 
 def find_disagreements(
@@ -124,7 +124,6 @@ def find_disagreements(
             f"kernels that came or went are a main cause (×{math.exp(sum(one_sided)):.2f}): the "
             "model has no metric for it"
         )
-    sentences += _occupancy(causes, model)
     first = model.values.iloc[0] if len(model.values) else None
     if first is not None and abs(first["log_ratio"]) > 0:
         row = metrics[metrics["metric"] == first["metric"]]
@@ -150,30 +149,6 @@ def _against_measurement(time: Ratio, model: ModelAttribution) -> list[str]:
         return [f"{prediction}, the wrong direction: measured {time.ratio:.3f}"]
     if abs(held - measured) > max(SLACK * abs(measured), 0.05):
         return [f"{prediction}, measured {time.ratio:.3f}: it has the direction, not the size"]
-    return []
-
-
-def _occupancy(causes: Causes, model: ModelAttribution) -> list[str]:
-    kinds = causes.by_kind
-    ours = kinds.get(Kind.OCCUPANCY, 0.0) + kinds.get(Kind.WAVES, 0.0)
-    values = model.values[model.values["family"] == "occupancy"]
-    theirs = float(values["log_ratio"].sum())
-    all_ours, all_theirs = _size(causes), float(model.values["log_ratio"].abs().sum())
-    if values.empty or all_ours == 0 or all_theirs == 0:
-        return []
-    if Kind.OCCUPANCY not in kinds and Kind.WAVES not in kinds:
-        return []
-    share, other = abs(ours) / all_ours, abs(theirs) / all_theirs
-    sizes = (
-        f"occupancy, waves included: by the counters it multiplies the time by "
-        f"{math.exp(ours):.2f}, in the model by {math.exp(theirs):.2f}"
-    )
-    if share > MAJOR and other > MINOR and ours * theirs < 0:
-        return [f"{sizes}: opposite directions"]
-    if share > MAJOR and other < MINOR:
-        return [f"{sizes}: a main cause that the fitted model hardly uses"]
-    if other > MAJOR and share < MINOR:
-        return [f"{sizes}: the model's main cause is a minor one by the counters"]
     return []
 
 

@@ -9,13 +9,10 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from perfml.explain.confidence import IN_WORDS
-from perfml.kernel_names import kernel_label
 from perfml.report.conditions import EVERY_RUN
 from perfml.report.document import (
-    Block,
     Cell,
     Document,
-    Fold,
     Notices,
     Panels,
     Points,
@@ -32,8 +29,6 @@ from perfml.report.results import Pair
 from perfml.report.sections.clock import step_section
 from perfml.report.sections.layer_detail import (
     aligned_name,
-    causes_table,
-    launches_table,
     layer_section,
 )
 from perfml.report.tables import amount, sentences_of, share, time_texts
@@ -58,7 +53,6 @@ def why_section(pairs: Iterable[Pair], title: str, lead: str, *, several: bool) 
     `several`: the page shows more than one condition, so that a label must say which.
     """
     panels = []
-    told: dict[tuple[object, ...], str] = {}
     for pair in pairs:
         explanation = pair.explanation
         label = f"{explanation.target} against {explanation.baseline}"
@@ -66,17 +60,7 @@ def why_section(pairs: Iterable[Pair], title: str, lead: str, *, several: bool) 
         if several and at:
             label = f"{pair.label}: {label}"
         differing = [each for each in explanation.details if each.time.verdict != "no difference"]
-        layers: list[Block] = []
-        for detail in differing:
-            key = (pair.label, *_longest_kernels(detail))
-            if key in told:
-                tables = (causes_table(detail), launches_table(detail, explanation))
-                kept = tuple(each for each in tables if each is not None)
-                layers.append(Text(_EQUAL.format(detail.layer, told[key])))
-                layers.append(Fold("Its causes and kernels", kept, page_only=False))
-                continue
-            told[key] = explanation.target
-            layers.append(layer_section(detail, explanation, rows=pair.rows, at=at))
+        layers = [layer_section(each, explanation, rows=pair.rows, at=at) for each in differing]
         nothing = Text("No layer is explained in detail: none of them differs.")
         panels.append(
             section(
@@ -89,19 +73,6 @@ def why_section(pairs: Iterable[Pair], title: str, lead: str, *, several: bool) 
         )
     blocks = Panels("pair", tuple(panels))
     return section(title, blocks, anchor="why", link="Why", lead=lead) if panels else None
-
-
-_EQUAL = "{}: its longest kernel is that of {} on either side, so its causes are the same."
-
-
-def _longest_kernels(detail: LayerDiff) -> tuple[object, ...]:
-    """Return what tells one explanation from another: the layer, and each side's longest kernel."""
-    launches = detail.launches
-    if launches.empty:
-        return (id(detail),)
-    sides = [launches[name].fillna(0.0).to_numpy(float) for name in ("baseline_us", "target_us")]
-    longest = [str(launches["kernel"].iloc[int(side.argmax())]) for side in sides if side.any()]
-    return (detail.layer, *(kernel_label(name) for name in longest))
 
 
 def explanation_document(explanation: Explanation) -> Document:

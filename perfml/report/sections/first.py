@@ -39,11 +39,11 @@ def first_steps(results: Results) -> list[Sentence]:
     several = [
         each for each in results.conditions if each.totals["total"].count() > 1 and each.common
     ]
-    found: list[Step] = []
+    found: list[list[Step]] = []
     for label, each in results.advice.items():
         first = each.findings[:_STEPS]
         name = label if len(results.advice) > 1 else ""
-        found += zip(first, finding_steps(first, results.levels, name), strict=True)
+        found.append(list(zip(first, finding_steps(first, results.levels, name), strict=True)))
     alone = len(results.conditions) == 1  # whose name stands in the head of the page
     lost = _loss(results.pairs, alone=alone)
     runs = [each for each in results.provenance.get("runs", ()) if isinstance(each, Mapping)]
@@ -53,8 +53,8 @@ def first_steps(results: Results) -> list[Sentence]:
     if narrower and use and len(several) == 1:
         title = f"If you stay with {several[0].key['precision']}, use {use[0].rules[-1]}"
         use = use[0], replace(use[1], title=title)
-    steps = [*rank_steps(results.ranks), narrower, use, _mix(several, alone=alone), lost, *found]
-    return in_order(step for step in steps if step is not None)[:_STEPS]
+    steps = [*rank_steps(results.ranks), narrower, use, _mix(several, alone=alone), lost]
+    return in_order([*([step] for step in steps if step is not None), *found])[:_STEPS]
 
 
 def _settings(gains: Sequence[SettingGain]) -> Step | None:

@@ -46,9 +46,6 @@ _KERNEL = 56
 _CURES = 2
 """Causes whose cure is told."""
 
-_FINDINGS = 3
-"""Findings of the rules on either side, in the short forms."""
-
 _ATTRIBUTION_WIDTH = 520
 _CHANGES = {"fused": "replaced"}
 _SIDES = {"baseline": "−", "target": "+", "both": "="}
