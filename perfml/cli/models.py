@@ -159,7 +159,7 @@ def _unseen(
 ) -> Evaluation | None:
     """Return the scores of the ranked models on unseen layers, from the means that are ranked."""
     from perfml.modeling import evaluate
-    from perfml.modeling.own_data import in_few_folds
+    from perfml.modeling.scoring.protocols import in_few_folds
 
     same = ("y", "groups", "task", "models", "features", "target", "seed")
     given = {name: asked[name] for name in same if name in asked}

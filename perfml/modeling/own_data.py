@@ -21,12 +21,8 @@ from perfml.modeling.disguise import (
     same_sum,
 )
 from perfml.modeling.features import Problem, Words, build_design, require_positive, timed_metrics
-from perfml.modeling.scoring.protocols import OWN_PROTOCOL, twin_codes
 from perfml.util.typing import Ints
 from perfml.util.words import listed
-
-_MOST_FOLDS = 50
-"""Groups above which they are held out in ten folds instead of one by one."""
 
 NO_GROUPS = (
     "Name with groups= what must not be on both sides (a layer, a kernel, an input). "
@@ -209,27 +205,12 @@ def _text_note(names: Sequence[str]) -> tuple[str, ...]:
     return (f"Left out, because they hold no numbers: {', '.join(few)}.",)
 
 
-def in_few_folds(protocol: str, groups: int) -> str:
-    """Return a protocol that holds out groups, in ten folds where there are many of them.
-
-    A fit of each model for each of hundreds of groups takes minutes.
-    """
-    return protocol if groups <= _MOST_FOLDS else f"{protocol}:10"
-
-
-def own_protocols(named: Sequence[str], problem: Problem) -> tuple[str, ...]:
-    """Return protocols for rows of one's own; one that holds out groups is always among them.
-
-    Groups are held out one by one, or in ten folds where there are many; without groups, rows with
-    equal features stay together.
-    """
-    unseen = in_few_folds(OWN_PROTOCOL, problem.n_layers)
-    if not problem.words.grouped:
-        unseen = "no-twin"
-    groups = ("grouped", "leave-one-layer-out")
-    found = tuple(unseen if name in groups else name for name in named)
-    held_out = {name.partition(":")[0] for name in found} & {OWN_PROTOCOL, "no-twin"}
-    return found if held_out else (*found, unseen)
+def twin_codes(values: npt.NDArray[np.float64]) -> Ints:
+    """Number the distinct rows of a feature matrix; undefined cells are equal to each other."""
+    # the bytes of a row decide; adding 0.0 makes -0.0 and 0.0 the same bytes
+    plain = np.ascontiguousarray(np.where(np.isnan(values), np.inf, values) + 0.0)
+    rows = plain.view([("", plain.dtype)] * plain.shape[1]).ravel()
+    return np.asarray(np.unique(rows, return_inverse=True)[1], dtype=np.int64).ravel()
 
 
 def as_pandas(table: Any) -> Any:

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from perfml.errors import PerfmlError
 from perfml.modeling import build_problem, make_protocol
 from perfml.modeling.features import SHAPE_AMOUNTS
-from perfml.modeling.scoring.protocols import PROTOCOLS, group_folds, twin_codes
+from perfml.modeling.own_data import twin_codes
+from perfml.modeling.scoring.protocols import PROTOCOLS, group_folds
 from tests.support.modeling_data import networks_with_law, six_conditions
 
 

@@ -3,6 +3,8 @@
 import ast
 import re
 
+import pytest
+
 from tests.support.architecture import arrows, circle, floors, imports, modules, room_of
 from tests.support.walk import stays
 
@@ -115,6 +117,23 @@ def test_a_difference_of_two_times_is_found():
 
 def test_no_module_is_imported_by_what_it_imports():
     assert circle(imports()) == []
+
+
+CIRCLES = ("perfml.explain", "perfml.report")
+"""Rooms whose folders still use each other in a circle."""
+
+
+@pytest.mark.parametrize("room", [room for room in floors() if room not in CIRCLES])
+def test_no_folder_of_a_room_is_used_by_what_it_uses(room):
+    def place(module):
+        return module.removeprefix(f"{room}.").split(".")[0]
+
+    within = [name for name in modules() if name.startswith(f"{room}.")]
+    graph = {place(name): set() for name in within}
+    for name in within:
+        used = {place(other) for other in imports()[name] if other in within}
+        graph[place(name)] |= used - {place(name)}
+    assert circle(graph) == []
 
 
 def test_a_module_with_an_underscore_is_used_in_its_own_folder_only():

@@ -19,7 +19,7 @@ from perfml.modeling.layer_shapes import average_repeats
 from perfml.modeling.models.own import Models, chosen_models
 from perfml.modeling.models.registry import Model, title_of
 from perfml.modeling.models.sklearn_compat import Notes, sentences
-from perfml.modeling.own_data import NO_GROUPS, own_problem, own_protocols
+from perfml.modeling.own_data import NO_GROUPS, own_problem
 from perfml.modeling.parallel import run_all
 from perfml.modeling.results import Evaluation, Leakage
 from perfml.modeling.scoring.baselines import (
@@ -29,7 +29,14 @@ from perfml.modeling.scoring.baselines import (
 )
 from perfml.modeling.scoring.folds import Outcome, Work, fitting_seconds, run_split
 from perfml.modeling.scoring.leakage import detect_leakage
-from perfml.modeling.scoring.protocols import UNSEEN, Protocol, Target, make_protocol, make_target
+from perfml.modeling.scoring.protocols import (
+    UNSEEN,
+    Protocol,
+    Target,
+    make_protocol,
+    make_target,
+    own_protocols,
+)
 from perfml.util.typing import Progress
 from perfml.util.words import listed, percentage
 

@@ -14,11 +14,12 @@ import numpy.typing as npt
 
 from perfml.modeling.features import Problem
 from perfml.modeling.models.registry import title_of
+from perfml.modeling.own_data import twin_codes
 from perfml.modeling.parallel import quietly
 from perfml.modeling.results import Leakage
 from perfml.modeling.scoring.baselines import Lookup, best_metric
 from perfml.modeling.scoring.folds import Work, run_split
-from perfml.modeling.scoring.protocols import Split, Target, random_splits, twin_codes
+from perfml.modeling.scoring.protocols import Split, Target, random_splits
 from perfml.util.words import percentage
 
 PROBE_SPLITS = 20

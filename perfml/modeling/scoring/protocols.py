@@ -6,6 +6,7 @@ the training rows. The grouped protocols keep a layer, a condition or a run whol
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +16,7 @@ from sklearn.model_selection import ShuffleSplit
 
 from perfml.errors import PerfmlError, TableError, did_you_mean
 from perfml.modeling.features import BOUND, Problem
+from perfml.modeling.own_data import twin_codes
 from perfml.util.typing import Floats, Ints
 
 Split = tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]
@@ -66,14 +68,6 @@ def _splits(fold: Ints, folds: int) -> list[Split]:
     return [(np.flatnonzero(fold != one), np.flatnonzero(fold == one)) for one in range(folds)]
 
 
-def twin_codes(values: npt.NDArray[np.float64]) -> Ints:
-    """Number the distinct rows of a feature matrix; undefined cells are equal to each other."""
-    # the bytes of a row decide; adding 0.0 makes -0.0 and 0.0 the same bytes
-    plain = np.ascontiguousarray(np.where(np.isnan(values), np.inf, values) + 0.0)
-    rows = plain.view([("", plain.dtype)] * plain.shape[1]).ravel()
-    return np.asarray(np.unique(rows, return_inverse=True)[1], dtype=np.int64).ravel()
-
-
 @dataclass(frozen=True)
 class Protocol:
     """A named way to split one problem; `random`: rows of a condition are on both sides."""
@@ -101,6 +95,9 @@ each would be too many.
 ``leave-one-shape-out`` holds out layers of one shape together: a network often has the same layer
 twice, and leaving out only one of them tests on a copy. It needs the shapes (`with_shapes`).
 """
+
+_MOST_FOLDS = 50
+"""Groups above which they are held out in ten folds instead of one by one."""
 
 OWN_PROTOCOL = "leave-one-group-out"
 """Holds out the groups that the user told, where rows are no layers."""
@@ -275,3 +272,26 @@ def make_target(name: str, layers: pd.DataFrame) -> Target:
             cure="Choose the target log-time.",
         )
     return Target(name, scale)
+
+
+def in_few_folds(protocol: str, groups: int) -> str:
+    """Return a protocol that holds out groups, in ten folds where there are many of them.
+
+    A fit of each model for each of hundreds of groups takes minutes.
+    """
+    return protocol if groups <= _MOST_FOLDS else f"{protocol}:10"
+
+
+def own_protocols(named: Sequence[str], problem: Problem) -> tuple[str, ...]:
+    """Return protocols for rows of one's own; one that holds out groups is always among them.
+
+    Groups are held out one by one, or in ten folds where there are many; without groups, rows with
+    equal features stay together.
+    """
+    unseen = in_few_folds(OWN_PROTOCOL, problem.n_layers)
+    if not problem.words.grouped:
+        unseen = "no-twin"
+    groups = ("grouped", "leave-one-layer-out")
+    found = tuple(unseen if name in groups else name for name in named)
+    held_out = {name.partition(":")[0] for name in found} & {OWN_PROTOCOL, "no-twin"}
+    return found if held_out else (*found, unseen)
