@@ -128,7 +128,7 @@ def errors(published: str | None, draws: int = DRAWS) -> list[list[str]]:
             )
             for model in MODELS.values()
         ]
-        cells = [f"{np.median(each):.4f}, {each.max():.4f}" for each in scores]
+        cells = [f"{np.median(score):.4f}, {score.max():.4f}" for score in scores]
         lines.append(["published file, MAPE: median, worst", *cells])
     return lines
 

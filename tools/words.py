@@ -91,8 +91,8 @@ def literals(path: Path) -> tuple[tuple[int, str], ...]:
             continue
         parts = node.values if isinstance(node, ast.JoinedStr) else [node]
         text = "".join(
-            each.value if isinstance(each, ast.Constant) and isinstance(each.value, str) else "x"
-            for each in parts
+            part.value if isinstance(part, ast.Constant) and isinstance(part.value, str) else "x"
+            for part in parts
         )
         if " " in text and not text.startswith(("SELECT ", "INSERT ", "CREATE ")):
             found.append((node.lineno, text))
@@ -133,7 +133,7 @@ def long_strings(path: Path) -> list[tuple[int, str]]:
 def too_long(text: str) -> list[str]:
     """Return the sentences of a plain text that have more than `LONGEST` words."""
     sentences = re.split(r"[.!?][*)\"]*\s+|\n", text)
-    return [" ".join(each.split()) for each in sentences if _words(each) > LONGEST]
+    return [" ".join(sentence.split()) for sentence in sentences if _words(sentence) > LONGEST]
 
 
 def _words(sentence: str) -> int:
@@ -147,7 +147,7 @@ def long_sentences(markdown: str) -> list[str]:
     # a line that begins a bullet, a heading or a sentence of its own begins a sentence
     blocks = re.split(r"\n\s*\n|^#+ |^\s*(?:[-*]|\d+\.) ", text, flags=re.MULTILINE)
     sentences = (each for block in blocks for each in re.split(r"[.!?][*)\"]*\s+", block))
-    return [" ".join(each.split()) for each in sentences if _words(each) > LONGEST]
+    return [" ".join(sentence.split()) for sentence in sentences if _words(sentence) > LONGEST]
 
 
 def printed(rooms: Iterable[Path]) -> list[Path]:

@@ -81,7 +81,7 @@ class Outcome:
     @property
     def failed(self) -> tuple[State, ...]:
         """The runs that failed."""
-        return tuple(each for each in self.states if each.state == "failed")
+        return tuple(state for state in self.states if state.state == "failed")
 
 
 Observer = Callable[[Change], None]
@@ -206,7 +206,9 @@ class _Driver:
 
     def _devices(self) -> dict[str, int]:
         records = (folders.finished(self.out, run_id) for run_id in self.sweep.runs)
-        return dict(Counter(each["device"] for each in records if each and each.get("device")))
+        return dict(
+            Counter(record["device"] for record in records if record and record.get("device"))
+        )
 
     def _measure(self, runs: dict[str, Run]) -> None:
         waiting = deque(longest_first(runs))

@@ -255,7 +255,7 @@ class _Expansion:
     def _metrics(self, names: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
         if names not in self.metrics:
             files = (".txt", ".csv", ".list")
-            found = [str(self.folder / each) if each.endswith(files) else each for each in names]
+            found = [str(self.folder / name) if name.endswith(files) else name for name in names]
             try:
                 self.metrics[names] = metric_names(found)
             except PerfmlError as error:
@@ -345,10 +345,12 @@ def _agrees(options: dict[str, Any], entry: dict[str, Any], axes: dict[str, Any]
 def _first_of(faults: list[PerfmlError]) -> PerfmlError:
     """Return the first fault; it tells how many other lines have one."""
     first = faults[0]
-    others = {each.where for each in faults} - {first.where}
+    others = {fault.where for fault in faults} - {first.where}
     if others:
         lines = sorted(
-            int(number) for each in others if (number := (each or "").rpartition(":")[2]).isdigit()
+            int(number)
+            for other in others
+            if (number := (other or "").rpartition(":")[2]).isdigit()
         )
         more = f"Also wrong: line {', '.join(map(str, lines[:8]))}."
         first = InputError(

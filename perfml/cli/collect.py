@@ -59,12 +59,12 @@ def doctor(
     output.result({"checks": checks, "peaks": document})
     output.table(
         ["", "what", "found"],
-        [[each.status, each.name, each.found] for each in checks],
+        [[check.status, check.name, check.found] for check in checks],
     )
-    cures = [f"  {each.name}: {each.cure}" for each in checks if each.cure]
+    cures = [f"  {check.name}: {check.cure}" for check in checks if check.cure]
     if cures and not output.as_json:
         output.result({}, ["", "What helps, where you need it:", *cures])
-    if any(each.status == "fail" for each in checks):
+    if any(check.status == "fail" for check in checks):
         raise typer.Exit(1)
 
 
@@ -215,13 +215,13 @@ def collect(
             ["line that is waited for", "kernel", "of all waiting", "reason", "by warps at"],
             [
                 [
-                    _place(each),
-                    str(each["kernel"])[:60],
-                    f"{each['share']:.0%}",
-                    each["reason"],
-                    each["waits_at"] or "the same line",
+                    _place(line),
+                    str(line["kernel"])[:60],
+                    f"{line['share']:.0%}",
+                    line["reason"],
+                    line["waits_at"] or "the same line",
                 ]
-                for each in lines
+                for line in lines
             ],
         )
     if dry_run and not output.as_json:
@@ -282,7 +282,7 @@ def _checked(record: dict[str, Any] | None) -> str:
     outputs = ((record or {}).get("check") or {}).get("outputs")
     if not outputs:
         return ""
-    shares = [(each["relative_error"] / each["limit"], each) for each in outputs]
+    shares = [(output["relative_error"] / output["limit"], output) for output in outputs]
     _, nearest = max(shares, key=lambda share: share[0])
     error, limit = nearest["relative_error"], nearest["limit"]
     return f"{len(outputs)} outputs right: errors up to {error:.1e}, limit {limit:.0e}"

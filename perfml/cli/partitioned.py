@@ -144,5 +144,5 @@ def _rangeless(path: Path) -> bool:
         return False
     place = groups.schema.names.index("layer")
     columns = [groups.row_group(number).column(place) for number in range(groups.num_row_groups)]
-    known = [each.statistics for each in columns if each.statistics is not None]
+    known = [column.statistics for column in columns if column.statistics is not None]
     return bool(known) and all(each.null_count and not each.num_values for each in known)

@@ -91,7 +91,7 @@ def prove(
         )
         limits = (seconds, rounds, timeout)
         experiments = _measured(output, what, options, limits, repairs, out, findings)
-    names = sorted({name for each in experiments.launches for name in each.ranges})
+    names = sorted({name for launch in experiments.launches for name in launch.ranges})
     layers = layer_names(names, layer) if layer else []
     made = proof(experiments, layers=layers, cause=cause, findings=findings)
     if output.as_json:
@@ -115,12 +115,12 @@ def prove(
 def _table(launches: Sequence[LaunchProof], cause: str | None) -> tuple[list[str], list[list[Any]]]:
     """Return what the columns are called, and a row a launch."""
     head = ["range", "kernel", "µs", "limit", "share", "answers"]
-    rows = [_row(each) for each in launches]
+    rows = [_row(launch) for launch in launches]
     if cause is not None:
         head.insert(3, cause)
         for row, each in zip(rows, launches, strict=True):
             row.insert(3, _briefly(each.verdict))
-    if any(each.repairs for each in launches):
+    if any(launch.repairs for launch in launches):
         head.append("best repair")
         for row, each in zip(rows, launches, strict=True):
             row.append(_best(each))
@@ -137,7 +137,7 @@ def _best(launch: LaunchProof) -> str:
     """Say the repair that gains most, where it surely gains something."""
     from perfml.util.words import number
 
-    best = next((each for each in launch.repairs if each.high < 1), None)
+    best = next((repair for repair in launch.repairs if repair.high < 1), None)
     if best is None:
         return "-"
     gains = [number(each) for each in (best.gain_us, best.gain_low_us, best.gain_high_us)]

@@ -276,11 +276,11 @@ def _tables(inputs: Inputs) -> tuple[pd.DataFrame, pd.DataFrame | None]:
     from perfml.explain.compared import make_side
     from perfml.report.figures.registry import named_apart
 
-    given = [each.in_layers for each in inputs.tables]
+    given = [table.in_layers for table in inputs.tables]
     sides = [make_side(each.name, each.layers, each.kernels) for each in given]
     tables = named_apart([side.layers for side in sides], inputs.names)
     launches = named_apart([side.kernels for side in sides], inputs.names)
-    behind = [each for each in launches if each is not None]
+    behind = [launch for launch in launches if launch is not None]
     return pd.concat(tables, ignore_index=True) if len(tables) > 1 else tables[0], (
         pd.concat(behind, ignore_index=True) if behind else None
     )

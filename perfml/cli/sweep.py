@@ -106,8 +106,8 @@ def _show_outcome(output: Output, plan: Sweep, outcome: Outcome) -> None:
         shares = ", ".join(f"{count} on {name}" for name, count in outcome.devices.items())
         output.warn(f"these runs were measured on different GPUs, so do not mix them: {shares}")
     counts = dict.fromkeys(("done", "failed", "pending"), 0)
-    for each in outcome.states:
-        counts[each.state] = counts.get(each.state, 0) + 1
+    for state in outcome.states:
+        counts[state.state] = counts.get(state.state, 0) + 1
     summary = {
         "runs": len(outcome.states),
         **counts,

@@ -104,7 +104,7 @@ def ingest(
     }
     backends = frame["backend"].nunique()
     amounts = (len(frame), "kernel"), (len(runs), "run"), (backends, "backend")
-    kernels_of, runs_in, in_backends = (count(*each) for each in amounts)
+    kernels_of, runs_in, in_backends = (count(*amount) for amount in amounts)
     line = f"{kernels_of} of {runs_in} in {in_backends}, {count(len(names), 'metric')}"
     output.result(document, [f"{line} -> {out}"])
     show_runs(output, runs)
@@ -244,7 +244,11 @@ def inspect(
     columns = metric_ranges(frame)
     launches = frame if found.kind == "kernels" else given.kernels
     account, ranks = given.account, given.ranks
-    clock = [] if account is None else [each.recorded for each in account.devices if each.recorded]
+    clock = (
+        []
+        if account is None
+        else [device.recorded for device in account.devices if device.recorded]
+    )
     kernels = [] if launches is None else kernel_times(launches)
     document = {
         "table": selection.names[0],
@@ -269,7 +273,9 @@ def inspect(
     elif not output.as_json:
         show_step(output, account, "" if ranks is None else f"Rank {ranks.last.rank}")
     catalogue = load_catalogue()
-    measured = [(each["metric"], catalogue[str(each["metric"])].unit, each) for each in columns]
+    measured = [
+        (column["metric"], catalogue[str(column["metric"])].unit, column) for column in columns
+    ]
     shown = [(name, unit, each["rows"], each["low"], each["high"]) for name, unit, each in measured]
     heads = ["metric", "unit", "rows", "lowest", "highest"]
     output.table(heads, shown, spare=("unit", "rows"))
@@ -278,7 +284,7 @@ def inspect(
     output.table(["provenance", ""], facts)
     records = provenance.get("sources", [])
     keys = ("run_id", "path", "format", "tool_version")
-    sources = [(*map(each.get, keys), str(each.get("sha256"))[:12]) for each in records]
+    sources = [(*map(record.get, keys), str(record.get("sha256"))[:12]) for record in records]
     if sources:
         heads = ["run", "source", "format", "tool version", "sha256"]
         output.table(heads, sources, spare=("tool version", "sha256", "format"))

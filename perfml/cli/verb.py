@@ -61,9 +61,9 @@ def verb(
                 given["selection"] = _selection({name: given.pop(name) for name in takes})
             function(output=Output(as_json, quiet, verbose), **given)
 
-        parameters = [each.replace(kind=Parameter.KEYWORD_ONLY) for each in parameters]
+        parameters = [parameter.replace(kind=Parameter.KEYWORD_ONLY) for parameter in parameters]
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        run.__annotations__ = {each.name: each.annotation for each in parameters}
+        run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
         app.command(**command)(run)
         return function
 

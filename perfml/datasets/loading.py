@@ -154,12 +154,12 @@ class Input:
     def sources(self) -> list[Mapping[str, Any]]:
         """What is known of each file that it was read from."""
         sources = self.provenance.get("sources", ())
-        return [each for each in sources if isinstance(each, Mapping)]
+        return [source for source in sources if isinstance(source, Mapping)]
 
     @property
     def guessed_workload(self) -> bool:
         """Whether the workload is only what the files happen to be called."""
-        guessed = [each.get("workload_from") == "file name" for each in self.sources]
+        guessed = [source.get("workload_from") == "file name" for source in self.sources]
         return bool(guessed) and all(guessed)
 
     def without_guess(self, known: str = UNKNOWN) -> Input:

@@ -81,8 +81,8 @@ class Inputs:
     def comparable(self) -> Inputs:
         """Two inputs whose workloads differ only where more than their files' names says so."""
         both = [
-            sorted(map(str, each.as_read().frame["workload"].dropna().unique()))
-            for each in self.tables
+            sorted(map(str, table.as_read().frame["workload"].dropna().unique()))
+            for table in self.tables
         ]
         if len(both) != 2 or set(both[0]) & set(both[1]):
             return self
@@ -106,14 +106,14 @@ class Inputs:
         from perfml.metrics.sets import substitutes_note
 
         notes: list[str] = []
-        for each in self.tables:
-            said = list(each.warnings) if study else StudyNote.without(each.warnings)
+        for table in self.tables:
+            said = list(table.warnings) if study else StudyNote.without(table.warnings)
             if len(said) > MANY and not all_of_them:
-                said = [f"{each.title}: the reader has {len(said)} notes; -v lists them"]
-            notes += [*said, *([f"{each.title}: {each.note}"] if each.note else [])]
-            if in_layers and not each.ranged:
-                notes.append(f"{each.title}: {_BY_KERNEL}")
-                notes += [each.left_out] if each.left_out else []
+                said = [f"{table.title}: the reader has {len(said)} notes; -v lists them"]
+            notes += [*said, *([f"{table.title}: {table.note}"] if table.note else [])]
+            if in_layers and not table.ranged:
+                notes.append(f"{table.title}: {_BY_KERNEL}")
+                notes += [table.left_out] if table.left_out else []
         if study:
             profiled = [each for each in self.tables if each.profiled]
             notes += substitutes_note(source for each in profiled for source in each.sources)

@@ -183,7 +183,7 @@ def _pattern(layer_map: LayerMap, numbers: dict[str, int]) -> tuple[Pattern, fro
     skipped = frozenset().union(*(matching(_split(each)[0]) for each in layer_map.skip))
     groups = []
     for _, patterns in layer_map.layers:
-        split = [_split(each) for each in patterns]
+        split = [_split(pattern) for pattern in patterns]
         groups.append([Item(matching(wild), repeat) for wild, repeat in split])
     return Pattern(groups, skipped), skipped
 

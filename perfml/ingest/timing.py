@@ -259,7 +259,7 @@ def joined_processes(timings: Sequence[Kernels]) -> list[Kernels]:
     table has a column ``process``, and iterations that are numbered on from process to process;
     `timings` stay as they are where there is one, or files that are named otherwise.
     """
-    names = [_NAME.fullmatch(str(each.provenance.get("path"))) for each in timings]
+    names = [_NAME.fullmatch(str(timing.provenance.get("path"))) for timing in timings]
     numbers = [int(name[1] or 1) for name in names if name is not None]
     if len(timings) < 2 or len(numbers) < len(timings) or len(set(numbers)) < len(numbers):
         return list(timings)

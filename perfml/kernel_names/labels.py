@@ -163,7 +163,7 @@ def _differing(names: Sequence[str], limit: int) -> list[str]:
     """Return the words of names that not all of them have, between their first and last ones."""
     words = [name.split("_") for name in names]
     shared = set.intersection(*map(set, words)) if words else set()
-    cut = ["_".join(_kept(each, shared)).replace("_…_", "…") for each in words]
+    cut = ["_".join(_kept(word, shared)).replace("_…_", "…") for word in words]
     if len(set(cut)) == len(cut) and max(map(len, cut), default=0) <= limit:
         return cut
     return _numbered(names, limit)

@@ -243,11 +243,13 @@ class Catalogue:
 
         def is_held(formula: Expression | None) -> bool:
             return formula is not None and all(
-                each in held or each.startswith("launch__") for each in formula.names
+                name in held or name.startswith("launch__") for name in formula.names
             )
 
         metrics = map(self.__getitem__, self.names)
-        return tuple(each.name for each in metrics if is_held(each.ncu) or is_held(each.asked))
+        return tuple(
+            metric.name for metric in metrics if is_held(metric.ncu) or is_held(metric.asked)
+        )
 
     def ncu_request(self, names: Iterable[str] = ("published",)) -> tuple[str, ...]:
         """Return the Nsight Compute metrics to collect for these metrics, sorted.
@@ -373,7 +375,7 @@ def _source(metric: Metric, raw: RawCounters) -> Expression | None:
     if metric.ncu is None:
         return None
     candidates = (metric.ncu, *metric.substitutes)
-    return next((each for each in candidates if raw.cover(each)), None)
+    return next((candidate for candidate in candidates if raw.cover(candidate)), None)
 
 
 def _defined(metric: Metric, raw: RawCounters, source: Expression) -> Array:

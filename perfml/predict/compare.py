@@ -209,7 +209,7 @@ def _compare(
     measured = np.log(rows["time_us"].to_numpy(float))
     low, high = np.empty(len(rows)), np.empty(len(rows))
     for axis in dict.fromkeys(axes):
-        here = np.array([each == axis for each in axes])
+        here = np.array([ax == axis for ax in axes])
         family = rows["family"][here]
         residuals = learned.residuals(NETWORK if axis in (None, "device") else str(axis), tier)
         if axis == "device":
@@ -323,10 +323,10 @@ def _slowest(verdicts: list[PredictedLayer]) -> list[int]:
 def _said_of_all(verdicts: list[PredictedLayer], shift: float) -> list[str]:
     """Return sentences on what was not compared, and on what all layers have in common."""
     said = []
-    left = [each for each in verdicts if each.verdict == "not compared"]
+    left = [verdict for verdict in verdicts if verdict.verdict == "not compared"]
     for note, count in pd.Series([each.note for each in left], dtype=object).value_counts().items():
         said.append(f"{count} of {len(verdicts)} layers are not compared: {note}")
-    compared = [each for each in verdicts if each.verdict != "not compared"]
+    compared = [verdict for verdict in verdicts if verdict.verdict != "not compared"]
     notes = pd.Series([each.note for each in compared], dtype=object).dropna()
     said += [f"{count} of {len(verdicts)} layers: {n}" for n, count in notes.value_counts().items()]
     if abs(shift) > np.log(_SHIFTED) and len(compared) >= _MANY:

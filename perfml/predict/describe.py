@@ -214,23 +214,23 @@ def _traits(rows: pd.DataFrame) -> list[list[KernelTraits]]:
 
 
 def _told(kernels: Sequence[KernelTraits]) -> list[str]:
-    return [word for each in kernels for word in (each.does, *each.traits) if word]
+    return [word for kernel in kernels for word in (kernel.does, *kernel.traits) if word]
 
 
 def _launched_columns(rows: pd.DataFrame, words: Sequence[str]) -> dict[str, Floats]:
     """Return launches by what their kernels do and how they are built, and their grids."""
     traits = _traits(rows)
-    told = [Counter(_told(each)) for each in traits]
+    told = [Counter(_told(trait)) for trait in traits]
     bound = np.log(_numbers(rows, BOUND) + _LEAST_US)
     with np.errstate(divide="ignore"):
         kernels, threads, waves = (
             np.log(_numbers(rows, name)) for name in ("kernels", "threads", "waves_per_sm")
         )
-    cores = [{kernel.tensor_cores for kernel in each} for each in traits]
-    aligned = [[kernel.alignment for kernel in each if kernel.alignment] for each in traits]
+    cores = [{kernel.tensor_cores for kernel in trait} for trait in traits]
+    aligned = [[kernel.alignment for kernel in trait if kernel.alignment] for trait in traits]
     return {
         "log kernels": kernels,
-        "different kernels": np.array([len(each) for each in traits], dtype=float),
+        "different kernels": np.array([len(trait) for trait in traits], dtype=float),
         **{f"launched {word}": np.array([float(each[word]) for each in told]) for word in words},
         "tensor cores": np.array([1.0 if True in has else -float(False in has) for has in cores]),
         "alignment": np.array([min(each, default=np.nan) for each in aligned], dtype=float),
@@ -298,7 +298,7 @@ def with_bounds(layers: pd.DataFrame, peaks: Mapping[str, Peaks] | None = None) 
     """
     given = dict(peaks or {})
     devices = layers["device"].astype(object).where(layers["device"].notna(), None)
-    roofs = {each: given.get(str(each)) or _tabulated(each) for each in set(devices)}
+    roofs = {device: given.get(str(device)) or _tabulated(device) for device in set(devices)}
     precisions = layers["precision"].astype(object)
     pairs = list(zip(devices, precisions, strict=True))
     known = {pair: _rates(roofs[pair[0]], pair[1]) for pair in set(pairs)}

@@ -195,7 +195,7 @@ class KeptFor:
 def folders_of(atlas: Path) -> list[Path]:
     """Return the folders of the atlas's Layers tables: what was recorded first, and what after."""
     folders = (atlas, *(atlas / name for name in ("later", "rest", "bf16")))
-    return [each for each in folders if part_files(each, "layers")]
+    return [folder for folder in folders if part_files(folder, "layers")]
 
 
 def digest_of(atlas: Path) -> str:

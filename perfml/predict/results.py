@@ -214,12 +214,12 @@ class Prediction(Shown):
     @property
     def slower(self) -> tuple[PredictedLayer, ...]:
         """The layers that are slower than layers like them, the largest loss first."""
-        return tuple(each for each in self.layers if each.verdict == "slower")
+        return tuple(layer for layer in self.layers if layer.verdict == "slower")
 
     @property
     def compared(self) -> int:
         """Number of layers that were compared, equal ones counted once."""
-        return sum(each.verdict != "not compared" for each in self.layers)
+        return sum(layer.verdict != "not compared" for layer in self.layers)
 
     @property
     def summary(self) -> str:
@@ -227,8 +227,8 @@ class Prediction(Shown):
         slow, compared = len(self.slower), self.compared
         chance = compared * (1 - self.confidence) / 2
         lost = sum(each.excess_us or 0.0 for each in self.slower)
-        total = sum(each.time_us * each.copies for each in self.layers)
-        every = sum(each.copies for each in self.layers if each.verdict != "not compared")
+        total = sum(layer.time_us * layer.copies for layer in self.layers)
+        every = sum(layer.copies for layer in self.layers if layer.verdict != "not compared")
         whole = count(compared, "layer") if every == compared else f"{compared} different layers"
         if not slow:
             return f"None of {whole} is slower than layers like it usually are."
@@ -242,13 +242,13 @@ class Prediction(Shown):
     def shown(self) -> tuple[str, Sequence[str], pd.DataFrame, Sequence[str], str]:
         """Return the answer and the layers, the slow ones first."""
         columns = {
-            "layer": [each.name for each in self.layers],
-            "verdict": [each.verdict for each in self.layers],
-            "µs": [each.time_us for each in self.layers],
-            "usual µs": [each.shape_us or each.expected_us for each in self.layers],
-            "ratio": [each.ratio for each in self.layers],
-            "backend": [each.backend for each in self.layers],
-            "precision": [each.precision for each in self.layers],
+            "layer": [layer.name for layer in self.layers],
+            "verdict": [layer.verdict for layer in self.layers],
+            "µs": [layer.time_us for layer in self.layers],
+            "usual µs": [layer.shape_us or layer.expected_us for layer in self.layers],
+            "ratio": [layer.ratio for layer in self.layers],
+            "backend": [layer.backend for layer in self.layers],
+            "precision": [layer.precision for layer in self.layers],
         }
         return self.summary, self.warnings, pd.DataFrame(columns), (), ".layers"
 

@@ -113,9 +113,9 @@ def _table(source: Source, events: Sequence[_XlaKernel], held: set[str]) -> Kern
     Those of XLA compute an operation. Without any that does, as in TensorFlow's own traces, kernels
     are what is no copy. Raises `InputError` if there are none; `held` is what the file has instead.
     """
-    moves = [each for each in events if not each.operation and _MOVE.match(each.name)]
-    kernels = [each for each in events if each.operation]
-    kernels = kernels or [each for each in events if not _MOVE.match(each.name)]
+    moves = [event for event in events if not event.operation and _MOVE.match(event.name)]
+    kernels = [event for event in events if event.operation]
+    kernels = kernels or [event for event in events if not _MOVE.match(event.name)]
     ran = sorted(kernels, key=lambda kernel: (kernel.start, kernel.end))
     if not ran:
         msg = "this trace of JAX holds no kernels of a GPU"
@@ -124,18 +124,19 @@ def _table(source: Source, events: Sequence[_XlaKernel], held: set[str]) -> Kern
     numbers = [(each.device, each.start, each.end, each.stream) for each in ran]
     device, start, end, stream = np.array(numbers, dtype=np.int64).T
     spans = Spans(device, start, end).after(start[0])
-    copies = Spans.of([(each.device, each.start, each.end) for each in moves]).after(start[0])
+    copies = Spans.of([(move.device, move.start, move.end) for move in moves]).after(start[0])
     details = [_details(each) for each in ran]
     launches = pd.DataFrame(
         {
             "kernel": [each.name for each in ran],
-            "grid": [_shape(each.get("grid")) for each in details],
-            "block": [_shape(each.get("block")) for each in details],
+            "grid": [_shape(detail.get("grid")) for detail in details],
+            "block": [_shape(detail.get("block")) for detail in details],
             **timed_columns(spans, stream, "jax", copies),
-            "registers_per_thread": [float(each.get("regs", "nan")) for each in details],
+            "registers_per_thread": [float(detail.get("regs", "nan")) for detail in details],
             "shared_memory_per_block": [
-                float(each.get("static_shared", "nan")) + float(each.get("dynamic_shared", "nan"))
-                for each in details
+                float(detail.get("static_shared", "nan"))
+                + float(detail.get("dynamic_shared", "nan"))
+                for detail in details
             ],
         }
     )
@@ -146,7 +147,7 @@ def _table(source: Source, events: Sequence[_XlaKernel], held: set[str]) -> Kern
     }
     paths = [each.layer for each in ran]
     done = kernels_of([each.name for each in ran], spans, stream)
-    done += moves_of([each.name for each in moves], copies)
+    done += moves_of([move.name for move in moves], copies)
     places = [*paths, *[()] * len(moves)]
     if (account := account_without_host(done, places)) is not None:
         provenance[ACCOUNT] = account.to_dict()

@@ -105,8 +105,8 @@ def locate(
     ]
     start, end, thread, name = np.array(rows, dtype=np.int64).reshape(-1, 4).T
     table = RangeTable(start, end, thread, name, list(numbers))
-    threads = [NOWHERE if each.thread is None else each.thread for each in launches]
-    times = np.array([each.time for each in launches], dtype=np.int64)
+    threads = [NOWHERE if launch.thread is None else launch.thread for launch in launches]
+    times = np.array([launch.time for launch in launches], dtype=np.int64)
     coded, instances = located(times, np.array(threads, dtype=np.int64), table)
     return [coded.around[code] for code in coded.outer.tolist()], instances.tolist()
 

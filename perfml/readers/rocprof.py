@@ -312,22 +312,22 @@ def dispatched(
     if not dispatches:
         msg = "this kernel trace holds no kernels"
         raise InputError(msg, where=str(source.path), cure=_CURE)
-    timed = all(each.start is not None and each.end is not None for each in dispatches)
+    timed = all(dispatch.start is not None and dispatch.end is not None for dispatch in dispatches)
     rows = sorted(dispatches, key=lambda each: each.start or 0)
-    counters = sorted({name for each in rows for name in each.counters})
-    shapes = [each.shapes() for each in rows]
+    counters = sorted({name for row in rows for name in row.counters})
+    shapes = [row.shapes() for row in rows]
     launches = pd.DataFrame(
         {
-            "kernel": [each.kernel for each in rows],
+            "kernel": [row.kernel for row in rows],
             "grid": [grid for grid, _ in shapes],
             "block": [block for _, block in shapes],
-            "device": [each.device for each in rows],
+            "device": [row.device for row in rows],
             "time_us": math.nan,
             "launches": 1,
-            "registers_per_thread": [each.registers for each in rows],
-            "shared_memory_per_block": [each.shared for each in rows],
-            "threads": [each.threads for each in rows],
-            **{name: [each.counters.get(name, math.nan) for each in rows] for name in counters},
+            "registers_per_thread": [row.registers for row in rows],
+            "shared_memory_per_block": [row.shared for row in rows],
+            "threads": [row.threads for row in rows],
+            **{name: [row.counters.get(name, math.nan) for row in rows] for name in counters},
         }
     )
     provenance, warnings = source.provenance(form, "rocprofv3"), []
@@ -335,7 +335,7 @@ def dispatched(
     if counters:
         warnings.append("The counters keep AMD's names; no advice rests on these columns.")
     if timed:
-        numbers = [(each.agent, each.start, each.end, each.queue) for each in rows]
+        numbers = [(row.agent, row.start, row.end, row.queue) for row in rows]
         agent, start, end, queue = np.array(numbers, dtype=np.int64).T
         spans, copies = Spans(agent, start, end).after(start[0]), copies.after(start[0])
         launches = launches.assign(**timed_columns(spans, queue, "rocprofv3", copies))
@@ -356,9 +356,9 @@ def dispatched(
 def _missing(dispatches: Sequence[Dispatch]) -> Iterator[Fact]:
     """Yield how many dispatches lack between the first and the last one of the processes."""
     numbers: dict[object, set[int]] = {}
-    for each in dispatches:
-        if each.number is not None:
-            numbers.setdefault(each.process, set()).add(each.number)
+    for dispatch in dispatches:
+        if dispatch.number is not None:
+            numbers.setdefault(dispatch.process, set()).add(dispatch.number)
     of = sum(max(held) - min(held) + 1 for held in numbers.values())
     count = of - sum(map(len, numbers.values()))
     if count:

@@ -123,7 +123,7 @@ class _Trace:
         self._note_origins(recording, launched, steps)
         account, rank = None, None
         first, counted, theirs = first_steps(recording, steps, origins)
-        if any(each.end > each.start for each in first.activities):
+        if any(activity.end > activity.start for activity in first.activities):
             ran = _spans([kernel.activity for kernel in kernels])
             every = recorded_times(ran, _spans(self.events.moves))
             account = account_of(
@@ -132,7 +132,7 @@ class _Trace:
             amd = is_amd(str(frame["device"].iloc[0]))
             account = replace(account, bare_steps_us=_bare_steps(self.source.path), amd=amd)
             if first is not recording:
-                held = sum(each.kind is DeviceKind.KERNEL for each in first.activities)
+                held = sum(activity.kind is DeviceKind.KERNEL for activity in first.activities)
                 of = len(counted.starts), held, len(kernels)
                 self.warnings.append(of_the_first(*of))
         if recording.spans(HostKind.CALL):
@@ -268,7 +268,7 @@ class _Trace:
             "tool_version": str(version)[:40] if version is not None else None,
             "device": joined[0],
             "compute_capability": joined[1],
-            "streams": len({(each.device, each.stream) for each in activities}),
+            "streams": len({(activity.device, activity.stream) for activity in activities}),
             "kernels_busy": busy_share(_spans(activities)),
             **({} if account is None else {ACCOUNT: account.to_dict()}),
         }
@@ -294,7 +294,7 @@ def _numbered_path(origin: Origin, steps: Steps) -> tuple[str, ...]:
 
 
 def _spans(activities: Sequence[Activity]) -> Spans:
-    rows = [(each.device, each.start, each.end) for each in activities]
+    rows = [(activity.device, activity.start, activity.end) for activity in activities]
     return Spans.of(rows)
 
 

@@ -38,7 +38,7 @@ class Reproduction:
 
     def _repr_html_(self) -> str:
         columns = ["claim", "where", "verdict", "evidence", "data"]
-        claims = pd.DataFrame([each.to_dict() for each in self.claims])[columns]
+        claims = pd.DataFrame([claim.to_dict() for claim in self.claims])[columns]
         return section(f"{self.source.name}: the study's claims", self.notes, claims)
 
 

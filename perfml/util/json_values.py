@@ -207,7 +207,7 @@ def _schema(kind: Any, found: dict[str, Any], strict: bool) -> dict[str, Any]:
     if origin in (dict, Mapping):
         return {"type": "object", "additionalProperties": _schema(arguments[1], found, strict)}
     if origin in (Union, types.UnionType):
-        return {"anyOf": [_schema(each, found, strict) for each in arguments]}
+        return {"anyOf": [_schema(argument, found, strict) for argument in arguments]}
     msg = f"no JSON for {kind}"
     raise TypeError(msg)
 

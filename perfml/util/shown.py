@@ -56,7 +56,7 @@ def screen(
     `rest` says where all of them are, such as ``.summary``. Missing cells are empty.
     """
     lines = folded(title, width)
-    told = [f"Warning: {each}" for each in warnings]
+    told = [f"Warning: {warning}" for warning in warnings]
     lines += _sentences(told[:_OPEN], width)
     if len(told) > _OPEN:
         lines.append(f"({len(told) - _OPEN} more warnings)")
@@ -74,7 +74,7 @@ def screen(
 
 
 def _sentences(sentences: Iterable[str], width: int) -> list[str]:
-    return [line for each in sentences for line in folded(each, width)]
+    return [line for sentence in sentences for line in folded(sentence, width)]
 
 
 def folded(text: str, width: int, first: str = "", further: str = "") -> list[str]:
@@ -200,7 +200,7 @@ def section(title: str, warnings: Iterable[str], frame: pd.DataFrame, *, after: 
     """
     import pandas as pd
 
-    notes = "".join(f"<p><b>Warning:</b> {html.escape(each)}</p>" for each in warnings)
+    notes = "".join(f"<p><b>Warning:</b> {html.escape(warning)}</p>" for warning in warnings)
     if notes.count("<p>") > _OPEN:
         # a page of warnings would hide the table; one line still says how many there are
         count = notes.count("<p>")

@@ -119,7 +119,9 @@ class LayerChoice:
         if not self._wanted:
             return np.flatnonzero(layer.notna().to_numpy())
         for name in layer.dropna().unique():
-            meant = name in self._wanted or any(each.fullmatch(name) for each in self._patterns)
+            meant = name in self._wanted or any(
+                pattern.fullmatch(name) for pattern in self._patterns
+            )
             self._names.setdefault(name, meant)
         chosen = [name for name, matches in self._names.items() if matches]
         return np.flatnonzero(layer.isin(chosen).to_numpy())

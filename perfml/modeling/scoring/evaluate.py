@@ -500,7 +500,9 @@ def _importances(tasks: list[_Task]) -> pd.DataFrame:
     if not values:
         return pd.DataFrame(columns=columns)
     frame = pd.DataFrame(keys, columns=columns[:5])
-    frame = frame.loc[frame.index.repeat([len(each) for each in metrics])].reset_index(drop=True)
+    frame = frame.loc[frame.index.repeat([len(metric) for metric in metrics])].reset_index(
+        drop=True
+    )
     frame["seed"] = frame["seed"].astype("Int64").mask(frame["seed"] < 0)
     frame["metric"] = [name for names in metrics for name in names]
     frame["importance"] = np.concatenate(values)

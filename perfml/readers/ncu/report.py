@@ -160,19 +160,19 @@ def _collect(launches: Sequence[Any], options: ReadOptions) -> Launches:
     counters, devices = _counters(launches, options)
     counters |= counted_by_opcode(launches, counters)
     warnings: list[str] = []
-    others = sum(each.workload_type() != _KERNEL for each in launches)
+    others = sum(launch.workload_type() != _KERNEL for launch in launches)
     if others:
         warnings.append(measured_as_one(others))
     rows = len(launches)
     identity = {
-        "kernel": _texts([each.name(DEMANGLED) for each in launches]),
+        "kernel": _texts([launch.name(DEMANGLED) for launch in launches]),
         "grid": shape_of(counters, GRID, rows),
         "block": shape_of(counters, BLOCK, rows),
         "device": _texts(devices),
         "compute_capability": numbers_of(counters, CAPABILITY, rows, ".".join),
-        **streams_of([_stream(each) for each in launches]),
+        **streams_of([_stream(launch) for launch in launches]),
     }
-    ranges = [_ranges(each) for each in launches]
+    ranges = [_ranges(launch) for launch in launches]
     facts: dict[str, Any] = {"instructions": any(map(has_instructions, launches))}
     said = tuple(_rules_in(launches))
     return Launches(identity, counters, ranges, facts, warnings, said)

@@ -82,7 +82,7 @@ def read_calls(database: Database) -> Calls:
     """Return the API calls of an export."""
     optional = ("end", "correlationId", "globalTid", "nameId")
     rows = on_the_clock(database.integers(CALLS, ("start",), optional))
-    start, end, correlation, thread, name = (rows[each].to_numpy() for each in rows)
+    start, end, correlation, thread, name = (rows[row].to_numpy() for row in rows)
     codes, ids = pd.factorize(name)
     strings = database.texts_of("StringIds", "id", "value", ids.tolist())
     names = [_VERSION.sub("", strings.get(each, "")) for each in ids.tolist()]
@@ -125,8 +125,8 @@ class Export:
         None where no operation has a time. `facts` are what Nsight Systems said.
         """
         operations = (self.kernels, *self.moves.values())
-        ends = [*(each["end"].to_numpy() for each in operations), self.calls.end]
-        last = max(int(each.max()) for each in ends if len(each))
+        ends = [*(operation["end"].to_numpy() for operation in operations), self.calls.end]
+        last = max(int(end.max()) for end in ends if len(end))
         begins = [self.calls.start, *(each.start for each in self.ranges.values())]
         begun, most = np.concatenate(begins), MOST
         while True:
@@ -177,7 +177,8 @@ class Export:
         )
         activities = [*self._activities(DeviceKind.KERNEL, ran, names), *moves]
         return Recording.of(
-            [*spans, *ranges], (each for each in activities if each.end > each.start)
+            [*spans, *ranges],
+            (activity for activity in activities if activity.end > activity.start),
         )
 
     def _unique(self, correlation: Ints, process: Ints) -> Ints:
