@@ -184,8 +184,8 @@ def ingest_runs(
         built_in = run.collected and not run.manifest.get("program")
         left_out = {ACCOUNT} if built_in or NAMED_BY_CLASS in notes else set()
         facts = [{k: v for k, v in p.provenance.items() if k not in left_out} for p in run.found]
-        facts = [_beside_bare(each, run.manifest) for each in facts]
-        sources += [{"run_id": run_id, **guess, **each} for each in facts]
+        facts = [_beside_bare(fact, run.manifest) for fact in facts]
+        sources += [{"run_id": run_id, **guess, **fact} for fact in facts]
         prefix = f"{run_id}/" if run.collected else ""
         warnings += [
             type(note)(f"{prefix}{each.provenance.get('path')}: {note}")
@@ -416,16 +416,16 @@ def _one_run(run: _Run, user: Identity) -> tuple[pd.DataFrame, list[str]]:
     where = str(files[0])
     if run.collected:
         timings = joined_processes(timings)
-    timings = [_with_gaps(each, manifest) for each in timings]
+    timings = [_with_gaps(timing, manifest) for timing in timings]
     if len(timings) > 1:
         msg = "one run has several timing passes"
-        names = ", ".join(str(each.provenance.get("path")) for each in timings)
+        names = ", ".join(str(timing.provenance.get("path")) for timing in timings)
         raise InputError(msg, where=where, found=names, cure="Keep one.")
     profiles = _joined_nvprof(profiles)
     if not profiles:
         profiles, timings = list(timings), []
     notes = _of_a_server(manifest)
-    frames = [each.frame for each in profiles]
+    frames = [profile.frame for profile in profiles]
     if timings:
         if len(frames) > 1:
             msg = "one run has several profiles and one timing pass"
@@ -483,7 +483,7 @@ def _beside_bare(facts: dict[str, Any], manifest: Mapping[str, Any]) -> dict[str
     """Return a profile's facts with the step that the run was timed at without a profiler."""
     timing = manifest.get("timing")
     steps = timing.get("step_us") if isinstance(timing, dict) else None
-    times = [each for each in steps if _is_time(each)] if isinstance(steps, list) else []
+    times = [step for step in steps if _is_time(step)] if isinstance(steps, list) else []
     if not times or not (facts.get(ACCOUNT) or {}).get("marked_by"):
         return facts
     return {**facts, ACCOUNT: {**facts[ACCOUNT], "bare_us": statistics.median(times)}}
@@ -560,8 +560,8 @@ def _paired_nvprof(runs: list[_Run]) -> list[_Run]:
 
 
 def _joined_nvprof(profiles: list[Kernels]) -> list[Kernels]:
-    timeless = [each for each in profiles if each.frame["time_us"].isna().all()]
-    timed = [each for each in profiles if not each.frame["time_us"].isna().all()]
+    timeless = [profile for profile in profiles if profile.frame["time_us"].isna().all()]
+    timed = [profile for profile in profiles if not profile.frame["time_us"].isna().all()]
     if len(timeless) != 1 or len(timed) != 1:
         return profiles
     from perfml.readers.nvprof.kernels import join
