@@ -100,10 +100,7 @@ def report(
     _write(output, out, document, markdown=markdown, warnings=warnings)
 
 
-_OWN = (
-    re.compile(rb'<meta name="generator" content="perfml '),
-    re.compile(rb"\nperfml \d\S*\s*\Z"),
-)
+_OWN = re.compile(rb'<meta name="generator" content="perfml |\nperfml \d\S*\s*\Z')
 """What a page and what Markdown of perfml hold."""
 
 

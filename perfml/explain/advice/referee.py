@@ -117,7 +117,7 @@ def _by_result(cause: str, state: LaunchState, fixed: LaunchState) -> float:
     launch = state.launch
     asked = launch["gst_transactions"] * launch["gst_efficiency"] * SECTOR
     written = min(launch["dram_write_bytes"], asked)
-    part = launch["dram_utilization"] * written / state["dram_bytes"]
+    part = launch["dram_utilization"] * written / max(state["dram_bytes"], 1.0)
     if math.isnan(launch["dram_utilization"]):
         part = written / launch.chip.peak_dram_bytes_per_us() / launch.duration_us
     return 1 - min(known(part), 1.0)

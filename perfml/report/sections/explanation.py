@@ -60,7 +60,9 @@ def why_section(pairs: Iterable[Pair], title: str, lead: str, *, several: bool) 
         if several and at:
             label = f"{pair.label}: {label}"
         differing = [each for each in explanation.details if each.time.verdict != "no difference"]
-        layers = [layer_section(each, explanation, rows=pair.rows, at=at) for each in differing]
+        layers: list[Block] = [
+            layer_section(each, explanation, rows=pair.rows, at=at) for each in differing
+        ]
         nothing = Text("No layer is explained in detail: none of them differs.")
         panels.append(
             section(

@@ -101,8 +101,9 @@ def _use(shown: Sequence[Condition], *, alone: bool) -> Step | None:
         return None
     first, second = (shown[0].totals.iloc[place] for place in (0, 1))
     name, now, slowest = str(first["backend"]), second["total"], shown[0].totals["total"].max()
-    saved = (float(each - first["total"]) for each in (now, slowest))
-    found = choice(("backend", name), float(now), *saved, _chance(sure_of_totals(shown[0])))
+    likely, high = (float(each - first["total"]) for each in (now, slowest))
+    chance = _chance(sure_of_totals(shown[0]))
+    found = choice(("backend", name), float(now), likely, high, chance)
     if len(shown) == 1:
         text = fastest_text(shown[0], alone)
         gain = f"{micros(found.likely_us)} less than {second['backend']}"

@@ -82,7 +82,7 @@ def _reached(points: pd.DataFrame) -> str:
     low, high = float(middle.min()), float(middle.max())
     if len(middle) == 1:
         return f"; the median layer reaches {percent(low)} of its roof"
-    best = known.loc[known["fraction"].idxmax()]
+    best = known.iloc[int(known["fraction"].argmax())]
     return (
         f"; the median layer reaches {percent(low)} to {percent(high)} of its roof, the best "
         f"({best['layer']}, {best['backend']}) {percent(float(best['fraction']))}"
