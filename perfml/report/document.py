@@ -11,10 +11,11 @@ in ``render/markdown.py`` and ``render/text.py`` where the short forms show it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from perfml.explain.confidence import IN_WORDS, Confidence
+from perfml.report.labels import capital
 from perfml.util.json_values import json_object
 from perfml.util.shown import Shown
 
@@ -47,6 +48,15 @@ class Sentence:
     gain: str = ""
     command: str = ""  # the line to type
     look: Literal["", "lost", "none"] = ""  # whether the gain is a loss, or there is none
+    at: str = ""  # the condition before its text, unless that is the only one
+    named: bool = False  # whether its text begins with a name, which keeps its small letter
+
+    def placed(self, *, alone: bool) -> Sentence:
+        """Return it with its condition, or as a sentence of its own where that is the only one."""
+        if not self.at:
+            return self
+        own = self.text if self.named else capital(self.text)
+        return replace(self, text=own if alone else f"{self.at}, {self.text}", at="")
 
     @property
     def line(self) -> str:

@@ -236,12 +236,15 @@ def test_a_user_of_a_library_is_told_what_a_user_can_do(kernel, said):
             name,
             make_kernels(
                 [
-                    {"iteration": step, "kernel": kernel, "time_us": time, "stall_membar": part}
+                    {"iteration": step, "kernel": kernel, "time_us": time, **stalls}
                     for step in range(3)
                 ]
             ),
         )
-        for name, time, part in (("one", 10.0, 0.0), ("two", 40.0, 0.8))
+        for name, time, stalls in (
+            ("one", 10.0, {"stall_membar": 0.0, "stall_sync": 0.0}),
+            ("two", 40.0, {"stall_membar": 0.8, "stall_sync": 0.8}),
+        )
     ]
     (detail,) = explain(*sides, model=None).details
     assert detail.fix is not None

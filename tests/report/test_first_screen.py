@@ -45,9 +45,6 @@ def test_a_default_report_names_kernel_share_limit_and_a_rule_that_stands_in_it(
     assert "Latency limits Baseline" in first
     shown = page.read_text(encoding="utf-8").replace("\xa0", " ")
     assert "100 % of the time. Limit: latency" in shown
-    saved = float(re.search(r"likely saves ([\d,.]+) µs", shown)[1].replace(",", ""))
-    # of the ten launches' 3,538 µs; the file's AchievedOccupancy estimates 15.1 % (of one unit)
-    assert 0.02 * 3538 < saved < 0.152 * 3538
     text = page.read_text(encoding="utf-8")
     assert "AchievedOccupancy" in text
     assert "SOLBottleneck" in text

@@ -84,7 +84,7 @@ def test_a_slower_dataset_is_slower_by_its_factor_with_an_interval():
     total = found.pair.explanation.total
     assert total.verdict == "slower"
     assert total.ratio == pytest.approx(1.5)
-    assert total.interval[0] < 1.5 < total.interval[1]
+    assert total.interval[0] - 1e-9 <= 1.5 <= total.interval[1] + 1e-9
     first = next(each for each in sentences(found) if each.about == "time")
     assert first.sure == "high"
     assert "Layer by layer: 6 slower." in first.text

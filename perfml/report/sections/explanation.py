@@ -11,6 +11,7 @@ import pandas as pd
 from perfml.explain.confidence import IN_WORDS
 from perfml.report.conditions import EVERY_RUN
 from perfml.report.document import (
+    Block,
     Cell,
     Document,
     Notices,

@@ -49,11 +49,11 @@ def first_steps(results: Results) -> list[Sentence]:
     runs = [each for each in results.provenance.get("runs", ()) if isinstance(each, Mapping)]
     if lost and any((each.get("settings") or {}).get("cudnn_benchmark") is False for each in runs):
         lost = lost[0], replace(lost[1], command=setting("backend", "benchmark").line)
-    narrower, use = _settings(results.gains), _use(several, alone=alone)
+    narrower, use = _settings(results.gains), _use(several)
     if narrower and use and len(several) == 1:
         title = f"If you stay with {several[0].key['precision']}, use {use[0].rules[-1]}"
         use = use[0], replace(use[1], title=title)
-    steps = [*rank_steps(results.ranks), narrower, use, _mix(several, alone=alone), lost]
+    steps = [*rank_steps(results.ranks), narrower, use, _mix(several), lost]
     return in_order([*([step] for step in steps if step is not None), *found])[:_STEPS]
 
 
@@ -88,14 +88,7 @@ def where(condition: Condition) -> str:
     return "Over all runs" if condition.label == EVERY_RUN else f"At {condition.label}"
 
 
-def placed(condition: Condition, text: str, *, alone: bool, named: bool = False) -> str:
-    """Begin a sentence with its condition, where there are several; `named`: with a name."""
-    if not alone:
-        return f"{where(condition)}, {text}"
-    return text if named else capital(text)
-
-
-def _use(shown: Sequence[Condition], *, alone: bool) -> Step | None:
+def _use(shown: Sequence[Condition]) -> Step | None:
     """Say which backend is fastest in all, where more than one was measured."""
     if not shown:
         return None
@@ -105,10 +98,11 @@ def _use(shown: Sequence[Condition], *, alone: bool) -> Step | None:
     chance = _chance(sure_of_totals(shown[0]))
     found = choice(("backend", name), float(now), likely, high, chance)
     if len(shown) == 1:
-        text = fastest_text(shown[0], alone)
+        text = fastest_text(shown[0])
         gain = f"{micros(found.likely_us)} less than {second['backend']}"
         line = setting("backend", name).line
-        return found, Sentence("do", sure_of_totals(shown[0]), text, f"Use {name}", gain, line)
+        said = Sentence("do", sure_of_totals(shown[0]), text, f"Use {name}", gain, line)
+        return found, replace(said, at=where(shown[0]), named=True)
     by_wins = wins(shown)
     parts = [f"{name} at {listed(labels, 6)}" for name, labels in by_wins]
     leads = [float(each.totals["total"].iloc[1] / each.totals["total"].iloc[0]) for each in shown]
@@ -126,7 +120,7 @@ def _chance(sure: Sure) -> float:
     return probability("measured" if sure == "high" else "bound")
 
 
-def fastest_text(condition: Condition, alone: bool) -> str:
+def fastest_text(condition: Condition) -> str:
     """Say which backend is fastest over all layers, by how much, and on how many of them."""
     totals = condition.totals[condition.totals["total"].notna()]
     first, second = totals.iloc[0], totals.iloc[1]
@@ -141,10 +135,10 @@ def fastest_text(condition: Condition, alone: bool) -> str:
     )
     if doubtful:
         text += f", on {doubtful} of them within the spread of the repeats"
-    return placed(condition, text + ".", alone=alone, named=True)
+    return text + "."
 
 
-def _mix(shown: Sequence[Condition], *, alone: bool) -> Step | None:
+def _mix(shown: Sequence[Condition]) -> Step | None:
     """Say what the fastest backend of every layer would give, where that gives most."""
     gains = mixed(shown)
     if not gains:
@@ -153,14 +147,15 @@ def _mix(shown: Sequence[Condition], *, alone: bool) -> Step | None:
     fastest, total = str(condition.totals["backend"].iloc[0]), condition.fastest_us
     if not share:
         text = "no other backend gains 1 % on any choice of layers."
-        text = placed(condition, text, alone=alone)
-        title = "Keep to one backend"
+        at, title = where(condition), "Keep to one backend"
         if len(gains) > 1:
-            title = "Keep to one backend in each case"
+            at, title = "", "Keep to one backend in each case"
             text = f"Under none of {len(gains)} conditions does another backend gain 1 % on any "
             text += "choice of layers."
         none = choice(("mix",), total, 0.0, 0.0, _chance("high"))
-        return none, Sentence("do", "high", text, title, "nothing to gain by mixing", look="none")
+        return none, Sentence(
+            "do", "high", text, title, "nothing to gain by mixing", look="none", at=at
+        )
     changed = saved[saved > 0]
     winners = condition.winners.set_index("layer")
     clear = float(saved[winners["clear"].reindex(saved.index) == 1].sum())
@@ -176,9 +171,9 @@ def _mix(shown: Sequence[Condition], *, alone: bool) -> Step | None:
         f"{times}. The cost of a change of layout between backends is not counted."
     )
     gain = f"{micros(float(saved.sum()))} less ({percent(share)})"
-    text = placed(condition, text, alone=alone)
     found = choice(("mix",), total, float(saved.sum()), float(saved.sum()), _chance(sure))
-    return found, Sentence("do", sure, text, "Choose the backend layer by layer", gain)
+    title = "Choose the backend layer by layer"
+    return found, Sentence("do", sure, text, title, gain, at=where(condition))
 
 
 def _loss(pairs: Sequence[Pair], *, alone: bool) -> Step | None:

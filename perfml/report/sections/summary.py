@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from perfml.report.conditions import UNNAMED, Condition, sure_of_totals
+from perfml.report.conditions import EVERY_RUN, UNNAMED, Condition, sure_of_totals
 from perfml.report.document import Answer, Sentence, Sure
 from perfml.report.labels import (
     TASKS,
@@ -34,7 +34,7 @@ from perfml.report.results import (
 )
 from perfml.report.sections.clock import phase_sentence, step_sentences
 from perfml.report.sections.explanation import why_sentence
-from perfml.report.sections.first import fastest_text, first_steps, placed
+from perfml.report.sections.first import fastest_text, first_steps, where
 from perfml.util.words import count, micros
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def answer(results: Results) -> Answer:
     steps = first_steps(results)
     shown = results.conditions
     alone = len(shown) == 1  # whose name stands in the head of the page
-    said = [_fastest(condition, alone=alone) for condition in shown[:_MOST_CONDITIONS]]
+    said = [_fastest(condition) for condition in shown[:_MOST_CONDITIONS]]
     if results.account is not None:  # people wait for the clock, not for the sum of kernels
         name = "" if results.ranks is None else f"Rank {results.ranks.last.rank}"
         said = step_sentences(results.account, name)
@@ -82,6 +82,9 @@ def answer(results: Results) -> Answer:
     said += [error for error in errors.values() if error is not None]
     leaks = dict.fromkeys(each.leakage.warning for each in results.evaluations)
     said += [Sentence("caution", "caution", warning) for warning in leaks if warning]
+    # the only condition is named once
+    named = 0 if shown[0].label == EVERY_RUN else 1
+    said = [each.placed(alone=alone and place >= named) for place, each in enumerate(said)]
     heading = "Do this first" if steps else "The answer, and how sure it is"
     return Answer(heading, tuple(said), SURE_RULES)
 
@@ -93,28 +96,28 @@ def _reasons(pairs: Sequence[Pair], *, alone: bool) -> list[Sentence]:
     return [reason for reason in reasons if reason is not None]
 
 
-def _fastest(condition: Condition, *, alone: bool) -> Sentence:
+def _fastest(condition: Condition) -> Sentence:
     """Say who is fastest under one condition, or why that cannot be said."""
     totals = condition.totals[condition.totals["total"].notna()]
     if totals.empty:
-        text = placed(condition, "no layer has a time.", alone=alone)
-        return Sentence("time", "low", text)
+        return Sentence("time", "low", "no layer has a time.", at=where(condition))
     if condition.common == 0:
         text = "the backends have no layer in common, so their totals do not compare."
-        return Sentence("time", "low", placed(condition, text, alone=alone))
+        return Sentence("time", "low", text, at=where(condition))
     if len(totals) > 1:
-        return Sentence("time", sure_of_totals(condition), fastest_text(condition, alone))
+        sure, text = sure_of_totals(condition), fastest_text(condition)
+        return Sentence("time", sure, text, at=where(condition), named=True)
     first, slowest = totals.iloc[0], condition.slowest
     name, unnamed = str(first["backend"]), first["backend"] in UNNAMED.values()
     text = f"{name} takes {micros(first['total'])} for {count(condition.common, condition.noun)}"
-    text = placed(condition, text, alone=alone, named=not unnamed)
     if condition.common > 1 and slowest is not None:
         share = slowest["median"] / condition.times["median"].sum()
         text += f". The slowest, {slowest['layer']}, is {percent(share)} of it"
     sure: Sure = "high" if int(condition.times["repeats"].max()) > 1 else "low"
     if unnamed:
-        return Sentence("time", sure, f"{text}.")
-    return Sentence("time", sure, f"{text}. Only one backend was measured.")
+        return Sentence("time", sure, f"{text}.", at=where(condition))
+    text = f"{text}. Only one backend was measured."
+    return Sentence("time", sure, text, at=where(condition), named=True)
 
 
 def _metrics(ranking: Ranking, limit: Sure) -> list[Sentence]:
