@@ -4,7 +4,7 @@ Layers of one condition are equal if they launch the same kernels with the same 
 the same order, execute as many instructions as far as these were counted, and take about as long.
 The last two tell a product or a copy of another size, which may have the same kernel and grid.
 
-Here to change: what makes layers equal, in `_Usual.like`; what their findings say together, in
+Here to change: what makes layers equal, in `_alike`; what their findings say together, in
 `_together`.
 """
 
@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -34,20 +33,15 @@ _SAME_WORK = 0.02  # instructions of one work differ by what branches on data do
 _LEAST_SURE = tuple(IN_WORDS)
 
 
-@dataclass(frozen=True)
-class _Usual:
-    """What a layer usually launches, and how long that takes."""
+_Usual = tuple[Place, float, float]
+"""A layer's place, what it usually takes, and the instructions that it executes."""
 
-    place: Place
-    time_us: float
-    instructions: float
 
-    def like(self, other: _Usual) -> bool:
-        near = max(_NEAR * other.time_us, _NEAR_US)
-        known = self.instructions == self.instructions and other.instructions == other.instructions
-        return abs(self.time_us - other.time_us) <= near and not (
-            known and abs(self.instructions - other.instructions) > _SAME_WORK * other.instructions
-        )
+def _alike(one: _Usual, other: _Usual) -> bool:
+    (_, time, done), (_, other_time, other_done) = one, other
+    near = abs(time - other_time) <= max(_NEAR * other_time, _NEAR_US)
+    # instructions that nobody counted tell nothing
+    return near and not abs(done - other_done) > _SAME_WORK * other_done
 
 
 def equal_layers(rows: pd.DataFrame) -> dict[Place, int]:
@@ -67,10 +61,10 @@ def equal_layers(rows: pd.DataFrame) -> dict[Place, int]:
     alike: dict[tuple[str, ...], list[list[_Usual]]] = {}
     places: list[Place] = []
     for row, same, done in zip(firsts.to_dict("records"), text, work, strict=True):
-        usual = _Usual(place_of(row), float(row["layer_us"]), float(done))
-        places.append(usual.place)
+        usual = (place_of(row), float(row["layer_us"]), float(done))
+        places.append(usual[0])
         sets = alike.setdefault((same, *(str(row[name]) for name in keys)), [])
-        mine = next((each for each in sets if usual.like(each[0])), None)
+        mine = next((each for each in sets if _alike(usual, each[0])), None)
         if mine is None:
             sets.append([usual])
         else:
@@ -78,10 +72,10 @@ def equal_layers(rows: pd.DataFrame) -> dict[Place, int]:
     twice = {place for place, times in Counter(places).items() if times > 1}
     several = [each for sets in alike.values() for each in sets if len(each) > 1]
     return {
-        usual.place: number
+        place: number
         for number, each in enumerate(several)
-        for usual in each
-        if usual.place not in twice
+        for place, *_ in each
+        if place not in twice
     }
 
 

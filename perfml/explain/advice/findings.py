@@ -6,7 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any, NotRequired, TypedDict
 
 from perfml.explain.advice.persons import Person
 from perfml.explain.advice.referee import judged, without
@@ -65,15 +65,10 @@ class FindingRow(TypedDict):
     probability: Annotated[float, "of being right"]
     tells: Annotated[str, "what would tell, where the confidence is low"]
     level: Annotated[float, "how near its ceiling its limit stands; 0 without one"]
+    layers: NotRequired[Annotated[tuple[str, ...], "equal layers, where these are one finding"]]
 
 
-class EqualFinding(FindingRow):
-    """A hazard of a layer and of those equal to it."""
-
-    layers: tuple[str, ...]
-
-
-COLUMNS = tuple(FindingRow.__annotations__)
+COLUMNS = tuple(name for name in FindingRow.__annotations__ if name != "layers")
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,6 @@ from perfml.explain.advice.equal_layers import (
 from perfml.explain.advice.file_rules import FileRule, file_rules
 from perfml.explain.advice.findings import (
     COLUMNS,
-    EqualFinding,
     FindingRow,
     Layer,
     in_order,
@@ -117,7 +116,7 @@ class Advice:
     unexplained: tuple[Finding, ...] = ()
 
     @property
-    def groups(self) -> Annotated[pd.DataFrame, EqualFinding]:
+    def groups(self) -> Annotated[pd.DataFrame, FindingRow]:
         """The findings, those of equal layers as one: what all surfaces show, with ``layers``."""
         return group_findings(self.table, self.equal)
 
