@@ -105,8 +105,9 @@ def _fastest(condition: Condition) -> Sentence:
         text = "the backends have no layer in common, so their totals do not compare."
         return Sentence("time", "low", text, at=where(condition))
     if len(totals) > 1:
-        sure, text = sure_of_totals(condition), fastest_text(condition)
-        return Sentence("time", sure, text, at=where(condition), named=True)
+        text = fastest_text(condition)
+        least = sure_of_totals(condition)
+        return Sentence("time", least, text, at=where(condition), named=True)
     first, slowest = totals.iloc[0], condition.slowest
     name, unnamed = str(first["backend"]), first["backend"] in UNNAMED.values()
     text = f"{name} takes {micros(first['total'])} for {count(condition.common, condition.noun)}"
