@@ -30,6 +30,7 @@ from perfml.explain.advice.findings import (
     in_order,
     launch_findings,
 )
+from perfml.explain.advice.fix import WIDTH
 from perfml.explain.advice.layer_findings import layer_findings
 from perfml.explain.advice.table import layers_of, representative_launches
 from perfml.explain.confidence import Confidence, confidence_of
@@ -237,6 +238,30 @@ def fit() -> str:
     return "\n".join(rows) + "\n"
 
 
+def covered() -> dict[str, list[int]]:
+    """Return in how many exams' pairs the difference lies in an interval of the first finding.
+
+    `most`: between nothing and what that finding saves at most. `width`: the interval around its
+    likely gain that fixes have (`perfml.explain.advice.fix`). The third number is of all.
+    """
+    counts = {name: [0, 0, 0] for name in ("right", "all")}
+    for exam in EXAMS.values():
+        sides = exam.sides(exam.recordings[0])
+        layers = [_layers(side.kernels) for side in sides if side.kernels is not None]
+        for name, accepted in exam.counted().items():
+            both = sorted((s[name] for s in layers if name in s), key=lambda each: each.time_us)
+            found = in_order([*launch_findings(both[-1]), *layer_findings(both[-1])])
+            if len(both) < 2 or not accepted or not found:
+                continue
+            row, left = found[0], both[0].time_us / both[-1].time_us
+            ends = WIDTH.around(1 - min(row["gain"], 0.999), 1.0, float(row["known"]))
+            inside = [1 - row["gain_high"] <= left, ends[0] <= left <= ends[1]]
+            right = not accepted_rules(accepted).isdisjoint(row["rules"])
+            for group in ("all", *(["right"] if right else [])):
+                counts[group] = [a + b for a, b in zip(counts[group], [*inside, True], strict=True)]
+    return counts
+
+
 def measure() -> dict[str, Any]:
     """Return the counts of each data set, families kept aside apart."""
     found = {}
@@ -245,7 +270,8 @@ def measure() -> dict[str, Any]:
         shown = [row for row in rows if not row["held_out"]]
         found[f"18 newer families, {device}"] = summary(shown)
         found[f"six families kept aside, {device}"] = summary([r for r in rows if r["held_out"]])
-    return {"families": found, "exams": {name: exam_confidence(EXAMS[name]) for name in EXAMS}}
+    exams = {name: exam_confidence(EXAMS[name]) for name in EXAMS}
+    return {"families": found, "exams": exams, "covered": covered()}
 
 
 if __name__ == "__main__":
