@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import math
+import re
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -329,6 +330,18 @@ def _mean_rows(sides: Iterable[tuple[Sequence[_Row], float]]) -> tuple[_Row, ...
             sums = {n: getattr(held, n) + share * getattr(row, n) for n in nothing}
             means[alike] = replace(held, **sums)
     return tuple(sorted(means.values(), key=lambda row: -row.us))
+
+
+_TRAINING = re.compile(
+    r"backward|wgrad|bn_bw|bwtr|bprop|_bwd|Optimizer\.step|multi_tensor_apply|fused_?(adam|sgd)",
+    re.IGNORECASE,
+)
+"""Names of kernels and ranges of training; a transposed convolution runs ``dgrad`` without it."""
+
+
+def shows_training(names: Iterable[str]) -> bool:
+    """Return whether some names of kernels or ranges are those of backward or an optimizer."""
+    return any(_TRAINING.search(name) for name in names)
 
 
 def is_warm_up(walls: Sequence[float]) -> bool:

@@ -18,6 +18,7 @@ from perfml.account.account import (
     Idle,
     Part,
     is_warm_up,
+    shows_training,
 )
 from perfml.account.audit import IDLE, unrecorded
 from perfml.account.device_time import Busy, DeviceTime, Spans
@@ -39,6 +40,9 @@ _BETWEEN = frozenset({"elementwise", "conversion", "random", "softmax", "reducti
 """What stands between the two products of an attention that is written out."""
 _LONG_NS = 50_000
 """A kernel of one block that is shorter has nothing for other blocks to do."""
+_FEWEST_PACED, _EVEN, _PACED_US = 4, 0.01, 5_000.0
+"""Steps of a program that sleeps, or waits for a camera or a screen, are equal to 1 %; what a host
+computes is not."""
 _OPTIMIZER = "Optimizer.step#"
 
 
@@ -111,33 +115,67 @@ def account_of(
         for number, held in sorted(pairs.items())
     )
     again = None
+    # what passes within a marked step is of the step
+    inside = sum(end - start for start, end in zip(steps.starts, steps.ends, strict=True))
+    paced = 2e-3 * inside < sum(walls) and _paced([walls[number] for number in kept])
     if not steps.name and len(steps.starts) == 1:
         again = repeated_steps(
             [activity for activity, _ in ordered], [origin.time for _, origin in ordered]
         )
+    repeated = again and account_of(
+        recording,
+        again,
+        finder,
+        origins,
+        pytorch=pytorch,
+        recorded=recorded,
+        unknown=unknown,
+    )
+    paced |= repeated is not None and any(i.state == State.PACED for i in repeated.busiest.idle)
     return Account(
         steps.name,
         walls,
         warm_up,
-        tuple(each for each in devices if each is not None),
+        tuple(_with_pace(each, paced) for each in devices if each is not None),
         host.waits(steps.starts[kept.start], steps.ends[kept.stop - 1]) if host else (),
-        any(origin.backward for origin in origins),
+        any(origin.backward for origin in origins) or shows_training(_names_of(recording)),
         pytorch,
         tuple(sorted(cut)),
         known,
-        repeated=None
-        if again is None
-        else account_of(
-            recording,
-            again,
-            finder,
-            origins,
-            pytorch=pytorch,
-            recorded=recorded,
-            unknown=unknown,
-        ),
+        repeated=repeated,
         unknown=tuple(sorted(unknown)),
     )
+
+
+def _names_of(recording: Recording) -> set[str]:
+    """Return what kernels and ranges are called."""
+    ranges = {span.name for span in recording.host if span.kind is HostKind.RANGE}
+    return ranges | {each.name for each in recording.activities}
+
+
+def _paced(walls: Sequence[float]) -> bool:
+    """Return whether steps begin at even intervals, as of a program that waits for a clock."""
+    if len(walls) < _FEWEST_PACED:
+        return False
+    low, middle, high = np.quantile(walls, (0.25, 0.5, 0.75))
+    return bool(high - low <= _EVEN * middle and middle >= _PACED_US)
+
+
+def _with_pace(device: DeviceAccount, paced: bool) -> DeviceAccount:
+    """Return an account in which a host that paces does not compute while it waits."""
+    step = device.step
+    if not paced or step.idle_us < step.busy_us:
+        return device
+    # an input that is copied is waited for, unless a range says that the host makes it
+    held = [
+        each.state == State.COMPUTING or (each.state == State.LOADING and not each.where)
+        for each in device.idle
+    ]
+    idle = (
+        replace(each, state=str(State.PACED)) if waits else each
+        for each, waits in zip(device.idle, held, strict=True)
+    )
+    return replace(device, idle=tuple(idle))
 
 
 def _longest_run(numbers: set[int]) -> range:

@@ -34,6 +34,8 @@ LONG_US = 1000.0
 """A stretch without any operator or API call from which on the host computes something of its own.
 Python takes 2 to 40 us from one operator to the next in the traces of 2026-11-25."""
 
+_FIRST = 10.0
+"""The first call that takes this many times as long as others of its name loads a library."""
 _MOST = 0.5
 """An operator that runs for this part of some time stands for it."""
 _COMPUTING_US = 50.0
@@ -70,6 +72,7 @@ class State(StrEnum):
     PROFILING = "profiling"
     COMPILING = "compiling"
     LOADING = "loading"
+    WARMING_UP = "warming_up"
     ALLOCATING = "allocating"
     CPU_OPERATORS = "cpu_operators"
     PAGEABLE = "pageable"
@@ -81,6 +84,7 @@ class State(StrEnum):
     OPERATORS = "operators"
     PYTHON = "python"
     COMPUTING = "host"
+    PACED = "paced"
 
 
 @dataclass(frozen=True)
@@ -125,6 +129,7 @@ class Host:
         self._blocking = _union([*self.synchronising, *blocking])
         self._busy = _union([*calls, *operators])
         again = [span for span in operators if origins.repeats_forward(span)]
+        allocations = [span for span in calls if _ALLOCATING.fullmatch(span.name)]
         alone = self_times([*operators, *calls])
         long = [
             span
@@ -142,7 +147,8 @@ class Host:
             State.PROFILING: _union(recording.spans(HostKind.OVERHEAD)),
             State.COMPILING: _union(s for s in (*ranges, *calls) if _COMPILING.fullmatch(s.name)),
             State.LOADING: _union(s for s in ranges if _LOADING.fullmatch(s.name)),
-            State.ALLOCATING: _union(s for s in calls if _ALLOCATING.fullmatch(s.name)),
+            State.WARMING_UP: _union(first_calls(allocations)),
+            State.ALLOCATING: _union(allocations),
             State.CPU_OPERATORS: _union(on_cpu),
             State.SYNCHRONISING: self._blocking,
             State.PAGEABLE: _union(o.call for a, o in pairs if is_pageable(a) and o.call),
@@ -170,6 +176,7 @@ class Host:
             State.RELAUNCHING: difference(self._drained(gaps), long),
             State.PYTHON: difference(gaps, long),
             State.COMPUTING: gaps,
+            State.PACED: Intervals(gaps.start[:0], gaps.end[:0]),
         }
         parts: dict[State, Intervals] = {}
         for state in State:
@@ -221,6 +228,19 @@ class Host:
         calls = (span for span in self.synchronising if start <= span.start < end)
         counts = Counter((span.name, self._around(span)) for span in calls)
         return tuple(Waiting(*key, times) for key, times in counts.most_common())
+
+
+def first_calls(calls: Sequence[HostSpan]) -> list[HostSpan]:
+    """Return the first call of each name that takes far longer than others: it loads a library."""
+    named: dict[str, list[HostSpan]] = {}
+    for span in calls:
+        named.setdefault(span.name, []).append(span)
+    found = []
+    for first, *others in named.values():
+        usual = np.median([span.end - span.start for span in others]) if others else math.inf
+        if first.end - first.start >= max(_FIRST * usual, LONG_US * 1e3):
+            found.append(first)
+    return found
 
 
 def self_times(spans: Iterable[HostSpan]) -> list[HostSpan]:

@@ -100,6 +100,10 @@ class StepComparison:
     def verdict(self) -> TimeVerdict:
         """``slower``, ``faster``, ``no difference`` or ``undecided``."""
         found = self._of_the_clock
+        if self._chance_us and found in ("slower", "faster"):
+            certain = max(self._sides[1].step_us - self._chance_us, _TICK_US)
+            if abs(math.log(certain / max(self._sides[0].step_us, _TICK_US))) <= math.log(_ALONE):
+                return "undecided"
         rest = abs(self.difference_us - self.launching_us)
         shorter = min(side.step_us for side in self._sides)
         longer = self.idle and not self.alone and abs(self.log_ratio) < math.log(_PROFILED)
@@ -139,14 +143,19 @@ class StepComparison:
     @property
     def between_us(self) -> float:
         """The difference of copies and idle time, without what one sample a side cannot prove."""
+        return self.parts["copying_us"] + self.parts["idle_us"] - self._chance_us
+
+    @property
+    def _chance_us(self) -> float:
+        """Of the difference, what one sample a side cannot prove: one wait, equal copies."""
         copies, idle = self.parts["copying_us"], self.parts["idle_us"]
+        if max(self.repeats) > 1:
+            return 0.0
         before, after = (side.busiest for side in self._sides)
-        if max(self.repeats) == 1:
-            moved = [sum(each.bytes for each in side.copies) for side in (before, after)]
-            copies = 0.0 if math.isclose(*moved, rel_tol=_CLOSE) else copies
-            chance = after.step.longest_us - before.step.longest_us
-            idle = math.copysign(max(abs(idle) - abs(chance), 0.0), idle)
-        return copies + idle
+        moved = [sum(each.bytes for each in side.copies) for side in (before, after)]
+        event = abs(after.step.longest_us - before.step.longest_us)
+        alike = copies if math.isclose(*moved, rel_tol=_CLOSE) else 0.0
+        return alike + math.copysign(min(abs(idle), event), idle)
 
     @property
     def leads(self) -> bool:

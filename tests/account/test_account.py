@@ -1,5 +1,7 @@
 """The account of a step, from small traces whose times are added up by hand."""
 
+import random
+
 import pytest
 
 from perfml.account.account import Account, is_warm_up
@@ -222,3 +224,40 @@ def test_the_operator_in_which_the_host_launches_for_most_of_the_time_is_named(a
         trace.launch("add()", 510 + 800 * at, 1250 + 800 * at, 5.0, correlation=60 + at)
     (idle,) = (each for each in account(trace).devices[0].idle if each.state == "operators")
     assert idle.where == "aten::addmm"
+
+
+@pytest.mark.parametrize(("jitter", "state"), [(50.0, "paced"), (9_000.0, "loading")])
+def test_a_program_that_begins_its_frames_at_even_intervals_waits_on_purpose(
+    account, jitter, state
+):
+    trace, drawn = Trace(), random.Random(0)
+    for frame in range(20):
+        base = 40_000.0 * frame + drawn.uniform(0, jitter)
+        copy(trace, "Memcpy HtoD (Pinned -> Device)", base + 10, 200, base, 2 * frame + 1)
+        for at in range(2):
+            number = 1_000 + 2 * frame + at
+            trace.launch(
+                f"filter_{at}()", base + 30, base + 300 + 900 * at, 800, correlation=number
+            )
+    found = account(trace)
+    waits = max(found.devices[0].idle, key=lambda idle: idle.us)
+    assert waits.state == state
+    ids = [each.cause.id for each in findings(found)]
+    assert ("data_loading" in ids) == (state == "loading")
+    # whether the host is too slow to launch has nothing to do with it
+    assert all(each.saved_us <= 0.02 * each.step_us for each in findings(found)) == (
+        state == "paced"
+    )
+
+
+def test_the_first_call_of_a_library_is_warm_up_and_no_allocation_of_every_step(account):
+    trace = Trace()
+    for step in range(6):
+        base = 100_000.0 * step
+        trace.launch("gemm()", base + 5, base + 10, 100.0, correlation=step + 1)
+        length = 60_000.0 if step == 0 else 300.0
+        trace.event("cuda_runtime", "cudaMalloc", base + 500, length)
+        trace.launch("gemm()", base + 70_000, base + 70_010, 100.0, correlation=50 + step)
+    idle = {each.state: each.us for each in account(trace).devices[0].idle}
+    assert idle["warming_up"] == pytest.approx(60_000.0)
+    assert idle["allocating"] == pytest.approx(5 * 300.0)

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from perfml.account.account import Account, DeviceAccount, Idle, Part
+from perfml.account.account import Account, Copies, DeviceAccount, Idle, Part
 from perfml.account.device_time import DeviceTime
 from perfml.explain import explain
 from perfml.explain.advice.answer import in_one_order
@@ -267,3 +267,17 @@ def test_sides_that_hardly_differ_get_no_advice():
     step = sides([100.0, 104.0, 98.0, 120.0], [101.0, 99.0, 140.0, 97.0])
     assert step.verdict == "undecided"
     assert (step.first, step.action(), step.cause()) == (None, None, None)
+
+
+def test_one_event_and_equal_copies_of_one_sample_a_side_are_no_difference():
+    def account(copying, longest):
+        step = DeviceTime(10, 100.0, 100.0, copying, 50.0 + longest, longest_us=longest)
+        idle = (Idle("host", 50.0 + longest, ""),)
+        copies = (Copies("to_device", False, copying, 4096.0, 1.0),)
+        device = DeviceAccount(0, step, (step,), idle, (), copies, 10.0)
+        return Account("", (step.wall_us,), False, (device,), (), False)
+
+    for other in (account(20.0, 900.0), account(500.0, 10.0)):
+        step = StepComparison(("a", "b"), account(20.0, 10.0), other)
+        assert step.ratio > 3
+        assert (step.verdict, step.confidence, step.leads) == ("undecided", "low", False)

@@ -19,7 +19,7 @@ from typing import Any
 
 import pandas as pd
 
-from perfml.account.account import UNRECORDED, Account, DeviceAccount, Part
+from perfml.account.account import UNRECORDED, Account, DeviceAccount, Part, shows_training
 from perfml.account.audit import IDLE
 from perfml.account.causes import Change, findings
 from perfml.account.causes import Finding as Cause
@@ -184,7 +184,6 @@ def _largest(sums: Mapping[Any, float]) -> list[Any]:
 
 _FACTS = frozenset({"registers_per_thread", "shared_memory_per_block", "threads"})
 """Columns that tell how a kernel is launched, not what it does."""
-_BACKWARD = re.compile(r"backward|dgrad|wgrad|bn_bw|bwtr|bprop|_bwd", re.IGNORECASE)
 
 
 def step_findings(
@@ -290,7 +289,7 @@ def _sums(kernels: pd.DataFrame) -> Account:
     step = DeviceTime(float(rows["n"].sum()), whole, whole, 0.0, 0.0)
     device = DeviceAccount(0, step, (step,), (), parts, (), step.launches)
     pytorch = any(person_of(str(name)) is Person.PYTORCH for name in rows["kernel"].unique())
-    trains = any(_BACKWARD.search(str(name)) for name in rows["kernel"].unique())
+    trains = shows_training(map(str, rows["kernel"].unique()))
     return Account("", (whole,), False, (device,), (), trains, pytorch)
 
 

@@ -28,8 +28,8 @@ _VERSION = re.compile(r"_v\d+$")
 COPY_WAYS = {1: "HtoD", 2: "DtoH", 8: "DtoD", 10: "PtoP"}
 COPY_WAYS |= {10 + key: f"Unified {COPY_WAYS[way]}" for key, way in ((1, 1), (2, 2), (3, 8))}
 """``copyKind``: CUPTI's CUpti_ActivityMemcpyKind."""
-_PYTORCH = "at::native"
-"""Namespace of PyTorch's own kernels, of which every program of it launches some."""
+_PYTORCH = re.compile(r"at::native|^aten::")
+"""Namespace of PyTorch's own kernels, some of which every program of it launches, and operators."""
 _KINDS = "ENUM_CUDA_MEM_KIND"
 """Table with the names of ``srcKind`` and ``dstKind``: the numbers changed with the exporter."""
 
@@ -144,7 +144,8 @@ class Export:
             steps = find_steps(recording)
         recording, audit = audited(recording, facts)
         finder = Origins(recording, steps)
-        pytorch = any(_PYTORCH in name for name in set(self.names))
+        ranges = {name for table in self.ranges.values() for name in table.names}
+        pytorch = any(_PYTORCH.search(name) for name in {*self.names, *ranges})
         origins = finder.all(recording.activities)
         every = recorded_times(spans_of(self.kernels), spans_of(pd.concat(self.moves.values())))
         account = account_of(
