@@ -122,15 +122,10 @@ def account_of(
         again = repeated_steps(
             [activity for activity, _ in ordered], [origin.time for _, origin in ordered]
         )
-    repeated = again and account_of(
-        recording,
-        again,
-        finder,
-        origins,
-        pytorch=pytorch,
-        recorded=recorded,
-        unknown=unknown,
-    )
+    repeated = None
+    if again is not None:
+        of = functools.partial(account_of, recording, again, finder, origins, pytorch=pytorch)
+        repeated = of(recorded=recorded, unknown=unknown)
     paced |= repeated is not None and any(i.state == State.PACED for i in repeated.busiest.idle)
     return Account(
         steps.name,

@@ -65,7 +65,7 @@ FORMATS = (
     Format("ncu.report", "Nsight Compute .ncu-rep", (".ncu-rep",)),
     Format("nsys.sqlite_file", "SQLite exports of Nsight Systems", (".sqlite",)),
     Format("nvprof.sqlite_file", "SQLite exports of nvprof", (".nvvp", ".nvprof", ".sqlite")),
-    Format("jax_trace", "Chrome traces of JAX's profiler (.trace.json.gz)", (".json",)),
+    Format("jax_trace", "XPlanes and Chrome traces of JAX and TensorFlow", (".json", ".xplane.pb")),
     Format("rocpd", "rocpd databases of rocprofv3", (".db", ".rocpd")),
     Format("torch_trace", "Chrome traces of PyTorch's profiler", (".json",)),
     Format("trtexec", "trtexec's --exportProfile and --exportLayerInfo", (".json",)),

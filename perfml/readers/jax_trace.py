@@ -1,14 +1,17 @@
-"""Read the Chrome trace that ``jax.profiler`` writes beside its ``.xplane.pb``.
+"""Read the ``.xplane.pb`` of JAX's and TensorFlow's profiler, or the Chrome trace beside it.
 
-XLA says of each kernel which operation of the program it computes (``jit(step)/mlp/dot_general``):
-that is its layer. Launches of the host are not tied to kernels there, and there are no counters.
+An XPlane is a protocol buffer, tsl/profiler/protobuf/xplane.proto: planes (one a device) of lines
+(one a stream) of events, whose names and statistics stand once in the plane. XLA says of each
+kernel which operation of the program it computes (``jit(step)/mlp/dot_general``): that is its
+layer. Launches of the host are not tied to kernels there, and there are no counters.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -33,6 +36,8 @@ _STREAM = re.compile(r"Stream #(\d{1,9})\b")
 _DETAILS = re.compile(
     r"\b(?:(regs|static_shared|dynamic_shared):(\d{1,9})|(grid|block):(\d{1,10}(?:,\d{1,10}){2}))\b"
 )
+_PLANE = re.compile(rb"\A\x0a[\x00-\xff]{1,64}?\x12[\x01-\x7f](?:/host:|/device:|Task Env)")
+"""The name of a plane is its second field: a byte that says so, its length, and the text."""
 _MOVE = re.compile(r"mem(?:cpy|set|alloc|free)", re.IGNORECASE)
 _LONGEST = 1000
 """Letters of a path that are kept."""
@@ -63,7 +68,9 @@ class _XlaKernel:
 
 
 def recognises(source: Source) -> bool:
-    """Tell whether the beginning looks like a Chrome trace of XLA's profiler."""
+    """Tell whether the beginning looks like a plane or a Chrome trace of XLA's profiler."""
+    if _PLANE.match(source.head):
+        return True
     head = source.head_text()
     return head.lstrip()[:1] == "{" and '"traceEvents"' in head and '"/host:CPU"' in head
 
@@ -71,9 +78,103 @@ def recognises(source: Source) -> bool:
 def read(source: Source, options: ReadOptions | None = None) -> Kernels:
     """Read a trace of JAX's profiler; metrics are absent from the table.
 
-    Raises `InputError` if it is no whole JSON, or holds no kernels of a GPU.
+    Raises `InputError` if it is cut or damaged, or holds no kernels of a GPU.
     """
     del options
+    if not _PLANE.match(source.head):
+        return _table(source, *_of_events(source))
+    held: set[str] = set()
+    try:
+        planes = [_fields(data) for data in _fields(memoryview(source.data)).get(1, ())]
+        held.update(_text(plane, 2) for plane in planes)
+        return _table(source, [each for plane in planes for each in _of_plane(plane)], held)
+    except (ValueError, TypeError, LookupError) as error:
+        msg, cure = "the XPlane is cut or damaged", "Copy it again, or give the .trace.json.gz."
+        raise InputError(msg, where=str(source.path), found=str(error)[:80], cure=cure) from error
+
+
+def _of_plane(plane: _Fields) -> Iterator[_XlaKernel]:
+    """Yield what a device did: events of its streams, and those that compute an operation."""
+    device = _DEVICE.match(_text(plane, 2))
+    if device is None:
+        return
+    # maps, of which an entry is a message with a key and a value
+    names, metadata = (
+        {_number(entry, 1): _fields(entry[2][-1]) for entry in map(_fields, plane.get(at, ()))}
+        for at in (5, 4)
+    )
+    texts = {key: _text(name, 2) for key, name in names.items()}
+    for line in map(_fields, plane.get(3, ())):
+        stream = _STREAM.match(_text(line, 2))
+        for event in map(_fields, line.get(4, ())):
+            about = metadata.get(_number(event, 1), {})
+            said = {
+                texts.get(_number(each, 1), ""): _text(each, 5) or texts.get(_number(each, 7), "")
+                for each in map(_fields, (*about.get(5, ()), *event.get(4, ())))
+            }
+            start = _number(line, 3) + _number(event, 2) // 1000
+            end = start + _number(event, 3) // 1000
+            if end >= _LATEST:
+                msg = f"an event from {start} to {end} ns"
+                raise ValueError(msg)
+            operation = said.get("hlo_op", "")
+            if operation or stream is not None:
+                yield _XlaKernel(
+                    int(device[1]),
+                    int(stream[1]) if stream is not None else 0,
+                    start,
+                    end,
+                    _text(about, 2) or operation,
+                    operation,
+                    said.get("name") or said.get("tf_op", "").partition(":")[0],
+                    said.get("kernel_details", ""),
+                )
+
+
+_Fields = dict[int, list[Any]]
+"""Numbers and bytes of the fields of a message, by the fields' numbers."""
+_LATEST = 1 << 62
+"""Nanoseconds that no clock reaches."""
+
+
+def _fields(data: memoryview) -> _Fields:
+    """Return the fields of a message; raise `ValueError` if it is cut, or none."""
+    found: _Fields = {}
+    value: Any
+    at = 0
+    while at < len(data):
+        key, at = _varint(data, at)
+        value, at = _varint(data, at) if key & 7 in (0, 2) else ({1: 8, 5: 4}[key & 7], at)
+        if key & 7:  # bytes, of which that is the number
+            value, at = data[at : at + value], at + value
+        if at > len(data):
+            msg = f"a field that ends {at - len(data)} bytes behind it"
+            raise ValueError(msg)
+        found.setdefault(key >> 3, []).append(value)
+    return found
+
+
+def _varint(data: memoryview, at: int) -> tuple[int, int]:
+    """Return a number of 7 bits a byte, the lowest first, and where it ends."""
+    number = 0
+    for place in range(10):
+        number |= (data[at + place] & 0x7F) << (7 * place)
+        if data[at + place] < 0x80:
+            return number, at + place + 1
+    msg = "a number without end"
+    raise ValueError(msg)
+
+
+def _number(message: _Fields, field: int) -> int:
+    return int(message.get(field, (0,))[-1])
+
+
+def _text(message: _Fields, field: int) -> str:
+    return bytes(memoryview(message.get(field, (b"",))[-1])).decode("utf-8", "replace")
+
+
+def _of_events(source: Source) -> tuple[list[_XlaKernel], set[str]]:
+    """Return what devices did in a Chrome trace, and what it names."""
     trace = ChromeTrace(source, _RECORD)
     devices: dict[str, int] = {}
     streams: dict[tuple[str, str], int] = {}
@@ -104,7 +205,7 @@ def read(source: Source, options: ReadOptions | None = None) -> Kernels:
         if str(event.pid) in devices
         and (event.arguments.hlo_op or (str(event.pid), str(event.tid)) in streams)
     ]
-    return _table(source, ran, names)
+    return ran, names
 
 
 def _table(source: Source, events: Sequence[_XlaKernel], held: set[str]) -> Kernels:

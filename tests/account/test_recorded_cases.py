@@ -30,6 +30,7 @@ def account_of(name):
         ("sequential_products.sqlite", 84_047, 84_000, 0, 47),
         ("old_gpu_table.sqlite", 16_210, 4_000, 800, 11_410),
         ("run_results.db", 590, 400, 0, 190),
+        ("tensorflow_gpu.xplane.pb", 1_170, 240, 0, 920),
     ],
 )
 def test_the_recording_is_computing_copying_and_idle(name, wall, computing, copying, idle):

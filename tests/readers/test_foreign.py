@@ -95,7 +95,6 @@ SNAPSHOT = b"\x80\x04\x95\x10\x00\x00}\x94(\x8c\x08segments\x94]\x94\x8c\x0dtota
         ),
         (b'"Domain","Function","Process_Id","Thread_Id"\n', "API calls", "kernel_trace.csv"),
         (b'{"traceEvents":[{"args":{"BeginNs":"1"}}]}', "rocprof v1", "results.stats.csv"),
-        (b"\x0a\x0b\x12\x09/host:CPU", "XPlane", ".trace.json.gz"),
         (b"ID;Process ID;Kernel Name\n0;1;gemm\n", "saved again", "--csv --page raw"),
         (b"\xef\xbb\xbfID,Process ID,Name\n,,\n0,7,gemm\n", "saved again", "--csv --page raw"),
         (b"ID,Process ID,Name\n,,\n0.0,1234.0,gemm\n", "saved again", "--csv --page raw"),

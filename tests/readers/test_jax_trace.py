@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from perfml.account.account import Account
 from perfml.errors import InputError
 from perfml.readers import read
 from tests.support.paths import DATA
@@ -72,3 +73,53 @@ def test_kernels_of_tensorflow_without_operations_of_xla_are_those_of_streams(tm
     kernels = read(path)
     assert kernels.frame["kernel"].tolist() == ["sgemm", "sgemm"]
     assert kernels.frame["stream"].tolist() == [13, 13]
+
+
+def field(number, content):
+    """Return a field of a protocol buffer: a number below 128, text, or other fields."""
+    if isinstance(content, int):
+        return bytes([number << 3, content])
+    data = content.encode() if isinstance(content, str) else b"".join(content)
+    return bytes([number << 3 | 2, len(data)]) + data
+
+
+def plane():
+    """Return two kernels and a copy of 50 ns each, without operations of XLA."""
+
+    def event(kind, start):
+        return field(4, [field(1, kind), field(2, start), b"\x18\xd0\x86\x03"])
+
+    names = [
+        field(4, [field(1, n), field(2, [field(1, n), field(2, name)])])
+        for n, name in ((1, "sgemm"), (2, "MemcpyH2D"))
+    ]
+    computing = field(3, [field(2, "Stream #13(Compute)"), field(3, 1), event(1, 0)])
+    later = field(3, [field(2, "Stream #13(Compute)"), field(3, 101), event(1, 0)])
+    copying = field(3, [field(2, "Stream #14(MemcpyH2D)"), field(3, 61), event(2, 0)])
+    device = [field(2, "/device:GPU:0"), *names, computing, later, copying]
+    parts = b"".join(device)
+    size = bytes([len(parts) & 0x7F | 0x80, len(parts) >> 7])
+    return field(1, [field(2, "/host:CPU")]) + b"\x0a" + size + parts
+
+
+def test_an_xplane_without_operations_of_xla_has_kernels_copies_and_a_clock(tmp_path):
+    path = tmp_path / "a.xplane.pb"
+    path.write_bytes(plane())
+    kernels = read(path)
+    assert kernels.frame["kernel"].tolist() == ["sgemm", "sgemm"]
+    assert kernels.frame["time_us"].tolist() == pytest.approx([0.05, 0.05])
+    assert kernels.frame["stream"].tolist() == [13, 13]
+    own = Account.from_dict(kernels.provenance["step"]).devices[0].recorded
+    told = (own.wall_us, own.computing_us, own.copying_us, own.both_us)
+    assert told == pytest.approx((0.15, 0.09, 0.04, 0.01))
+
+
+def test_an_xplane_that_is_cut_or_of_the_host_alone_is_an_error(tmp_path):
+    path = tmp_path / "a.xplane.pb"
+    for kept in range(40, len(plane()), 7):
+        path.write_bytes(plane()[:kept])
+        with pytest.raises(InputError, match="cut or damaged"):
+            read(path)
+    path.write_bytes(field(1, [field(2, "/host:CPU")]))
+    with pytest.raises(InputError, match=r"no kernels of a GPU.*/host:CPU"):
+        read(path)
