@@ -278,12 +278,9 @@ def _trace_seeds() -> Iterator[bytes]:
     steps = [{**ranges[0], "name": "ProfilerStep#2"}, {**ranges[1], "cat": "cpu_op"}]
     modules = [{**ranges[1], "cat": "python_function", "name": "nn.Module: Conv2d_0"}]
     copies = [{**kernels[0], "cat": "gpu_memcpy", "name": "Memcpy DtoH"}]
-    counted = {"args": {"smsp__inst_executed.sum": 5.0}, "cat": "cuda_profiler_range"}
-    counters = [{**kernel, **counted} for kernel in kernels]
     for chosen in (
         [*ranges, *calls, *kernels],
         [*steps, *calls, *kernels, *copies],
-        [*calls, *kernels, *counters],
     ):
         lines = ",\n".join(json.dumps(event) for event in [*chosen, *modules])
         yield f'{{"schemaVersion": 1,\n"traceEvents": [\n{lines}\n]}}\n'.encode()

@@ -16,9 +16,6 @@ from perfml.errors import InputError
 from perfml.readers.json_text import paired, parsed_text
 from perfml.readers.source import Source
 
-COUNTED = "cuda_profiler_range"
-"""Category of Kineto's counters, of whose arguments all are wanted."""
-
 _LONGEST = 1 << 28
 """Bytes that one event may have, and what comes before or after the events."""
 _TAIL, _TRIES = 1 << 16, 8
@@ -68,18 +65,8 @@ class Event(msgspec.Struct, gc=False):
         return self.args if isinstance(self.args, Arguments) else _NONE
 
 
-class CountedEvent(msgspec.Struct, gc=False):
-    """An event with counters in its arguments."""
-
-    cat: Any = None
-    name: Any = None
-    pid: Any = None
-    args: Any = None
-
-
 _NONE = Arguments()
 _DECODER = msgspec.json.Decoder(list[Event | list[Any] | str | float | bool | None])
-_COUNTED = msgspec.json.Decoder(list[CountedEvent | list[Any] | str | float | bool | None])
 
 
 class ChromeTrace:
@@ -96,15 +83,12 @@ class ChromeTrace:
     ----------
     facts
         What the document holds beside events; known when all events were read.
-    counted
-        Events with counters, known then too.
     """
 
     def __init__(self, source: Source, cure: str) -> None:
         self.source, self.cure = source, cure
         self.where = str(source.path)
         self.facts: dict[str, Any] = {}
-        self.counted: list[CountedEvent] = []
         self._before, self._lines = b"", 0
 
     def events(self) -> Iterator[Event]:
@@ -188,9 +172,6 @@ class ChromeTrace:
             if repaired == whole:
                 raise
             whole, found = repaired, _DECODER.decode(repaired)
-        if COUNTED.encode() in whole:
-            counted = (each for each in _COUNTED.decode(whole) if isinstance(each, CountedEvent))
-            self.counted += [each for each in counted if each.cat == COUNTED]
         self._lines += whole.count(b"\n")
         return [event for event in found if isinstance(event, Event)]
 

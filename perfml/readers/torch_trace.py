@@ -3,8 +3,7 @@
 Kernels, their times, sizes and streams are read, and where the host launched them
 (`perfml.account.origins`): in ``record_function`` ranges and modules, else in the outermost
 operators. What a step takes on the clock stands in the provenance (`perfml.account`). Counters are
-in it only where Kineto's range profiler wrote some (`perfml.readers.kineto_counters`): its
-occupancy is an estimate of PyTorch's from the launch alone, and is left out.
+not read: PyTorch's occupancy is an estimate from the launch alone.
 """
 
 from __future__ import annotations
@@ -32,7 +31,6 @@ from perfml.errors import InputError
 from perfml.readers.chrome_trace import ChromeTrace
 from perfml.readers.frame import kernels_frame
 from perfml.readers.json_text import whole
-from perfml.readers.kineto_counters import counted_kernels
 from perfml.readers.options import ReadOptions
 from perfml.readers.source import Source
 from perfml.readers.timeline import timed_columns
@@ -75,16 +73,12 @@ def recognises(source: Source) -> bool:
 
 
 def read(source: Source, options: ReadOptions | None = None) -> Kernels:
-    """Read a trace of PyTorch's profiler; metrics are in the table where the trace has some.
+    """Read a trace of PyTorch's profiler; metrics are absent from the table.
 
     Raises `InputError` if it is no whole JSON, is no such trace, or holds no kernels.
     """
-    trace = _Trace(source)
-    counted = trace.trace.counted
-    if not counted:
-        return trace.kernels()
-    timed = trace.kernels() if trace.events.kernels else None
-    return counted_kernels(source, options or ReadOptions(), counted, timed)
+    del options
+    return _Trace(source).kernels()
 
 
 class _Trace:

@@ -164,51 +164,10 @@ def test_lists_nested_beyond_reason_are_an_error(readable):
         readable(data)
 
 
-COUNTED = {
-    "dram__bytes_read.sum": 4096.0,
-    "smsp__inst_executed.sum": 3200.0,
-    "smsp__warps_active.avg.per_cycle_active": "12",
-}
-
-
-def counted(trace, *names, **metrics):
-    for place, name in enumerate(names):
-        trace.event("cuda_profiler_range", name, place, 1, pid=0, args={**COUNTED, **metrics})
-
-
-def test_counters_alone_are_rows_without_times(readable):
+def test_events_with_counters_alone_are_named(readable):
     trace = Trace()
-    counted(trace, "gemm()", "relu()", "gemm()", **{"External id": 5})
-    kernels = readable(trace)
-    assert kernels.frame["kernel"].tolist() == ["gemm()", "relu()", "gemm()"]
-    assert kernels.frame["time_us"].isna().all()
-    assert kernels.frame["inst_executed"].tolist() == [3200.0] * 3
-    assert kernels.provenance["format"] == "kineto-counters"
-
-
-def test_counters_beside_the_same_kernels_are_columns_of_theirs(readable):
-    trace = filled()
-    for place, event in enumerate([e for e in trace.events if e["cat"] == "kernel"]):
-        counted(trace, event["name"], **{"smsp__inst_executed.sum": 100.0 + place})
-    plain = readable(filled()).frame
-    kernels = readable(trace)
-    assert kernels.frame["time_us"].tolist() == plain["time_us"].tolist()
-    assert kernels.frame["inst_executed"].tolist() == [100.0 + n for n in range(6)]
-    assert kernels.frame["layer"].tolist() == plain["layer"].tolist()
-
-
-def test_counters_beside_other_kernels_leave_those_out(readable):
-    trace = filled()
-    counted(trace, "another()")
-    kernels = readable(trace)
-    assert kernels.frame["kernel"].tolist() == ["another()"]
-    assert any("6 kernels more" in text for text in kernels.warnings)
-
-
-def test_events_with_counters_and_no_metric_are_an_error(readable):
-    trace = Trace()
-    trace.event("cuda_profiler_range", "gemm()", 0, 1, args={"device": 0})
-    with pytest.raises(InputError, match="hold no metric"):
+    trace.event("cuda_profiler_range", "gemm()", 0, 1, args={"smsp__inst_executed.sum": 3200.0})
+    with pytest.raises(InputError, match="holds no kernels .*cuda_profiler_range"):
         readable(trace)
 
 
