@@ -290,27 +290,6 @@ def _jax_seeds() -> Iterator[bytes]:
     yield gzip.decompress((RECORDED / "deployed/jax.trace.json.gz").read_bytes())
 
 
-def _rocprof_json_seeds() -> Iterator[bytes]:
-    sizes = '"workgroup_size": {"x": 64, "y": 1, "z": 1},\n"grid_size": {"x": 9, "y": 4, "z": 1}'
-    dispatches = [
-        f'{{"start_timestamp": {k}000, "end_timestamp": {k}700, "dispatch_info": {{\n'
-        f'"agent_id": {{"handle": 9}}, "queue_id": {{"handle": 3}}, "kernel_id": 12,\n'
-        f'"dispatch_id": {k}, "group_segment_size": 512,\n{sizes}}}}}'
-        for k in (1, 2)
-    ]
-    records = [
-        f'{{"dispatch_data": {each},\n"records": [{{"counter_id": {{"handle": 5}},\n"value": 8}}]}}'
-        for each in dispatches
-    ]
-    yield (
-        '{"rocprofiler-sdk-tool": [{"agents": [{"id": {"handle": 9}, "node_id": 4}],\n'
-        '"counters": [{"id": {"handle": 5}, "name": "SQ_WAVES"}],\n"kernel_symbols": ['
-        '{"kernel_id": 12, "formatted_kernel_name": "add(int*)", "arch_vgpr_count": 8}],\n'
-        f'"buffer_records": {{"kernel_dispatch": [{", ".join(dispatches)}]}},\n'
-        f'"callback_records": {{"counter_collection": [{", ".join(records)}]}}}}]}}\n'
-    ).encode()
-
-
 def _rocprof_seeds() -> Iterator[bytes]:
     sizes = [f"{kind}_Size_{axis}" for kind in ("Workgroup", "Grid") for axis in "XYZ"]
     names = ("Agent_Id", "Queue_Id", "Kernel_Name", "Start_Timestamp", "End_Timestamp")
@@ -479,21 +458,6 @@ TARGETS: dict[str, Target] = {
         _reader(jax_trace),
         _jax_seeds,
         ('"hlo_op":', '"kernel_details": "regs:', '"ts": -1e99', '"/device:GPU:0"', "null", "NaN"),
-        ".json",
-    ),
-    "rocprofv3_json": Target(
-        _reader(rocprof),
-        _rocprof_json_seeds,
-        (
-            '"handle": ',
-            '"value": 1e999',
-            "null",
-            "-1",
-            "[]",
-            "{}",
-            '"x": 0',
-            "99999999999999999999",
-        ),
         ".json",
     ),
     "rocprofv3_csv": Target(

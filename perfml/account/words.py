@@ -176,7 +176,7 @@ def evidence(finding: Finding, account: Account) -> str:
     ):
         if us >= _SHOWN * finding.step_us:
             parts.append(f"{name} {micros(us)}")
-    said = f"{', '.join(parts) or micros(amount.us)} of {_whole(account)}"
+    said = f"{', '.join(parts) or micros(amount.us)} of {_whole(account.bare)}"
     if amount.place:
         said += f", most in {amount.place}"
     if amount.operator not in ("", amount.place) and amount.computing_us >= amount.idle_us:

@@ -71,7 +71,7 @@ FORMATS = (
     Format("trtexec", "trtexec's --exportProfile and --exportLayerInfo", (".json",)),
     Format("timing_csv", "timing CSV of perfml collect", (".csv",)),
     Format("cupti_csv", "counters of perfml collect", (".csv",)),
-    Format("rocprof", "kernels, counters and --stats of rocprof, pmc_perf.csv", (".csv", ".json")),
+    Format("rocprof", "kernels, counters and --stats of rocprof, pmc_perf.csv", (".csv",)),
     Format("ncu.text_page", "text that Nsight Compute prints", (".txt", ".log")),
     Format("ncu.csv_page", "--csv of Nsight Compute (raw and details page)", (".csv", ".txt")),
     Format("nsys.stats_csv", "nsys stats --format csv (GPU trace, kernel sums)", (".csv",)),

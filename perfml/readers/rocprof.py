@@ -3,13 +3,11 @@
 - ``rocprofv3 --kernel-trace``: a row a dispatch, with its sizes (``kernel_trace.csv``);
 - ``rocprofv3 --pmc``: a row a dispatch and counter (``counter_collection.csv``);
 - rocprofiler-compute: a row a dispatch, a column a counter (``pmc_perf.csv``);
-- ``rocprofv3 --output-format json``: both, with names in tables of their own;
 - ``rocprof`` of ROCm 5 and 6: a row a dispatch (``results.csv``);
 - ``--stats`` of both: a row a kernel, with the sum over its calls (``results.stats.csv``).
 
 The columns are those of "Using rocprofv3" in AMD's documentation of ROCprofiler-SDK, and of
-rocprofv2, to which rocprofiler-compute keeps; the JSON is as ROCprofiler-SDK's own tests check it.
-No recorded file is here. An AMD grid counts
+rocprofv2, to which rocprofiler-compute keeps. No recorded file is here. An AMD grid counts
 work-items, and is divided by the workgroup here. Counters keep AMD's names, which no rule knows.
 """
 
@@ -21,7 +19,6 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -32,7 +29,7 @@ from perfml.account.build import account_without_host, kernels_of, moves_of
 from perfml.account.device_time import NOTHING, Spans, busy_share
 from perfml.errors import InputError
 from perfml.readers.frame import kernels_frame
-from perfml.readers.json_text import number, parsed, whole
+from perfml.readers.json_text import number
 from perfml.readers.options import ReadOptions
 from perfml.readers.source import Source
 from perfml.readers.timeline import timed_columns
@@ -75,7 +72,6 @@ _OF_VERSION_1 = {
     "sgpr": "SGPR",
 }
 """What columns of the first rocprof are called later."""
-_TOOL = "rocprofiler-sdk-tool"
 _LONGEST = 10**15
 """Nanoseconds, eleven days: a longer kernel is a damaged number."""
 _CURE = "Record it again: rocprofv3 --kernel-trace --output-format csv -- COMMAND"
@@ -133,22 +129,17 @@ class Dispatch:
 
 
 def recognises(source: Source) -> bool:
-    """Tell whether the beginning is that of one of the tables, or of the JSON."""
-    head = source.head_text().lstrip()
-    if head[:1] == "{":
-        return f'"{_TOOL}"' in head[:4096]
-    first = head.partition("\n")[0].replace('"', "").strip().split(",")
+    """Tell whether the beginning is that of one of the tables."""
+    first = source.head_text().lstrip().partition("\n")[0].replace('"', "").strip().split(",")
     return any(set(columns) <= set(first) for columns in _TABLES)
 
 
 def read(source: Source, options: ReadOptions | None = None) -> Kernels:
     """Read kernels in order of start; there are no ranges.
 
-    Raises `InputError` if a line or record is damaged, or there are no kernels.
+    Raises `InputError` if a line is damaged, or there are no kernels.
     """
     del options
-    if source.head_text().lstrip()[:1] == "{":
-        return dispatched(source, _of_json(source))
     found: dict[object, Dispatch] = {}
     sums: list[tuple[str, float, int]] = []
     line = 2
@@ -205,16 +196,6 @@ def _damaged(error: Exception, what: str, where: str) -> InputError:
     return InputError(f"a {what} cannot be read", where=where, found=said, cure=_CURE)
 
 
-def _of_json(source: Source) -> list[Dispatch]:
-    document = parsed(source, "Record fewer kernels.")
-    try:
-        tools = document[_TOOL]
-        tools = tools if isinstance(tools, list) else [tools]
-        return [each for tool in tools for each in _dispatches(tool)]
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
-        raise _damaged(error, "record of this rocprofv3 JSON", str(source.path)) from error
-
-
 def _dispatch(row: Mapping[str, str]) -> Dispatch:
     def known(*names: str) -> int | None:
         text = next((row[name] for name in names if row.get(name)), None)
@@ -244,57 +225,6 @@ def _dispatch(row: Mapping[str, str]) -> Dispatch:
         number=known("Dispatch_Id"),
         process=row.get("Process_Id"),
     )
-
-
-def _dispatches(tool: dict[str, Any]) -> Iterator[Dispatch]:
-    """Yield the dispatches of a process: those that were timed, else those that were counted."""
-    symbols = {each["kernel_id"]: each for each in tool["kernel_symbols"]}
-    names = {each["id"]["handle"]: each["name"] for each in tool.get("counters") or ()}
-    agents = {each["id"]["handle"]: each for each in tool.get("agents") or ()}
-    records = (tool.get("callback_records") or {}).get("counter_collection") or ()
-    counted: dict[Any, list[Any]] = {}
-    for record in records:
-        key = record["dispatch_data"]["dispatch_info"]["dispatch_id"]
-        counted.setdefault(key, []).extend(record["records"])
-    traced = (tool.get("buffer_records") or {}).get("kernel_dispatch") or ()
-    for each in traced or (record["dispatch_data"] for record in records):
-        info = each["dispatch_info"]
-        symbol, handle = symbols[info["kernel_id"]], info["agent_id"]["handle"]
-        agent = agents.get(handle, {"node_id": handle})
-        grid, block = (
-            [_whole(info[name][axis]) for axis in "xyz"] for name in ("grid_size", "workgroup_size")
-        )
-        one = Dispatch(
-            str(symbol.get("formatted_kernel_name") or symbol["kernel_name"]).strip(),
-            _whole(agent["node_id"]),
-            _whole(info["queue_id"]["handle"]),
-            whole(each.get("start_timestamp")),
-            whole(each.get("end_timestamp")),
-            _or_nan(symbol.get("arch_vgpr_count")),
-            _or_nan(info.get("group_segment_size")),
-            float(math.prod(grid)),
-            grid,
-            block,
-            str(agent.get("product_name") or agent.get("name") or "AMD GPU"),
-            whole(info["dispatch_id"]),
-            id(tool),
-        )
-        for value in counted.get(info["dispatch_id"], ()):
-            one.count(names[value["counter_id"]["handle"]], value["value"])
-        yield one
-
-
-def _whole(value: Any) -> int:
-    found = whole(value)
-    if found is None:
-        msg = f"{value!r} where a whole number belongs"
-        raise ValueError(msg)
-    return found
-
-
-def _or_nan(value: Any) -> float:
-    found = number(value)
-    return math.nan if found is None else found
 
 
 def dispatched(

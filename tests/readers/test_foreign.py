@@ -94,6 +94,7 @@ SNAPSHOT = b"\x80\x04\x95\x10\x00\x00}\x94(\x8c\x08segments\x94]\x94\x8c\x0dtota
             "export_chrome",
         ),
         (b'"Domain","Function","Process_Id","Thread_Id"\n', "API calls", "kernel_trace.csv"),
+        (b'{"rocprofiler-sdk-tool": [{}]}', "JSON of rocprofv3", "--output-format csv"),
         (b'{"traceEvents":[{"args":{"BeginNs":"1"}}]}', "rocprof v1", "results.stats.csv"),
         (b"ID;Process ID;Kernel Name\n0;1;gemm\n", "saved again", "--csv --page raw"),
         (b"\xef\xbb\xbfID,Process ID,Name\n,,\n0,7,gemm\n", "saved again", "--csv --page raw"),

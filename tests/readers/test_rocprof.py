@@ -1,7 +1,6 @@
 """What rocprofv3 writes, after the examples in AMD's documentation of ROCprofiler-SDK."""
 
 import contextlib
-import json
 import re
 import sqlite3
 from dataclasses import replace
@@ -138,90 +137,6 @@ def test_rocprofiler_computes_columns_are_counters(trace):
     assert row["kernel"] == "vecCopy(double*, int) [clone .kd]"
     assert (row["time_us"], row["SQ_WAVES"], row["SQ_INSTS_VALU"]) == (2.0, 16384.0, 229376.0)
     assert (row["registers_per_thread"], row["shared_memory_per_block"]) == (12.0, 1024.0)
-
-
-def document(*, timed=True, counted=True):
-    def dispatch(number, kernel, start, end):
-        info = {
-            "agent_id": {"handle": 99},
-            "queue_id": {"handle": 3},
-            "kernel_id": kernel,
-            "dispatch_id": number,
-            "group_segment_size": 512,
-            "workgroup_size": {"x": 64, "y": 1, "z": 1},
-            "grid_size": {"x": 1000, "y": 4, "z": 1},
-        }
-        times = {"start_timestamp": start, "end_timestamp": end} if timed else {}
-        return {**times, "dispatch_info": info}
-
-    dispatches = [dispatch(1, 12, 1000, 3500), dispatch(2, 10, 5000, 9000)]
-    values = [[(5, 100.0), (5, 23.0), (6, 7)], [(5, 8.0)]]
-    records = [
-        {
-            "dispatch_data": each,
-            "records": [{"counter_id": {"handle": one}, "value": value} for one, value in pairs],
-        }
-        for each, pairs in zip(dispatches, values, strict=True)
-    ]
-    tool = {
-        "metadata": {"pid": 7},
-        "agents": [{"id": {"handle": 99}, "node_id": 4, "name": "gfx942"}],
-        "counters": [
-            {"id": {"handle": 5}, "name": "SQ_WAVES"},
-            {"id": {"handle": 6}, "name": "GRBM_COUNT"},
-        ],
-        "kernel_symbols": [
-            {"kernel_id": 10, "formatted_kernel_name": "add(int*)", "arch_vgpr_count": 8},
-            {"kernel_id": 12, "formatted_kernel_name": "mul(int*)", "arch_vgpr_count": 24},
-        ],
-        "buffer_records": {"kernel_dispatch": dispatches if timed else []},
-        "callback_records": {"counter_collection": records if counted else []},
-    }
-    return {"rocprofiler-sdk-tool": [tool]}
-
-
-def test_json_has_kernels_with_their_counters(trace):
-    frame = read(trace(json.dumps(document()))).frame
-    assert frame["kernel"].tolist() == ["mul(int*)", "add(int*)"]
-    assert frame["time_us"].tolist() == [2.5, 4.0]
-    assert frame["grid"].tolist() == ["(16, 4, 1)"] * 2
-    assert frame["SQ_WAVES"].tolist() == [123.0, 8.0]
-    assert frame["device_id"].tolist() == [4, 4]
-    assert frame["registers_per_thread"].tolist() == [24.0, 8.0]
-    assert frame["device"].tolist() == ["gfx942"] * 2
-
-
-def test_json_of_counters_alone_has_no_times_and_says_so(trace):
-    kernels = read(trace(json.dumps(document(timed=False))))
-    assert kernels.frame["time_us"].isna().all()
-    assert kernels.frame["SQ_WAVES"].tolist() == [123.0, 8.0]
-    assert any("--kernel-trace" in text for text in kernels.warnings)
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ('"kernel_id": 10, "formatted', '"kernel_id": 11, "formatted'),
-        ('"x": 64', '"x": 0'),
-        ('"x": 1000', '"x": "many"'),
-        ('"value": 8.0', '"value": null'),
-        ('"handle": 6}, "name"', '"handle": 7}, "name"'),
-        ('"start_timestamp": 1000', '"start_timestamp": 9000'),
-        ('"rocprofiler-sdk-tool": [', '"rocprofiler-sdk-tool": [5, '),
-        ('"kernel_symbols": [', '"kernel_symbols": 5, "x": ['),
-    ],
-)
-def test_damaged_json_is_one_error(trace, old, new):
-    text = json.dumps(document())
-    assert old in text
-    with pytest.raises(InputError, match="a record of this rocprofv3 JSON cannot be read"):
-        read(trace(text.replace(old, new)))
-
-
-def test_json_without_kernels_says_how_to_record_them(trace):
-    empty = json.dumps(document(timed=False, counted=False))
-    with pytest.raises(InputError, match="no kernels"):
-        read(trace(empty))
 
 
 def test_a_database_of_rocprofv3_has_dispatches_of_all_processes_and_its_copies(tmp_path):

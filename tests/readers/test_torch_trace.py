@@ -167,7 +167,7 @@ def test_lists_nested_beyond_reason_are_an_error(readable):
 def test_events_with_counters_alone_are_named(readable):
     trace = Trace()
     trace.event("cuda_profiler_range", "gemm()", 0, 1, args={"smsp__inst_executed.sum": 3200.0})
-    with pytest.raises(InputError, match="holds no kernels .*cuda_profiler_range"):
+    with pytest.raises(InputError, match=r"holds no kernels .*cuda_profiler_range"):
         readable(trace)
 
 
