@@ -13,7 +13,6 @@ from perfml.util.json_values import json_object
 from perfml.util.words import Readable, count, number
 
 if TYPE_CHECKING:
-    from perfml.ingest.merge.rule import Weights
     from perfml.ingest.merge.write import MergeResult
     from perfml.ingest.profiles import IngestSettings
 
@@ -43,17 +42,15 @@ def tables_of(kernels: Path, output: Output) -> Iterator[Path]:
         yield made
 
 
-def merge(
-    output: Output, kernels: Path, out: Path, weights: Weights, layers: Sequence[str]
-) -> None:
+def merge(output: Output, kernels: Path, out: Path, layers: Sequence[str]) -> None:
     """Merge a table of kernels, or a folder of them, and say what came of it."""
     with output.progress("merging") as progress:
         if out.suffix == ".csv":
-            merged = _published(kernels, out, weights, layers)
+            merged = _published(kernels, out, layers)
         else:
             from perfml.ingest.merge.batches import merge_files
 
-            merged = merge_files(kernels, out, weights=weights, layers=layers, progress=progress)
+            merged = merge_files(kernels, out, layers=layers, progress=progress)
     from perfml.ingest.run_labels import run_name
 
     one, more = "launch outside every layer is", "launches outside every layer are"
@@ -64,7 +61,7 @@ def merge(
                 f"({Readable(row['share']):.1%} of the time)"
             )
     output.warn_all([*merged.warnings, *merged.time_notes])
-    document = {"out": str(out), "weights": weights, **json_object(merged)}
+    document = {"out": str(out), "weights": "own", **json_object(merged)}
     output.result(
         document, [f"{count(merged.rows, 'row')}, {count(merged.layers, 'layer')} -> {out}"]
     )
@@ -117,7 +114,7 @@ def show_runs(output: Output, runs: Sequence[Mapping[str, Any]], caption: str = 
         output.note(f"{len(runs) - SHOWN} more runs: --json lists all")
 
 
-def _published(kernels: Path, out: Path, weights: Weights, layers: Sequence[str]) -> MergeResult:
+def _published(kernels: Path, out: Path, layers: Sequence[str]) -> MergeResult:
     """Merge into the published schema, which is text and takes all layers at once."""
     from perfml.datasets import to_published
     from perfml.ingest.merge.batches import merge_files
@@ -125,7 +122,7 @@ def _published(kernels: Path, out: Path, weights: Weights, layers: Sequence[str]
 
     with tempfile.TemporaryDirectory(prefix="perfml-") as folder:
         table = Path(folder) / "layers.parquet"
-        merged = merge_files(kernels, table, weights=weights, layers=layers)
+        merged = merge_files(kernels, table, layers=layers)
         with replacing(out) as temporary:
             frame = to_published(read_table(table, kind="layers").frame)
             frame.to_csv(temporary, index=False)

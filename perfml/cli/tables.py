@@ -6,7 +6,7 @@ import math
 import os
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -119,10 +119,6 @@ def merge(
     ],
     output: Output,
     out: Annotated[Path, options.OUT] = Path("layers.parquet"),
-    weight_by: Annotated[
-        Literal["own", "layer-mean"],
-        typer.Option(help="own: the row's kernel times, as published; layer-mean: over repeats."),
-    ] = "own",
     layer: options.Layers = None,
 ) -> None:
     """Merge the kernels of each layer, weighted by running time.
@@ -136,7 +132,7 @@ def merge(
 
     require_other_file(out, [kernels, *kernels.rglob("*.parquet")])
     with partitioned.tables_of(kernels, output) as source:
-        partitioned.merge(output, source, out, weight_by, layer or ())
+        partitioned.merge(output, source, out, layer or ())
 
 
 @verb()

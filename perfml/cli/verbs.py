@@ -55,7 +55,6 @@ def _rank() -> tuple[Any, ...]:
 
 _INGEST = "perfml.ingest.folder:IngestResult"
 _MERGE = "perfml.ingest.merge.write:MergeResult"
-_WEIGHTS = "perfml.ingest.merge.rule:Weights"
 _BRIEF = "perfml.explain.brief:Brief"
 _EXPLAIN = "perfml.explain.results:Explanation"
 _ADVICE = "perfml.explain.advice.hazards:Advice"
@@ -68,7 +67,7 @@ VERBS: dict[str, tuple[str, str, Documents]] = {
     "collect": ("record", "collect", _types("Collect")),
     "sweep": ("record", "sweep", _types("Sweep", "SweepPlan")),
     "ingest": ("tables", "tables", _result("IngestParts", _INGEST, "Ingest", out=str)),
-    "merge": ("tables", "tables", _result("Merge", _MERGE, out=str, weights=_WEIGHTS)),
+    "merge": ("tables", "tables", _result("Merge", _MERGE, out=str, weights=str)),
     "inspect": ("tables", "tables", _types("Inspect")),
     "metrics": ("tables", "tables", _types("Metrics", "MetricRequest")),
     "report": ("answers", "report", _types("Report")),

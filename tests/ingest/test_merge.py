@@ -107,8 +107,7 @@ def test_a_row_of_many_launches_counts_and_weighs_as_many():
     assert layers["kernel_names"].tolist() == ["im2col\nsgemm"]
 
 
-@pytest.mark.parametrize("weights", ["own", "layer-mean"])
-def test_a_summary_merges_as_its_launches_do(weights):
+def test_a_summary_merges_as_its_launches_do():
     single = [
         {"kernel": kernel, "time_us": time, FRACTION: value, COUNT: 3.0}
         for kernel, time, value, number in [("a", 2.0, 0.1, 5), ("b", 3.0, 0.9, 2)]
@@ -116,7 +115,7 @@ def test_a_summary_merges_as_its_launches_do(weights):
     ]
     rows = {row["kernel"]: row for row in single}
     together = [{**rows["a"], "launches": 5}, {**rows["b"], "launches": 2}]
-    expected, found = (merge(make_kernels(each), weights=weights) for each in (single, together))
+    expected, found = (merge(make_kernels(rows)) for rows in (single, together))
     for name in ("kernels", "time_us", FRACTION, COUNT):
         assert found[name].tolist() == [pytest.approx(expected[name].iloc[0])]
 
@@ -151,19 +150,6 @@ def test_without_any_layer_each_kernel_is_one_and_it_is_said():
     assert merged.attrs["warnings"] == [BY_KERNEL]
     with pytest.raises(PerfmlError, match="NVTX"):
         merge(make_kernels(rows)[:0])
-
-
-def test_mean_weights_keep_a_rows_own_time_out_of_its_metrics():
-    rows = [
-        {"iteration": i, "kernel": name, "time_us": time, FRACTION: value}
-        for i, (first, second) in enumerate([(1.0, 3.0), (3.0, 1.0)])
-        for name, time, value in (("a", first, 0.0), ("b", second, 1.0))
-    ]
-    own = merge(make_kernels(rows))
-    mean = merge(make_kernels(rows), weights="layer-mean")
-    assert own[FRACTION].tolist() == [0.75, 0.25]
-    assert mean[FRACTION].tolist() == [0.5, 0.5]
-    assert own["time_us"].tolist() == mean["time_us"].tolist() == [4.0, 4.0]
 
 
 def test_a_missing_column_is_named():

@@ -108,11 +108,10 @@ launch = st.fixed_dictionaries(
     rows=st.lists(launch, min_size=1, max_size=30),
     size=st.integers(1, 31),
     batch=st.integers(1, 31),
-    weights=st.sampled_from(["own", "layer-mean"]),
     ordered=st.booleans(),
 )
 def test_any_rows_in_batches_of_any_size_merge_as_in_memory(
-    tmp_path_factory, rows, size, batch, weights, ordered
+    tmp_path_factory, rows, size, batch, ordered
 ):
     if ordered:
         rows = sorted(rows, key=lambda row: [str(row[name]) for name in KEY])
@@ -121,9 +120,9 @@ def test_any_rows_in_batches_of_any_size_merge_as_in_memory(
         return
     folder = tmp_path_factory.mktemp("merge")
     path = write(kernels, folder / "kernels.parquet", size)
-    expected = merge(read_table(path).frame, weights=weights)
+    expected = merge(read_table(path).frame)
     # of runs whose launches are mixed the one that ends first is written first
-    same(on_disk(path, folder, batch, weights=weights), expected, ordered=ordered)
+    same(on_disk(path, folder, batch), expected, ordered=ordered)
 
 
 def test_rows_that_never_say_how_many_launches_they_stand_for_stand_for_one(tmp_path):

@@ -23,8 +23,7 @@ import pyarrow.compute as pc
 
 from perfml.errors import PerfmlError
 from perfml.ingest.merge.files import IDENTITY, OPTIONAL, KernelFiles, kernel_files
-from perfml.ingest.merge.groups import mean_times
-from perfml.ingest.merge.rule import LaunchGroups, Weights, merged_layers, no_layer
+from perfml.ingest.merge.rule import LaunchGroups, merged_layers, no_layer
 from perfml.ingest.merge.write import MergeResult, Tally, Writer
 from perfml.tables import replacing
 from perfml.util.typing import Floats, Progress
@@ -40,7 +39,6 @@ def merge_files(
     source: str | Path,
     out: str | Path,
     *,
-    weights: Weights = "own",
     layers: Sequence[str] = (),
     progress: Progress | None = None,
 ) -> MergeResult:
@@ -52,8 +50,6 @@ def merge_files(
         A Parquet file, or a folder of them.
     out
         The Parquet file to write, with the provenance of all sources.
-    weights
-        As `perfml.ingest.merge.merge` has them.
     layers
         Names, or patterns of whole names, of the layers that are kept; all without.
     progress
@@ -71,7 +67,6 @@ def merge_files(
     files = kernel_files(source)
     choice = LayerChoice(layers)
     reader = WholeRuns(files)
-    means = _mean_times(reader, choice) if weights == "layer-mean" else None
     tally = Tally()
     with replacing(out) as temporary, Writer(temporary, files) as writer:
         for batch in reader.batches(files.merged):
@@ -79,8 +74,6 @@ def merge_files(
             rows = choice.rows(batch.launches)
             if len(rows):
                 groups = LaunchGroups(batch.launches, rows)
-                if means is not None:
-                    groups.weigh(means)
                 merged, coverage = merged_layers(groups, files.merged, batch.taking(rows))
                 tally.add_layers(merged, coverage)
                 writer.add(merged)
@@ -89,16 +82,8 @@ def merge_files(
         if not tally.rows:
             raise choice.nothing(tally.kernels)
         summary = tally.summary()
-        writer.note(weights, summary)
+        writer.note(summary)
     return summary
-
-
-def _mean_times(reader: WholeRuns, choice: LayerChoice) -> pd.DataFrame:
-    """Read identity and times once, for the mean time of each launch over its repeats."""
-    batches = (batch.launches for batch in reader.batches(()))
-    chosen = ((launches, choice.rows(launches)) for launches in batches)
-    parts = [LaunchGroups(launches, rows).repeats() for launches, rows in chosen if len(rows)]
-    return mean_times(parts) if parts else pd.DataFrame()
 
 
 class LayerChoice:

@@ -20,9 +20,6 @@ LAUNCH_CLOCK = ("start_us", "device_id", "stream")
 """Columns of a Kernels table that say when and where a launch ran."""
 
 
-_SUMS = ["time_us", "launches"]
-
-
 def clock_columns(held: Collection[str]) -> tuple[str, ...]:
     """Return which of `perfml.tables.CLOCK_COLUMNS` layers have, by the columns of their kernels.
 
@@ -76,27 +73,6 @@ def layer_clock(
 
 def _numbered(values: Floats) -> npt.NDArray[np.int64]:
     return np.unique(values, return_inverse=True)[1].astype(np.int64)
-
-
-def mean_times(parts: Iterable[pd.DataFrame]) -> pd.DataFrame:
-    """Return the mean time of every repeated launch.
-
-    Parts have the columns that tell launches apart, and ``time_us`` and ``launches``: the
-    microseconds and the number of the repeats. Returned are the former columns, and ``mean_us``.
-    """
-    whole = pd.concat(parts, ignore_index=True)
-    keys = [name for name in whole.columns if name not in _SUMS]
-    sums = whole.groupby(keys, dropna=False, sort=False)[_SUMS].sum().reset_index()
-    means = sums["time_us"] / sums["launches"]
-    # a column without any value would come out as numbers, and no longer match
-    return sums[keys].astype(object).assign(mean_us=means)
-
-
-def launch_weights(repeats: pd.DataFrame, means: pd.DataFrame) -> npt.NDArray[np.float64]:
-    """Return the mean time of each row of `repeats`, in microseconds; `means` has them all."""
-    keys = [name for name in means.columns if name != "mean_us"]
-    weights = repeats[keys].astype(object).merge(means, on=keys, how="left")["mean_us"]
-    return weights.to_numpy(dtype=float)
 
 
 LEAST_SHARE = 0.5

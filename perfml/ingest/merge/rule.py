@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Literal, TypedDict
+from typing import Any, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -34,9 +34,7 @@ from perfml.ingest.merge.groups import (
     combined,
     coverage_of,
     launch_numbers,
-    launch_weights,
     layer_clock,
-    mean_times,
     numbered,
 )
 from perfml.metrics import load_catalogue
@@ -51,24 +49,17 @@ from perfml.tables import (
 from perfml.util.json_values import json_object
 from perfml.util.typing import Floats, SharedList
 
-Weights = Literal["own", "layer-mean"]
-
 KEY = ("run_id", "iteration", "layer")
 """What tells one row of the Layers table from all others."""
 
 
-def merge(kernels: pd.DataFrame, *, weights: Weights = "own") -> pd.DataFrame:
+def merge(kernels: pd.DataFrame) -> pd.DataFrame:
     """Merge kernels into layers; without any layer, each kernel is one and its launches repeats.
 
     Parameters
     ----------
     kernels
         A Kernels table; launches outside every layer are left out (see `unattributed_time`).
-    weights
-        ``"own"``: each row's metrics are weighted by that row's kernel times, as published. The
-        layer's time is the sum of the same numbers, so a part of it enters the features.
-        ``"layer-mean"``: weighted by each kernel's mean time over the repeats of its layer, which
-        keeps a row's own time out of its metrics.
 
     Returns
     -------
@@ -102,8 +93,6 @@ def merge(kernels: pd.DataFrame, *, weights: Weights = "own") -> pd.DataFrame:
     if not len(attributed):
         raise no_layer(len(kernels))
     groups = LaunchGroups(kernels, attributed)
-    if weights == "layer-mean":
-        groups.weigh(mean_times([groups.repeats()]))
 
     def values(name: str) -> Floats:
         return kernels[name].to_numpy(dtype=float)[attributed]
@@ -224,10 +213,9 @@ class LaunchGroups:
         self._starts = np.cumsum(self._lengths) - self._lengths
         self._number = self._ordered(number)
         self._time = self._ordered(time) * self._number
-        self._weight = self._time
         self._measured = np.zeros(len(time), dtype=bool)
         self._known: dict[str, Floats] = {}
-        self._total = self._sums(self._weight)
+        self._total = self._sums(self._time)
 
     def __len__(self) -> int:
         return len(self._lengths)
@@ -241,30 +229,6 @@ class LaunchGroups:
 
     def _sums(self, values: Floats) -> Floats:
         return np.asarray(np.add.reduceat(values, self._starts))
-
-    def repeats(self) -> pd.DataFrame:
-        """Return the launches that repeat between iterations and runs, and what they took."""
-        return self._repeats()[0]
-
-    def _repeats(self) -> tuple[pd.DataFrame, Codes]:
-        place = np.arange(len(self._time)) - np.repeat(self._starts, self._lengths)
-        condition = [name for name in RUN_COLUMNS if name != "run_id"]
-        columns = [*condition, "layer", "kernel"]
-        codes = [self._ordered(part) for part in self._codes(columns)]
-        which = combined([*codes, place])
-        first = np.flatnonzero(np.diff(np.maximum.accumulate(which), prepend=-1))
-        rows = self._ordered(self._attributed)[first]
-        repeats = self._kernels[columns].iloc[rows].astype(object).reset_index(drop=True)
-        repeats["place"] = place[first]
-        repeats["time_us"] = np.bincount(which, weights=self._time)
-        repeats["launches"] = np.bincount(which, weights=self._number)
-        return repeats, which
-
-    def weigh(self, means: pd.DataFrame) -> None:
-        """Weight launches by the mean time of their repeats, as `mean_times` gives it."""
-        repeats, which = self._repeats()
-        self._weight = launch_weights(repeats, means)[which] * self._number
-        self._total = self._sums(self._weight)
 
     def layers(self) -> pd.DataFrame:
         """Return the columns of the Layers table that are no metrics."""
@@ -351,10 +315,10 @@ class LaunchGroups:
         if rule == "max":
             return np.asarray(np.fmax.reduceat(values, self._starts))
         if missing.any():
-            self._known[name] = self._sums(np.where(missing, 0.0, self._weight))
+            self._known[name] = self._sums(np.where(missing, 0.0, self._time))
         if rule == "sum":
             return self._sums(values * self._number)
-        product = values * self._weight
+        product = values * self._time
         if name not in self._known:
             return self._sums(product) / self._total
         product[missing] = 0.0
@@ -366,7 +330,7 @@ class LaunchGroups:
 
         To be asked when all columns are reduced: a launch was measured if it has any counter.
         """
-        unmeasured = self._sums(np.where(self._measured, 0.0, self._weight))
+        unmeasured = self._sums(np.where(self._measured, 0.0, self._time))
         for name, known in self._known.items():
             whole = known + unmeasured if _may_be_undefined(name) else self._total
             # where nothing was measured nothing is covered

@@ -188,11 +188,11 @@ class Writer:
         finally:
             self._file.close()
 
-    def note(self, weights: str, merged: MergeResult) -> None:
+    def note(self, merged: MergeResult) -> None:
         """Store the provenance, and the column types that pandas noted of the kernels."""
         document = {
             **self._files.provenance,
-            "weights": weights,
+            "weights": "own",
             "unattributed": [
                 {name: _without_nan(value) for name, value in row.items()}
                 for row in merged.unattributed
