@@ -9,7 +9,6 @@ from __future__ import annotations
 import datetime
 import math
 import re
-import statistics
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -486,7 +485,7 @@ def _beside_bare(facts: dict[str, Any], manifest: Mapping[str, Any]) -> dict[str
     times = [step for step in steps if _is_time(step)] if isinstance(steps, list) else []
     if not times or not (facts.get(ACCOUNT) or {}).get("marked_by"):
         return facts
-    return {**facts, ACCOUNT: {**facts[ACCOUNT], "bare_us": statistics.median(times)}}
+    return {**facts, ACCOUNT: {**facts[ACCOUNT], "bare_steps_us": times}}
 
 
 def _is_time(value: object) -> bool:

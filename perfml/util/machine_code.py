@@ -9,6 +9,7 @@ is the callee's name.
 
 from __future__ import annotations
 
+import bisect
 import re
 import struct
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -182,30 +183,42 @@ class Program:
 
     def calls(self, functions: Collection[str]) -> Iterator[tuple[str, Calls]]:
         """Yield functions and the lines of their instructions."""
-        lines = self.sections.get(".debug_line")
+        for name, files, rows in self._lines(".debug_line"):
+            if name in functions:
+                calls = _called(files, rows)
+                if any(len(stack) == 1 and of_toolkit(stack[0].file) for stack in calls.values()):
+                    _add_callers(calls, self._ptx_lines.get(name, []))
+                yield name, calls
+
+    @cached_property
+    def _ptx_lines(self) -> dict[str, list[_Row]]:
+        """Return for each function the lines of its PTX, which are in the program's order."""
+        return {name: rows for name, _, rows in self._lines(".nv_debug_line_sass")}
+
+    def _lines(self, section: str) -> Iterator[tuple[str, list[str], list[_Row]]]:
+        """Yield the functions of a section of lines, its files and their rows."""
+        lines = self.sections.get(section)
         symbols = self.sections.get(".symtab")
         if lines is None or symbols is None:
             return
         names = {
             place: _text(self.sections[".strtab"], _SYMBOL.unpack_from(symbols, number)[0])
-            for place, number in self._relocated()
+            for place, number in self._relocated(section)
         }
         start = 0
         while start < len(lines):
             (length,) = struct.unpack_from("<I", lines, start)
             end = start + 4 + length
             for place, files, rows in _Unit(lines, start, end).sequences():
-                name = names.get(place, "")
-                if name in functions:
-                    yield name, _called(files, rows)
+                yield names.get(place, ""), files, rows
             start = end
 
-    def _relocated(self) -> Iterator[tuple[int, int]]:
-        """Yield where ``.debug_line`` has a function's address, and the symbol's place.
+    def _relocated(self, section: str) -> Iterator[tuple[int, int]]:
+        """Yield where a section of lines has a function's address, and the symbol's place.
 
         Before 9.0 relocations have no addend.
         """
-        for name, size in ((".rela.debug_line", 24), (".rel.debug_line", 16)):
+        for name, size in ((f".rela{section}", 24), (f".rel{section}", 16)):
             table = self.sections.get(name, self.data[:0])
             for at in range(0, len(table), size):
                 place, what = struct.unpack_from("<QQ", table, at)
@@ -315,6 +328,20 @@ def _called(files: list[str], rows: list[_Row]) -> Calls:
             caller = rows[caller - 1].caller
         found[row.address] = tuple(stack)
     return found
+
+
+def _add_callers(calls: Calls, ptx: list[_Row]) -> None:
+    """Add to lines of a toolkit, of which no call is recorded, the last own one before them in PTX.
+
+    Triton 3.6 records no calls, 3.9 does. What it inlines follows the operands of the call.
+    """
+    starts, last = sorted(calls), tuple[Place, ...]()
+    for row in sorted(ptx, key=lambda row: row.line):
+        start = starts[bisect.bisect(starts, row.address, lo=1) - 1]
+        if not of_toolkit(calls[start][0].file):
+            last = calls[start]
+        elif len(calls[start]) == 1:
+            calls[start] += last
 
 
 def _text(data: memoryview, start: int) -> str:

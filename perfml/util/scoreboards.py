@@ -32,13 +32,13 @@ _OF_90 = 90
 """From this architecture on a branch has the lowest byte of its distance apart."""
 
 _BARRIER, _EXIT, _NANOSLEEP = 0x11D, 0x14D, 0x15D
-_STORES = frozenset({0x185, 0x186, 0x187, 0x18E, 0x19D})
-"""ST, STG, STL, RED and SUST."""
-_ATOMICS = frozenset({0x18A, 0x18E, 0x1A8, 0x1A9})
-"""ATOM, RED and ATOMG, with and without compare: they take longer than stores to end."""
+_ATOMICS = frozenset({0x18A, 0x18E, 0x1A6, 0x1A8, 0x1A9})
+"""ATOM, RED (0x1A6 of floating-point numbers on 9.0) and ATOMG, with and without compare: they take
+longer than stores to end."""
+_STORES = frozenset({0x185, 0x186, 0x187, 0x19D}) | _ATOMICS
+"""ST, STG, STL and SUST too."""
 _OF_L1TEX = frozenset(
-    {*range(0x160, 0x170), 0x180, 0x181, 0x183, 0x18A, 0x18F, 0x199, *_STORES}
-    | {0x1A8, 0x1A9, 0x1AE, 0x1AF}
+    {*range(0x160, 0x170), 0x180, 0x181, 0x183, 0x18F, 0x199, 0x1AE, 0x1AF, *_STORES}
 )
 """Textures, LD, LDG, LDL, ATOM, CCTL, SULD, ATOMG, LDGSTS: a long scoreboard is of these."""
 
@@ -76,9 +76,9 @@ class Scoreboards:
         -------
         tuple of int
             For a scoreboard all that raise one that it waits for. A warp that has come to a barrier
-            or sleeps is sampled at what follows: the barrier, the sleep. One that has ended and
-            waits for its stores: the last atomics, or the last stores where there is none. Empty
-            where it waits for itself, or the code does not tell.
+            or sleeps is sampled at what follows: the barrier, the sleep. So is one that has ended
+            and waits for its stores: the last atomics, or the last stores where there is none.
+            Empty where it waits for itself, or the code does not tell.
         """
         place = offset // SIZE
         if not 0 <= place < len(self._words):
@@ -89,8 +89,10 @@ class Scoreboards:
             return self._nearest(place, frozenset({_BARRIER}))
         if reason == SLEEPING:
             return self._nearest(place, frozenset({_NANOSLEEP}))
-        if reason == DRAIN and self._operation(place) == _EXIT:
-            return self._nearest(place, _ATOMICS) or self._nearest(place, _STORES)
+        if reason == DRAIN:
+            end = place if self._operation(place) == _EXIT else place - 1
+            if end >= 0 and self._operation(end) == _EXIT:
+                return self._nearest(end, _ATOMICS) or self._nearest(end, _STORES)
         return ()
 
     def callers(self, subroutine: int) -> tuple[int, ...]:

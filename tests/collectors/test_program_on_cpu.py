@@ -119,7 +119,7 @@ def test_a_program_is_timed_without_a_profiler_and_the_account_keeps_to_it(measu
     (source,) = (s for s in ingest([result.folder]).provenance["sources"] if ACCOUNT in s)
     account = Account.from_dict(source[ACCOUNT])
     assert account.bare_us == pytest.approx(statistics.median(steps))
-    assert account.waited_us == account.bare_us
+    assert account.bare.step_us == account.bare_us
 
 
 def test_a_program_without_iterations_is_not_run_once_more(measured):

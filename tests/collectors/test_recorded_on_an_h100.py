@@ -1,7 +1,9 @@
 """What was recorded on an H100: in the process, under CUDA graphs, and by samples of lines."""
 
 import csv
+import json
 import lzma
+import shutil
 from collections import defaultdict
 
 import pytest
@@ -9,6 +11,7 @@ import pytest
 import perfml
 from collectors.profilers import lines
 from collectors.profilers.process import ProfilerError
+from perfml.account.account import ACCOUNT, Account
 from perfml.ingest.merge.rule import merge
 from perfml.ingest.profiles import ingest
 from tests.support.paths import DATA, ROOT
@@ -62,6 +65,29 @@ def test_a_run_of_the_process_itself_has_times_and_counters_of_every_module():
 def test_what_suffers_in_that_run_is_told():
     found = perfml.advise(str(RECORDED / "in_process"))
     assert len(found.table)
+
+
+def test_no_advice_saves_more_than_the_step_without_a_profiler(tmp_path):
+    run, bare_us = tmp_path / "run", 7000.0
+    shutil.copytree(RECORDED / "in_process", run)
+    rows = rows_of(run / "timing.csv")
+    with (run / "timing.csv").open("w", newline="", encoding="utf-8") as file:
+        table = csv.DictWriter(file, rows[0])
+        table.writeheader()
+        # the host is slowed down by a profiler: most of the step is idle time of unknown reason
+        table.writerows({**row, "start_us": 3 * float(row["start_us"])} for row in rows)
+    record = json.loads((run / "run.json").read_text())
+    record["timing"]["step_us"] = [bare_us] * 3 + [None, "late"]
+    (run / "run.json").write_text(json.dumps(record))
+    (source,) = (s for s in ingest([run]).provenance["sources"] if ACCOUNT in s)
+    account = Account.from_dict(source[ACCOUNT])
+    assert (account.step_us > 2 * bare_us, account.bare_us) == (True, bare_us)
+    of_step = [each for each in perfml.advise(run).findings if each.holds.of == "step"]
+    assert ("unrecorded",) in [each.rules for each in of_step]
+    assert {each.holds.us for each in of_step} == {bare_us}
+    idle_us = account.bare.busiest.step.idle_us
+    for each in of_step:
+        assert each.gain.high.us <= (idle_us if each.rules == ("unrecorded",) else bare_us)
 
 
 @pytest.fixture

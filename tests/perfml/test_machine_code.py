@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfml.util.machine_code import inlined_calls
-from tests.support.paths import ROOT
+from perfml.util.machine_code import inlined_calls, own
+from tests.support.paths import DATA
 
-CUBIN = ROOT / "tests" / "data" / "ncu" / "inlined.cubin.xz"
+CUBIN = DATA / "ncu" / "inlined.cubin.xz"
+TRITON = DATA / "deployed" / "triton_sums.cubin.xz"
 
 
 @pytest.fixture(scope="module")
@@ -34,6 +35,15 @@ def test_a_function_of_a_header_of_cuda_has_the_line_that_calls_it(program):
     found = inlined_calls(program, {"counts", "no such"})
     assert list(found) == ["counts"]
     assert lines(found["counts"][0x10])[1:] == [("inlined.cu", 15)]
+
+
+def test_a_function_of_tritons_is_of_the_own_line_before_it_in_the_program(program):
+    (calls,) = inlined_calls(lzma.decompress(TRITON.read_bytes()), {"strided_sums"}).values()
+    inside = {lines(own(stack))[0] for stack in calls.values() if len(stack) > 1}
+    assert inside == {("sums.py", 12)}  # its operand is loaded there, and so is it called
+    # an instruction of another line that the compiler puts between is none of it
+    assert lines(calls[0x4D0]) == [("sums.py", 18)]
+    assert lines(calls[0x4E0]) == [("standard.py", 263), ("sums.py", 12)]
 
 
 def test_a_function_of_which_there_are_two_versions_is_left_out(program):

@@ -10,6 +10,7 @@ from perfml.util.scoreboards import Scoreboards
 from tests.support.paths import DATA
 
 CUBIN = DATA / "deployed" / "3989636605.cubin.xz"
+SAMPLES = DATA / "deployed" / "planted_lines.tsv.xz"
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +47,19 @@ def test_barriers_and_the_end_name_what_came_before(functions):
     assert counted.awaited(0x190, "drain") == (0x170,)
 
 
+def test_a_warp_that_has_ended_is_sampled_behind_its_exit(functions):
+    awaited = {}
+    for line in lzma.decompress(SAMPLES.read_bytes()).decode().splitlines():
+        if "stalled_drain=" in line:
+            _, _, name, _, offset, *_ = line.split("\t")
+            (awaited[name],) = Scoreboards(functions[name]).awaited(int(offset), "drain")
+            # all recorded ones are sampled there
+            (code,) = struct.unpack_from("<H", functions[name].code, int(offset) - 16)
+            assert code & 0xFFF == EXIT
+    assert len(awaited) == 10
+    assert awaited["_Z7countedPiPKfi"] == 0x170
+
+
 def test_other_reasons_and_places_that_are_none_name_nothing(functions):
     counted = Scoreboards(functions["_Z7countedPiPKfi"])
     assert counted.awaited(0x110, "math_pipe_throttle") == ()
@@ -54,7 +68,7 @@ def test_other_reasons_and_places_that_are_none_name_nothing(functions):
 
 
 LDG, ADD, LDS, BRANCH, CALL, EXIT, NANOSLEEP = 0x981, 0x824, 0x984, 0x947, 0x944, 0x94D, 0x95D
-STG, REDG = 0x986, 0x98E
+STG, REDG, REDG_F32 = 0x986, 0x98E, 0x9A6
 
 
 def instruction(code, *, waits=0, raises=7, reads=7, leap=0, condition=7, architecture=75):
@@ -118,11 +132,17 @@ def test_of_code_before_volta_nothing_is_told():
 
 @pytest.mark.parametrize(
     ("before", "awaited"),
-    [((REDG, STG, ADD), 0), ((STG, REDG, ADD), 16), ((STG, STG, ADD), 16), ((REDG, REDG, STG), 16)],
+    [
+        ((REDG, STG, ADD), 0),
+        ((STG, REDG, ADD), 16),
+        ((STG, STG, ADD), 16),
+        ((REDG_F32, STG, STG), 0),
+    ],
 )
 def test_the_end_waits_for_the_last_atomic_before_it_waits_for_a_store(before, awaited):
-    code = made(*map(instruction, before), instruction(EXIT))
+    code = made(*map(instruction, before), instruction(EXIT), instruction(BRANCH, leap=-1))
     assert code.awaited(3 * 16, "drain") == (awaited,)
+    assert code.awaited(4 * 16, "drain") == (awaited,)
 
 
 def test_who_calls_a_subroutine_is_known():

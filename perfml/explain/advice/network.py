@@ -193,6 +193,7 @@ def step_findings(
 
     `rows` of a table tell what its devices are; nothing is said that has no remedy on them.
     """
+    account = account.bare
     found, here = [], of_account(account, *_device(rows))
     for each in findings(account):
         remedy = remedy_for(each.cause.id, here)
