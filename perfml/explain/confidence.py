@@ -100,22 +100,21 @@ def probability(kind: str, features: Mapping[str, float] | None = None) -> float
     """
     if features is None:
         return COUNTED[kind]
-    weights = load_weights()
+    weights = load_fitted()["weights"]
     value = sum(weights.get(name, 0.0) * number for name, number in features.items())
     return 1 / (1 + math.exp(-value - weights["intercept"]))
 
 
 def confidence_of(probability: float) -> Confidence:
-    """Return the word of a probability."""
-    model = load_model()
-    return next((word for word in _WORDS if probability >= model[word]), "low")
+    """Return the word of the probability of a finding."""
+    bounds = load_fitted()["words"]
+    return next((word for word in _WORDS if probability >= bounds[word]), "low")
 
 
 @cache
-def load_weights() -> Mapping[str, float]:
-    """Return the weights of what speaks for a finding of one side; ``probability.toml``."""
-    weights: Mapping[str, float] = read_rows("perfml.explain.advice", "probability.toml")["weights"]
-    return weights
+def load_fitted() -> Mapping[str, Mapping[str, float]]:
+    """Return ``probability.toml``: weights of what speaks for a finding, bounds of its words."""
+    return read_rows("perfml.explain.advice", "probability.toml")
 
 
 @cache

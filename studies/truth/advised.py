@@ -33,7 +33,7 @@ from perfml.explain.advice.findings import (
 from perfml.explain.advice.fix import WIDTH
 from perfml.explain.advice.layer_findings import layer_findings
 from perfml.explain.advice.table import layers_of, representative_launches
-from perfml.explain.confidence import Confidence, confidence_of
+from perfml.explain.confidence import Confidence, confidence_of, load_fitted
 from studies.truth.labels import causes_of_rules
 from studies.truth.scores import EFFECT, run_study
 from studies.truth.strangers import EXAMS, HALVES, Exam, accepted_rules, score
@@ -232,6 +232,9 @@ def fit() -> str:
         "# (findings.py, `evidence_of`). Made by python -m studies.truth.advised --fit.",
         "# First findings of exams by word, right and wrong, that exam left out of the fit:",
         *(f"# {group}: {dict(counted)}" for group, counted in counts.items() if group in EXAMS),
+        "[words]",
+        *(f"{word} = {bound}" for word, bound in load_fitted()["words"].items()),
+        "",
         "[weights]",
         *(f"{name} = {value:.3f}" for name, value in weights.items()),
     ]

@@ -4,8 +4,8 @@ Run: ``python -m studies.truth.confidence --out perfml/explain/tree/confidence.j
 GPU. Recorded pairs whose cause is known are asked with four sets of counters. The model is logistic
 with weights that cannot be negative. It is fitted on planted pairs, on the exams and on the kernels
 with five toggles. Held-out figures leave out one exam (an author) or family of kernels at a time.
-*High* begins where held-out answers are right in 95 % or more, weighed as in the fit; *medium* at
-a probability of 60 %.
+*High* begins where 95 % is in the interval of how often held-out answers are right, in every part:
+planted pairs, both halves of the exams, kernels in which several things changed; *medium* at 60 %.
 """
 
 from __future__ import annotations
@@ -27,14 +27,15 @@ from perfml.explain.tree.confidence import FEATURES, evidence_of
 from perfml.explain.tree.layer import answers_of, layer_matches
 from studies.truth.factorial import pairs
 from studies.truth.questions import Question, exam_half
-from studies.truth.scores import ASIDE, DEVELOP, hand_over
+from studies.truth.scores import ASIDE, DEVELOP, hand_over, wilson
 from studies.truth.sets import COLUMNS, SETS
 
 PRECISION, MEDIUM = 0.95, 0.6
 """Of answers of high confidence, and of medium, held out."""
 _ALL = next(iter(COLUMNS))
-_STEP = 0.1
+_STEP = 0.05
 """Of the probabilities that are tried: finer ones would be chosen by luck."""
+_CHANCE = 1.645  # standard deviations of Wilson's interval, at 90 %
 PLANTED, FACTORIAL = "planted", "factorial"
 _RIDGE = 0.01
 """Of the weights: keeps a weight finite where a feature decides everything."""
@@ -131,11 +132,11 @@ def held_out(some: Sequence[Case]) -> Array:
     return found
 
 
-def curve(sure: Array, some: Sequence[Case]) -> list[dict[str, float]]:
+def curve(sure: Array, some: Sequence[Case], high: float = 0.9) -> list[dict[str, float]]:
     """Return how many answers reach each probability, and how many of these are right."""
     right = np.array([each.right for each in some])
     rows = []
-    for least in (0.5, 0.6, 0.7, 0.8, 0.9, 0.95):
+    for least in sorted({0.5, 0.6, 0.7, 0.8, 0.9, high}):
         taken = sure >= least
         count = int(taken.sum())
         rows.append(
@@ -144,18 +145,19 @@ def curve(sure: Array, some: Sequence[Case]) -> list[dict[str, float]]:
     return rows
 
 
-def _curve_of(part: str, sure: Array, some: Sequence[Case]) -> list[dict[str, float]]:
+def _curve_of(part: str, sure: Array, some: Sequence[Case], high: float) -> list[dict[str, float]]:
     mine = [at for at, each in enumerate(some) if each.part == part]
-    return curve(sure[mine], [some[at] for at in mine])
+    return curve(sure[mine], [some[at] for at in mine], high)
 
 
 def firm_from(sure: Array, some: Sequence[Case]) -> float:
-    """Return the least probability from which on answers are right as often as `PRECISION`."""
-    right = np.array([each.right for each in some])
-    weight = np.array([WEIGHTS[each.part] for each in some])
-    for least in np.arange(0.5, 1.0, _STEP):
-        taken = sure >= least
-        if taken.any() and np.average(right[taken], weights=weight[taken]) >= PRECISION:
+    """Return the least probability from which on no part is surely right less often than that."""
+    # with all counters: of fewer ones the feature that says so makes high rare
+    full = [each.columns == _ALL for each in some]
+    for least in np.arange(0.5, 0.99, _STEP):
+        firm = [one for one, p, all_ in zip(some, sure, full, strict=True) if all_ and p >= least]
+        counts = [[one.right for one in firm if one.part == part] for part in WEIGHTS]
+        if firm and all(wilson(sum(c), len(c), _CHANCE)[1] >= PRECISION for c in counts):
             return round(float(least), 3)
     return 0.99
 
@@ -192,7 +194,7 @@ def measure() -> dict[str, Any]:
         "weights": [round(float(value), 3) for value in point[1:]],
         "high": high,
         "medium": MEDIUM,
-        "held out": {part: _curve_of(part, out, found) for part in WEIGHTS},
+        "held out": {part: _curve_of(part, out, found, high) for part in WEIGHTS},
         "words, right of said, held out": {
             name: words(out[mine], [found[at] for at in mine], high, MEDIUM)
             for name, mine in groups.items()

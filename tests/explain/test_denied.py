@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from dataclasses import replace
 
 import pytest
@@ -10,11 +11,12 @@ from perfml.chips import chip
 from perfml.explain.advice.findings import in_order, launch_findings
 from perfml.explain.advice.table import Layer
 from perfml.explain.limits.state import LaunchState
-from perfml.explain.tree.causes import TERMS
+from perfml.explain.tree.causes import TERMS, Kind
 from perfml.explain.tree.engine import decompose_pair
 from perfml.explain.tree.pair import Pair, why_denied
 from perfml.explain.tree.work import KINDS
 from tests.support.launches import launch
+from tests.support.paths import ROOT
 
 FAST = {
     "kernel": "k",
@@ -96,6 +98,32 @@ def test_a_cause_holds_and_its_look_alike_is_denied_with_a_reason(cause):
     heir = TERMS[cause].gives
     assert heir in TERMS
     assert heir != cause
+
+
+class Side:
+    """A side of a pair of which every formula has one number."""
+
+    def __init__(self, number):
+        self.value = lambda formula: number
+
+
+@pytest.mark.parametrize("cause", [term.id for term in TERMS.values() if term.level is not None])
+def test_a_cause_is_denied_where_it_is_better_on_the_slower_side(cause):
+    term, made = TERMS[cause], object.__new__(Pair)
+    for slow, fast in ((2.0, 1.0), (1.0, 2.0)):
+        made.slow, made.fast, made.ideal = Side(slow), Side(fast), True
+        made.quantity = lambda name: float("nan")
+        better = (slow > fast) if term.falls else (slow < fast)
+        # what warps wait for is a share of a time that changed too
+        assert bool(why_denied(made, cause)) is (better and term.kind is not Kind.STALL)
+
+
+def test_look_alikes_say_which_causes_may_stand_first():
+    text = (ROOT / "studies/workloads/planted/alike.toml").read_text(encoding="utf-8")
+    source = (ROOT / "studies/workloads/planted/alike.cu").read_text(encoding="utf-8")
+    for kernel, accepted in tomllib.loads(text).items():
+        assert f"KERNEL({kernel})" in source
+        assert {name for names in accepted for name in names} <= set(TERMS)
 
 
 def test_blocks_that_all_run_at_once_on_equally_busy_multiprocessors_are_not_uneven():

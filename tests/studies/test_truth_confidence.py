@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from perfml.explain.tree.confidence import FEATURES
-from studies.truth.confidence import Case, curve, firm_from, fit, held_out, predict
+from studies.truth.confidence import FACTORIAL, Case, curve, firm_from, fit, held_out, predict
 from studies.truth.scores import DEVELOP
+from studies.truth.sets import COLUMNS
 
 
 def cases(count=400):
@@ -42,9 +43,12 @@ def test_a_rest_is_never_firm():
 
 def test_firm_begins_where_answers_are_right_often_enough():
     some = [
-        Case(DEVELOP, "g", "default", (0.0,), right=at >= 60, residual=False) for at in range(100)
+        Case(part, "g", next(iter(COLUMNS)), (0.0,), right=at >= least, residual=False)
+        for part, least in ((DEVELOP, 20), (FACTORIAL, 60))
+        for at in range(100)
     ]
-    sure = np.linspace(0.0, 0.99, 100)
+    sure = np.tile(np.linspace(0.0, 0.99, 100), 2)
+    # the part that is worst decides
     assert firm_from(sure, some) == 0.6
     point = next(row for row in curve(sure, some) if row["from"] == 0.6)
-    assert (point["answers"], point["right"], point["of"]) == (40, 40, 100)
+    assert (point["answers"], point["right"], point["of"]) == (80, 80, 200)

@@ -14,8 +14,6 @@ from perfml.chips import REFERENCE
 from perfml.explain.launches import Launch, known
 from perfml.metrics.sets import STALLS
 
-SMALL = 0.1  # kinds of traffic below this share of a unit's are not told apart
-
 _MOST_L2_SECTORS = 3
 _MOST_DRAM_BYTES = 64
 """What a sector in L1 can cost below at most: it is read once (twice where L2 has two partitions),
@@ -169,27 +167,11 @@ def waits(launch: Launch) -> dict[str, float]:
             "mio_throttle": launch["stall_mio_throttle"],
         },
     )
-    for kind, part in _queue_shares(launch).items():
-        _split(shares, "mio_throttle", {kind: part * shares.get("mio_throttle", math.nan)})
-        _split(shares, "stall_exec_dependency", {kind: part * launch["stall_short_scoreboard"]})
     return shares
 
 
 _WHOLE = frozenset(STALLS) - {"stall_other", "stall_selected"}
 """Reasons that a counter names; others stay in the residual."""
-
-
-def _queue_shares(launch: Launch) -> dict[str, float]:
-    """Return who waits for memory input and output, by their share of the requests."""
-    # No kind can be waited for more than its unit is busy.
-    queue = {**shared_traffic(launch), "constant_serialization": launch["constant_cache_requests"]}
-    units = {
-        "shared_atomics": "shared_utilization",
-        "lsu_pipe_time": "shared_utilization",
-        "constant_serialization": "constant_cache_utilization",
-    }
-    shares = {kind: min(_share(queue, kind), launch[unit]) for kind, unit in units.items()}
-    return {kind: share for kind, share in shares.items() if share > SMALL}
 
 
 def _local(launch: Launch, kind: str) -> float:

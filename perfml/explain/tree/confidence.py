@@ -30,7 +30,7 @@ from perfml.explain.tree.layer_causes import (
 from perfml.explain.tree.limits import load_limits
 from perfml.explain.tree.thresholds import MAJORITY, SMALL
 
-FEATURES = ("share", "margin", "nearness", "complete", "paired", "specific", "size")
+FEATURES = ("share", "margin", "nearness", "complete", "paired", "specific", "size", "new")
 """What the model sees; each can only raise the probability."""
 
 
@@ -62,6 +62,7 @@ class Evidence:
     complete: float  # whether all counters of other causes of that limit are there
     paired: float  # whether the launches surely answer to each other
     specific: float  # whether it says why, not only where
+    new: float = 1.0  # which part of its level the faster side does not have
     size: float = 1.0  # the difference: its logarithm over that of `_LARGE`
     missing: tuple[Term, ...] = ()  # causes of its limit whose counters were not collected
 
@@ -116,8 +117,22 @@ def evidence_of(
         paired=float(_is_paired(main, answered, others, ratio)),
         specific=float(not first.place),
         size=min(1.0, abs(ratio) / _LARGE),
+        new=1.0 if main is None else _new(first, main),
         missing=missing,
     )
+
+
+def _new(first: Term, pair: Answered) -> float:
+    """Return which part of a cause's level the faster side does not have; 1 if not known.
+
+    What both sides have may cost more because of something else that changed.
+    """
+    if first.level is None:
+        return 1.0
+    fast, slow = sorted((pair.before, pair.after), key=lambda one: one.time_us)
+    levels = [LaunchState.of(one).value(first.level) for one in (fast, slow)]
+    less, more = reversed(levels) if first.falls else levels
+    return 1 - min(1.0, less / more) if less >= 0 and more > 0 else 1.0
 
 
 def _is_paired(
