@@ -127,10 +127,11 @@ def _new(first: Term, pair: Answered) -> float:
 
     What both sides have may cost more because of something else that changed.
     """
-    if first.level is None:
-        return 1.0
     fast, slow = sorted((pair.before, pair.after), key=lambda one: one.time_us)
-    levels = [LaunchState.of(one).value(first.level) for one in (fast, slow)]
+    levels = [
+        math.nan if first.level is None else LaunchState.of(one).value(first.level)
+        for one in (fast, slow)
+    ]
     less, more = reversed(levels) if first.falls else levels
     return 1 - min(1.0, less / more) if less >= 0 and more > 0 else 1.0
 

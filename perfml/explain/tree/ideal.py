@@ -122,9 +122,10 @@ def needs_all(state: LaunchState, cause: str) -> bool:
     """Return whether a launch may need all the work of a unit that stands at its roof."""
     name = ALIKE.get(cause, cause)
     row = next((row for row in load_ideals() if row.cause == name and row.roof), None)
-    if row is None or not state.value(_formula(row.needed)) > 0:
+    if row is None:
         return False
-    return max(_level(state, limit) for limit in row.roof) >= _ROOF
+    full = max(_level(state, limit) for limit in row.roof) >= _ROOF
+    return full and state.value(_formula(row.needed)) > 0
 
 
 def ideal_launch(launch: Launch, *, more_blocks: bool = False) -> Launch:
