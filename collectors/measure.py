@@ -264,7 +264,7 @@ def _with_ncu(job: Job, timed: _Timed) -> MeasurementRecord:
         clock_control="none",
         cache_control=options.cache_control,
         replay=options.replay,
-        metrics_requested=options.measured,
+        metrics_requested=options.metrics,
         metrics_missing=tuple(found.missing),
         launches_profiled=found.launches,
         passes=found.passes,

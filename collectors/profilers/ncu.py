@@ -25,20 +25,10 @@ from pathlib import Path
 
 from collectors.profilers.ncu_failures import explain
 from collectors.profilers.process import Finished, ProfilerError, ask, last_lines, run
-from perfml.errors import InputError
 
-REPLAYS = ("kernel", "application", "range")
-"""How a launch is measured several times.
-
-``kernel`` repeats each launch on the spot; ``application`` runs the whole program once a pass;
-``range`` repeats whole NVTX ranges and measures each as one.
-"""
-CONTROLS = ("all", "none")
 _PASSES = re.compile(r"- (\d+) pass(?:es)?\b|Application replay pass (\d+)")
 _VERSION = re.compile(r"Version ([\d.]+)")
 _PATIENCE_S, _CONVERSION_S = 60.0, 600.0
-_IN_NO_RANGE = "smsp__sass_"
-"""Metrics that Nsight Compute cannot measure over a range."""
 
 
 @dataclass(frozen=True)
@@ -49,24 +39,11 @@ class NcuOptions:
     region_only: bool = False  # only launches between cudaProfilerStart and cudaProfilerStop
     # NVTX filters, any of which lets a launch through (`iter_0/conv_03/`)
     include: tuple[str, ...] = ()
-    replay: str = "kernel"  # one of `REPLAYS`
+    # `kernel` repeats each launch on the spot, `application` runs the whole program once a pass
+    replay: str = "kernel"
     # `all` flushes the caches before every pass, `none` leaves them as they are
     cache_control: str = "all"
     executable: str = "ncu"  # name or path of `ncu`
-
-    def __post_init__(self) -> None:
-        _one_of("--replay", self.replay, REPLAYS)
-        _one_of("--cache-control", self.cache_control, CONTROLS)
-        if self.replay == "range" and not self.include:
-            msg = "range replay needs to know which range"
-            raise InputError(msg, where="--replay range", cure="Name one: iter_0/conv_03/")
-
-    @property
-    def measured(self) -> tuple[str, ...]:
-        """The metrics this replay mode can measure."""
-        if self.replay != "range":
-            return self.metrics
-        return tuple(name for name in self.metrics if not name.startswith(_IN_NO_RANGE))
 
 
 @dataclass(frozen=True)
@@ -110,14 +87,14 @@ class _Progress:
 
 def profile_command(options: NcuOptions, program: Sequence[str], report: Path) -> list[str]:
     """Return the argument list that profiles `program` into `report`."""
-    command = [options.executable, "--metrics", ",".join(options.measured)]
+    command = [options.executable, "--metrics", ",".join(options.metrics)]
     # clocks are left alone: on a shared machine locking them would change everybody's
     command += ["--nvtx", "--clock-control", "none", "--cache-control", options.cache_control]
     command += ["--replay-mode", options.replay]
     # a report with the machine code of torch's libraries is 17 MB larger
     command += ["--import-sass", "no", "--target-processes", "all"]
     command += ["--disable-extra-suffixes"]  # else every .avg brings its .max, .min and .sum
-    if options.region_only and options.replay != "range":
+    if options.region_only:
         command += ["--profile-from-start", "off"]
     for expression in options.include:
         command += ["--nvtx-include", expression]
@@ -178,7 +155,7 @@ def profile(
         raise problem
     conversion = [*launcher, *table_command(options, report)]
     converting = _convert(conversion, table, log)
-    launches, missing, passes = read_outline(table, options.measured)
+    launches, missing, passes = read_outline(table, options.metrics)
     return Profile(
         report,
         table,
@@ -251,12 +228,6 @@ _INSTALL = (
 def _absent(executable: str) -> ProfilerError:
     msg = f"{executable} is not installed, or not on the PATH"
     return ProfilerError(msg, cure=_INSTALL)
-
-
-def _one_of(option: str, value: str, known: Sequence[str]) -> None:
-    if value not in known:
-        msg = f"must be one of {', '.join(known)}"
-        raise InputError(msg, where=option, found=value)
 
 
 __all__ = ["Finished", "NcuOptions", "Profile", "profile", "profile_command", "table_command"]

@@ -10,7 +10,6 @@ import pytest
 from collectors.profilers import ncu
 from collectors.profilers.ncu_failures import explain
 from collectors.profilers.process import Finished, ProfilerError, descendants
-from perfml.errors import InputError
 from perfml.metrics import load_catalogue
 from tests.support.paths import TOOLS
 from tests.support.processes import PATIENCE_S, alive, let_hang
@@ -41,19 +40,6 @@ def test_command_asks_for_the_metrics_and_leaves_clocks_alone(tmp_path):
     assert command[command.index("--nvtx-include") + 1] == "iter_0/"
     assert command[-2:] == ["prog", "x y"]
     assert "--nvtx" in command
-
-
-def test_range_replay_leaves_out_what_it_cannot_measure(tmp_path):
-    options = ncu.NcuOptions(PUBLISHED, region_only=True, replay="range", include=("a/b/",))
-    command = ncu.profile_command(options, ["prog"], tmp_path / "m.ncu-rep")
-    asked = command[command.index("--metrics") + 1].split(",")
-    assert asked == [name for name in PUBLISHED if not name.startswith("smsp__sass_")]
-    assert "--profile-from-start" not in command
-
-
-def test_range_replay_without_a_range_is_refused():
-    with pytest.raises(InputError, match="which range"):
-        ncu.NcuOptions(PUBLISHED, replay="range")
 
 
 def test_a_profile_leaves_report_table_and_what_it_cost(tmp_path, tools):

@@ -80,19 +80,6 @@ def test_a_program_timed_by_ncu_alone(vectors, tmp_path):
     assert ingest([tmp_path]).frame["time_source"].eq("ncu").all()
 
 
-def test_range_replay_of_one_layer(vectors, tmp_path):
-    from collectors.profilers import ncu
-    from perfml.metrics import load_catalogue
-
-    request = load_catalogue().ncu_request(("published",))
-    options = ncu.NcuOptions(request, replay="range", include=("step_0/update/",))
-    found = ncu.profile(
-        options, [vectors], folder=tmp_path, log=tmp_path / "log.txt", timeout_s=120
-    )
-    assert found.launches == 1
-    assert found.missing == ()
-
-
 def test_a_wrong_kernel_is_not_measured_and_the_next_one_is(tmp_path):
     ignored = shutil.ignore_patterns("__pycache__", "data")
     shutil.copytree(ROOT / "studies", tmp_path / "studies", ignore=ignored)
