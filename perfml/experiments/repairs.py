@@ -5,14 +5,22 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from perfml.experiments.mutation.programs import MUTATIONS, OFF, RECOMPILED, WORDS, mutations_of
+from perfml.experiments.mutation.programs import (
+    LINES,
+    MUTATIONS,
+    OFF,
+    RECOMPILED,
+    WORDS,
+    mutations_of,
+)
 from perfml.experiments.responses import Responses
 
 UNREACHED = frozenset({"cached_loads"})
 """Mutations that no source change can match: they bound the total cost of memory."""
 CLEAN = 0.03
 """A control is clean if its time is the program's kernel's within this share: of 259 mutants of
-2026-11-25 (H100 and H200) 216 controls are. Another one has a cost of its own, and no number."""
+2026-11-25 (H100 and H200) 216 controls are. Where another one is slower, its cost is counted
+against the mutant, which has a number only if it saves time all the same."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +34,8 @@ class Repair:
     words
         The same in words.
     factor, low, high
-        Time over that of the control, and the interval over the rounds.
+        Time over that of the control, and the interval over the rounds. Where the control is
+        slower than the kernel: over that of the kernel, so that less may be left.
     gain_us, gain_low_us, gain_high_us
         What the launch saves at most, microseconds, and its interval.
     overhead
@@ -51,8 +60,9 @@ class Repair:
     @property
     def sentence(self) -> str:
         """Say the gain, and what it changes of the results."""
+        most = "" if self.is_clean else "at most "
         gain = (
-            f"Measured ({self.words}): {100 * self.factor:.0f} % of the time"
+            f"Measured ({self.words}): {most}{100 * self.factor:.0f} % of the time"
             f" ({100 * self.low:.0f} to {100 * self.high:.0f} %), {self.gain_us:.3g} µs less"
             f" ({self.gain_low_us:.3g} to {self.gain_high_us:.3g} µs)."
         )
@@ -61,6 +71,11 @@ class Repair:
             if self.changed > 0
             else gain
         )
+
+    @property
+    def line(self) -> str:
+        """What to write for it in the source, or to give the compiler; empty where nothing is."""
+        return LINES.get(self.mutation, "")
 
     @property
     def is_clean(self) -> bool:
@@ -85,7 +100,8 @@ def without_number(responses: Responses) -> list[tuple[str, str]]:
 
 
 def _why_without(responses: Responses, repair: Repair) -> str:
-    if not repair.is_clean:
+    saves = repair.overhead > 1 and repair.high < 1 - CLEAN
+    if not repair.is_clean and not (saves and abs(recompiled(responses) - 1) <= CLEAN):
         return f"its control takes {repair.overhead:.2f} times as long as the kernel"
     if repair.mutation == "no_barriers" and f"no_barriers.{OFF}" in responses.by_condition:
         return "it was recorded with a switch, past which the compiler moves no load"
@@ -103,25 +119,28 @@ def _tried(responses: Responses) -> list[Repair]:
 def _repair(responses: Responses, mutation: str) -> Repair:
     answer = responses.by_condition[mutation]
     control = responses.by_condition.get(f"{mutation}.{OFF}")
-    overhead = recompiled(responses) * (1.0 if control is None else control.ratio)
-    gain, least, most = (
-        max(0.0, responses.time_us * (1 - each)) for each in (answer.ratio, answer.high, answer.low)
-    )
-    words, ratios = WORDS[mutation], (answer.ratio, answer.low, answer.high)
+    added = 1.0 if control is None else control.ratio
+    overhead = recompiled(responses) * added
+    # what the mutant needs beside what it leaves out makes it no better
+    cost = added if overhead > 1 + CLEAN else 1.0
+    ratios = tuple(cost * each for each in (answer.ratio, answer.low, answer.high))
+    gain, most, least = (max(0.0, responses.time_us * (1 - each)) for each in ratios)
     condition = responses.launch.condition(mutation)
     changed = math.nan if condition is None else condition.changed
-    return Repair(mutation, words, *ratios, gain, least, most, overhead, changed)
+    return Repair(mutation, WORDS[mutation], *ratios, gain, least, most, overhead, changed)
 
 
 def habit_of(responses: Responses, cause: str) -> Repair | None:
     """Return the repair that takes away the habit that a cause is; None where none was measured."""
-    return _of(responses, mutations_of()["habits"].get(cause, ()))
+    habit = _of(responses, mutations_of()["habits"].get(cause, ()))
+    return habit if habit is not None and habit.is_clean else None
 
 
 def repair_of(responses: Responses, cause: str) -> Repair | None:
     """Return the repair of a cause that gains most; None where none was measured."""
-    bound = _of(responses, mutations_of()["bounds"].get(cause, ()))
-    return habit_of(responses, cause) or bound
+    known = mutations_of()
+    names = (*known["habits"].get(cause, ()), *known["bounds"].get(cause, ()))
+    return _of(responses, names)
 
 
 def _of(responses: Responses, mutations: tuple[str, ...]) -> Repair | None:

@@ -31,8 +31,9 @@ def test_fewer_multiprocessors_and_traffic_answer_as_the_kernels_were_made(exami
     assert all(len(each.times_us) == 7 for each in found.launches[0].conditions)
 
 
-def test_what_experiments_write_is_put_back(examine):
-    found, output = examine("adds adds units")
+@pytest.mark.parametrize("memory", ["", "pinned "])
+def test_what_experiments_write_is_put_back(examine, memory):
+    found, output = examine(f"{memory}adds adds units")
     assert [each.kernel for each in found.launches] == ["adds(int*)", "units(float*)"]
     assert output.splitlines()[-1] == "word 2"
 

@@ -5,6 +5,7 @@
 // iterations                          three iterations of one launch of `units`, in a range each
 // capture, captured                   a capture of a graph begins, and ends
 // cooperative                         a cooperative launch
+// pinned                              what is launched later is given memory of the host
 // away                                a launch in another context
 // reset                               cudaDeviceReset(), which fails while a green context lives
 // loads                               PTX is given to the driver
@@ -50,6 +51,13 @@ int main(int count, char** words) {
     if (word == "cluster") launch(6, "_Z7clusterPi");
     if (word == "turns") launch(7, "_Z5turnsPi");
     if (word == "away") launch(1, "_Z4awayPf", 1);
+    if (word == "pinned") {
+      void* host = nullptr;
+      cuMemHostAlloc(&host, 64, 0);
+      g_word = reinterpret_cast<CUdeviceptr>(host);
+      cuMemHostAlloc_params pinned = {&host, 64, 0};
+      fake_call(0, CUPTI_DRIVER_TRACE_CBID_cuMemHostAlloc, nullptr, &pinned);
+    }
     if (word == "loads") {  // what FAKE_PTX holds
       cuModuleLoadData_params given = {nullptr, std::getenv("FAKE_PTX")};
       fake_call(0, CUPTI_DRIVER_TRACE_CBID_cuModuleLoadData, nullptr, &given);

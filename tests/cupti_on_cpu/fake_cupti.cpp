@@ -172,6 +172,7 @@ CUptiResult cuptiGetCallbackName(CUpti_CallbackDomain domain, uint32_t id, const
   if (domain != CUPTI_CB_DOMAIN_DRIVER_API) return CUPTI_SUCCESS;
   if (id == kCopy) *name = "cuMemcpyHtoDAsync_v2";
   if (id == CUPTI_DRIVER_TRACE_CBID_cuMemAlloc_v2) *name = "cuMemAlloc_v2";
+  if (id == CUPTI_DRIVER_TRACE_CBID_cuMemHostAlloc) *name = "cuMemHostAlloc";
   if (id == CUPTI_DRIVER_TRACE_CBID_cuStreamBeginCapture_v2) *name = "cuStreamBeginCapture_v2";
   if (id == CUPTI_DRIVER_TRACE_CBID_cuModuleLoadData) *name = "cuModuleLoadData";
   if (id == CUPTI_DRIVER_TRACE_CBID_cuStreamEndCapture) *name = "cuStreamEndCapture";

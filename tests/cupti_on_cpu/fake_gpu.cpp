@@ -83,7 +83,16 @@ CUresult CUDAAPI cuMemGetInfo_v2(size_t* free, size_t* total) {
   *free = *total = size_t{std::getenv("FAKE_GPU_FULL") ? 0u : 80u} << 30;
   return CUDA_SUCCESS;
 }
-CUresult CUDAAPI cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t size, CUstream) {
+CUresult CUDAAPI cuMemHostAlloc(void** address, size_t size, unsigned) {
+  *address = std::calloc(1, size);
+  return CUDA_SUCCESS;
+}
+CUresult CUDAAPI cuFuncGetParamInfo(CUfunction, size_t i, size_t* offset, size_t* size) {
+  *offset = 0;
+  *size = sizeof(void*);
+  return i ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+CUresult CUDAAPI cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t size, CUstream) {
   std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<void*>(from), size);
   return CUDA_SUCCESS;
 }

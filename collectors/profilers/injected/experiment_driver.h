@@ -15,7 +15,7 @@ namespace experiments {
 
 // What a function is called here, and in the driver.
 #define PERFML_DRIVER(each) each(allocate, cuMemAlloc) each(free, cuMemFree) \
-    each(memory, cuMemGetInfo) each(copy, cuMemcpyDtoDAsync) each(fill, cuMemsetD8Async) \
+    each(memory, cuMemGetInfo) each(copy, cuMemcpyAsync) each(fill, cuMemsetD8Async) \
     each(to_host, cuMemcpyDtoHAsync) each(begin_capture, cuStreamBeginCapture) \
     each(end_capture, cuStreamEndCapture) each(instantiate, cuGraphInstantiateWithFlags) \
     each(run_graph, cuGraphLaunch) each(free_graph, cuGraphDestroy) \
@@ -27,7 +27,7 @@ namespace experiments {
     each(blocks, cuOccupancyMaxActiveBlocksPerMultiprocessor) each(limit, cuCtxSetLimit) \
     each(limit_now, cuCtxGetLimit) each(load, cuModuleLoadData) \
     each(function, cuModuleGetFunction) each(unload, cuModuleUnload) \
-    each(variable, cuModuleGetGlobal) each(module_of, cuFuncGetModule) \
+    each(variable, cuModuleGetGlobal) each(module_of, cuFuncGetModule) each(parameter, cuFuncGetParamInfo) \
     each(device, cuCtxGetDevice) each(attribute, cuDeviceGetAttribute) \
     each(resource, cuDeviceGetDevResource) each(split, cuDevSmResourceSplitByCount) \
     each(describe, cuDevResourceGenerateDesc) each(green, cuGreenCtxCreate) \

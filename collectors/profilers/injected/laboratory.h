@@ -115,14 +115,7 @@ class Laboratory {
                       const Order& wanted = {}, const std::vector<Mutant>& mutants = {},
                       const Own& own = {}) {
     const Driver& all = driver();
-    CUfunction function = subject.function;
-    int value = 0;
-    // a launch takes a CUfunction or, cast to one, a CUkernel: nothing but trying tells which
-    if (all.get(&value, CU_FUNC_ATTRIBUTE_NUM_REGS, function) != CUDA_SUCCESS &&
-        (!all.function_of ||
-         failed(all.function_of(&function, reinterpret_cast<CUkernel>(subject.function)),
-                "function", why)))
-      return {};
+    CUfunction function = own_function(subject.function);
     Kept kept;
     if (!kept.of(function, why)) return {};
     Examination made;

@@ -191,6 +191,7 @@ class Examiner {
       return;
     }
     std::map<CUdeviceptr, size_t> memory = allocations_.now(context);
+    allocations_.add_host(experiments::words_of(subject), memory);
     experiments::add_variables(subject.function, request_.variables[launch.kernel], memory);
     if (experiments::failed(experiments::driver().wait_for_all(), "earlier work", why) ||
         !laboratory_.image().take(memory, laboratory_.stream(), why)) {
@@ -314,7 +315,7 @@ Kind kind_of(CUpti_CallbackId id) {
   if (begins("cuDevicePrimaryCtxReset")) return Kind::reset;
   if (begins("cuModuleLoad") || begins("cuLibraryLoad")) return Kind::code;
   for (const char* with : {"cuMemcpy", "cuMemset", "cuMemAlloc", "cuMemFree", "cuMemMap",
-                           "cuMemUnmap", "cuModuleUnload", "cuLibraryUnload"}) {
+                           "cuMemUnmap", "cuMemHost", "cuModuleUnload", "cuLibraryUnload"}) {
     if (begins(with)) return Kind::memory;
   }
   return Kind::other;

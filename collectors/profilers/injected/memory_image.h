@@ -2,8 +2,9 @@
 //
 // An experiment runs a launch many times. What the launch writes is put back before each batch and
 // at the end, so that the program goes on with what it had. Allocations are known from the driver's
-// calls since the program began; variables of a kernel's module (__device__) by their names. Memory
-// of the host that kernels write to is not among them.
+// calls since the program began; variables of a kernel's module (__device__) by their names. Of the
+// host's pinned memory a launch may write what it is given a pointer to. Pageable memory that a GPU
+// reaches (Grace), and pointers behind pointers, are not among them.
 #pragma once
 
 #include <cuda.h>
@@ -11,11 +12,13 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <map>
 #include <mutex>
 #include <string>
 #include <vector>
 
+#include "conditions.h"
 #include "experiment_driver.h"
 
 namespace experiments {
@@ -48,6 +51,27 @@ class Allocations {
         if (!enters && succeeded(call)) add(call, map->ptr, map->size);
         return true;
       }
+      case CUPTI_DRIVER_TRACE_CBID_cuMemHostAlloc: {
+        const auto* host = static_cast<const cuMemHostAlloc_params*>(given);
+        if (!enters && succeeded(call)) pin(*host->pp, host->bytesize);
+        return true;
+      }
+      case CUPTI_DRIVER_TRACE_CBID_cuMemAllocHost_v2: {
+        const auto* host = static_cast<const cuMemAllocHost_v2_params*>(given);
+        if (!enters && succeeded(call)) pin(*host->pp, host->bytesize);
+        return true;
+      }
+      case CUPTI_DRIVER_TRACE_CBID_cuMemHostRegister_v2: {
+        const auto* host = static_cast<const cuMemHostRegister_v2_params*>(given);
+        if (!enters && succeeded(call)) pin(host->p, host->bytesize);
+        return true;
+      }
+      case CUPTI_DRIVER_TRACE_CBID_cuMemFreeHost:
+        if (enters) unpin(static_cast<const cuMemFreeHost_params*>(given)->p);
+        return true;
+      case CUPTI_DRIVER_TRACE_CBID_cuMemHostUnregister:
+        if (enters) unpin(static_cast<const cuMemHostUnregister_params*>(given)->p);
+        return true;
       case CUPTI_DRIVER_TRACE_CBID_cuMemFree_v2:
         if (enters) remove(static_cast<const cuMemFree_v2_params*>(given)->dptr);
         return true;
@@ -70,6 +94,17 @@ class Allocations {
       if (allocation.context == context) sizes[address] = allocation.size;
     }
     return sizes;
+  }
+
+  // Adds the host's pinned memory into which one of these words points.
+  void add_host(const std::vector<CUdeviceptr>& words, std::map<CUdeviceptr, size_t>& parts) {
+    std::lock_guard<std::mutex> guard(lock_);
+    for (CUdeviceptr word : words) {
+      auto after = pinned_.upper_bound(word);
+      if (after == pinned_.begin()) continue;
+      const auto& [address, size] = *--after;
+      if (word - address < size) parts[address] = size;
+    }
   }
 
  private:
@@ -95,26 +130,64 @@ class Allocations {
     known_.erase(address);
   }
 
+  void pin(const void* address, size_t size) {
+    std::lock_guard<std::mutex> guard(lock_);
+    pinned_[reinterpret_cast<CUdeviceptr>(address)] = size;
+  }
+
+  void unpin(const void* address) {
+    std::lock_guard<std::mutex> guard(lock_);
+    pinned_.erase(reinterpret_cast<CUdeviceptr>(address));
+  }
+
   struct Allocation {
     CUcontext context;
     size_t size;
   };
   std::mutex lock_;
   std::map<CUdeviceptr, Allocation> known_;
+  std::map<CUdeviceptr, size_t> pinned_;  // one address is the host's and the device's
 };
+
+// A launch takes a CUfunction or, cast to one, a CUkernel: nothing but trying tells which.
+inline CUfunction own_function(CUfunction function) {
+  const Driver& all = driver();
+  CUfunction own = nullptr;
+  int value = 0;
+  if (all.get(&value, CU_FUNC_ATTRIBUTE_NUM_REGS, function) == CUDA_SUCCESS || !all.function_of ||
+      all.function_of(&own, reinterpret_cast<CUkernel>(function)) != CUDA_SUCCESS)
+    return function;
+  return own;
+}
+
+// The words of 8 bytes that a launch is given, of which some are pointers.
+inline std::vector<CUdeviceptr> words_of(const Subject& subject) {
+  const Driver& all = driver();
+  const char* together = nullptr;  // parameters may come in one buffer
+  for (void** one = subject.extra; one && *one != CU_LAUNCH_PARAM_END; one += 2) {
+    if (*one == CU_LAUNCH_PARAM_BUFFER_POINTER) together = static_cast<const char*>(one[1]);
+  }
+  std::vector<CUdeviceptr> words;
+  const CUfunction function = own_function(subject.function);
+  size_t offset = 0, size = 0;
+  for (size_t i = 0; all.parameter && (together || subject.parameters) &&
+                     all.parameter(function, i, &offset, &size) == CUDA_SUCCESS; ++i) {
+    const char* given = together ? together + offset : static_cast<const char*>(subject.parameters[i]);
+    for (size_t at = 0; at + sizeof(CUdeviceptr) <= size; at += sizeof(CUdeviceptr)) {
+      words.emplace_back();
+      std::memcpy(&words.back(), given + at, sizeof(CUdeviceptr));
+    }
+  }
+  return words;
+}
 
 // Adds the variables of a kernel's module to what is allocated.
 inline void add_variables(CUfunction function, const std::vector<std::string>& names,
                           std::map<CUdeviceptr, size_t>& parts) {
   const Driver& all = driver();
   CUmodule module = nullptr;
-  CUfunction own = nullptr;
-  if (names.empty() || !all.module_of || !all.variable) return;
-  // a launch takes a CUfunction or, cast to one, a CUkernel
-  if (all.module_of(&module, function) != CUDA_SUCCESS &&
-      (!all.function_of ||
-       all.function_of(&own, reinterpret_cast<CUkernel>(function)) != CUDA_SUCCESS ||
-       all.module_of(&module, own) != CUDA_SUCCESS))
+  if (names.empty() || !all.module_of || !all.variable ||
+      all.module_of(&module, own_function(function)) != CUDA_SUCCESS)
     return;
   for (const std::string& name : names) {
     CUdeviceptr address = 0;

@@ -10,6 +10,7 @@ lane with the number of the word in its line. Over the 32 accesses the lines are
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -18,6 +19,7 @@ from perfml.experiments.mutation.ptx import Kernel, Statement, Value, values
 SWITCH = "perfml_switch"
 """The word in constant memory: 0 or all bits."""
 DECLARED = f".visible .const .align 4 .u32 {SWITCH} = 0;"
+_PLAIN = re.compile(r"ld\.global\.(?:v[24]\.)?[busf]\d+$")
 WINDOW = 16384
 """Bytes of each array that loads of the mutant in the cache use: L1 holds several of them."""
 _LINES = (0, 16, 8, 24, 4, 20, 12, 28)
@@ -88,14 +90,14 @@ def _scattered(fact: Value, width: int) -> bool:
 
 
 class _Dense:
-    def __init__(self, kind: str) -> None:
-        self.kind = kind
+    def __init__(self, *kinds: str) -> None:
+        self.kinds = kinds
         self.fields: dict[str, int] = {}
         self.start: tuple[str, str] | None = None
 
     def __call__(self, statement: Statement, fact: Value, scratch: Scratch) -> list[str] | None:
         address, width = statement.address, statement.width
-        if not _accesses(statement, (self.kind,), "global") or not _scattered(fact, width):
+        if not _accesses(statement, self.kinds, "global") or not _scattered(fact, width):
             return None
         assert address is not None
         if self.start is None:
@@ -165,6 +167,12 @@ def dense_loads(kernel: Kernel) -> str | None:
 def dense_stores(kernel: Kernel) -> str | None:
     """Return the kernel whose lanes store to neighbours; None where they do, or data decides."""
     return _redirected(kernel, _Dense("st"))
+
+
+def dense_accesses(kernel: Kernel) -> str | None:
+    """Return the kernel whose lanes load and store neighbours; None where one of them is alone."""
+    both = dense_loads(kernel) is not None and dense_stores(kernel) is not None
+    return _redirected(kernel, _Dense("ld", "st")) if both else None
 
 
 class _OwnBank:
@@ -279,3 +287,28 @@ class _Cached:
 def cached_loads(kernel: Kernel) -> str | None:
     """Return the kernel whose loads hit L1; None where no load's array is known."""
     return _redirected(kernel, _Cached())
+
+
+def read_only_loads(kernel: Kernel) -> str | None:
+    """Return the kernel whose loads pass by no store: from arrays to which it does not write.
+
+    It is what ``const`` and ``__restrict__`` tell the compiler. None where a store's array is not
+    known, or every load's array is written to.
+    """
+    facts = values(kernel.statements)
+
+    def array(statement: Statement) -> str:
+        address = statement.address
+        return "" if address is None else facts.get(address.base, Value()).pointer
+
+    writes = {
+        array(each) for each in kernel.statements
+        if each.parts[0] in ("st", "atom", "red") and not {"shared", "local"} & {*each.parts}
+    }  # fmt: skip
+    lines, count = [], 0
+    for statement in kernel.statements:
+        text = statement.text
+        if _PLAIN.match(statement.opcode) and array(statement) not in {"", *writes}:
+            text, count = text.replace("ld.global.", "ld.global.nc.", 1), count + 1
+        lines.append(text)
+    return kernel.with_body(lines) if count and "" not in writes else None

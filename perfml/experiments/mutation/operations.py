@@ -11,6 +11,10 @@ from perfml.experiments.mutation.ptx import Kernel, Statement, steering
 
 _HEX = re.compile(r"0[dD][0-9a-fA-F]{16}")
 _SLOW = frozenset({"div", "rcp", "sqrt", "rsqrt", "sin", "cos", "ex2", "lg2", "tanh"})
+_FLUSHED = _SLOW - {"tanh"} | {
+    *("add", "sub", "mul", "fma", "mad", "abs", "neg", "min", "max", "setp")
+}
+"""Operations in single precision that may take denormals for 0."""
 _CONVERSION = re.compile(r"cvt\.r\w+\.(?:ftz\.|sat\.)*(?:f32\.[su]32|[su]32\.f32)")
 _WHOLE = re.compile(r"[us](?:32|64)")
 
@@ -199,6 +203,28 @@ def cheap_functions(kernel: Kernel) -> str | None:
         return [f"{guard}mul{rounded}.{statement.type} {numbers};"]
 
     return _rewritten(kernel, rewrite, switched=False)
+
+
+def fast_math(kernel: Kernel) -> str | None:
+    """Return the kernel as with ``-use_fast_math``, but for calls that the compiler has inlined.
+
+    None where it has no division, root, sine or exponential in single precision.
+    """
+    slow = any(each.parts[0] in _SLOW and each.type == "f32" for each in kernel.statements)
+
+    def rewrite(statement: Statement, _: Scratch) -> list[str] | None:
+        parts = statement.parts
+        if parts[0] not in _FLUSHED or statement.type != "f32" or "ftz" in parts:
+            return None
+        exact = parts[0] in ("div", "rcp", "sqrt") and parts[1] != "approx"
+        start = [parts[0], "approx"] if exact else parts[:1]
+        rest = parts[2:] if exact else parts[1:]
+        place = next(i for i, part in enumerate(rest) if part in ("sat", "NaN", "xorsign", "f32"))
+        opcode = ".".join([*start, *rest[:place], "ftz", *rest[place:]])
+        guard = f"@{statement.guard} " if statement.guard else ""
+        return [f"{guard}{opcode} {', '.join(statement.operands)};"]
+
+    return _rewritten(kernel, rewrite, switched=False) if slow else None
 
 
 def cheap_division(kernel: Kernel) -> str | None:

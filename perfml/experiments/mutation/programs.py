@@ -174,6 +174,8 @@ OFF = "off"
 MUTATIONS: dict[str, Callable[[Kernel], str | None]] = {
     "dense_loads": addresses.dense_loads,
     "dense_stores": addresses.dense_stores,
+    "dense_accesses": addresses.dense_accesses,
+    "read_only_loads": addresses.read_only_loads,
     "cached_loads": addresses.cached_loads,
     "no_conflicts": addresses.no_conflicts,
     "alike_constants": addresses.alike_constants,
@@ -183,6 +185,7 @@ MUTATIONS: dict[str, Callable[[Kernel], str | None]] = {
     "no_local_arrays": operations.no_local_arrays,
     "more_registers": operations.more_registers,
     "single_precision": operations.single_precision,
+    "fast_math": operations.fast_math,
     "cheap_functions": operations.cheap_functions,
     "cheap_division": operations.cheap_division,
 }
@@ -232,6 +235,8 @@ _FILE = tomllib.loads(files(__package__).joinpath("mutations.toml").read_text("u
 
 WORDS: dict[str, str] = _FILE["words"]
 """Id of a mutation to its words."""
+LINES: dict[str, str] = _FILE["lines"]
+"""Id of a mutation to what does the same in the source, or to an option of the compiler."""
 
 
 @cache

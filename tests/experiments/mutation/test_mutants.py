@@ -190,9 +190,9 @@ def test_what_cannot_be_read_has_no_mutants():
 
 def test_every_mutation_has_words_and_every_cause_with_one_can_be_judged():
     assert set(WORDS) == set(MUTATIONS)
-    causes = {**mutations_of()["habits"], **mutations_of()["bounds"]}
-    assert {name for names in causes.values() for name in names} == set(MUTATIONS)
-    assert set(causes) <= set(LIMITS_OF) | {"stall_constant_memory_dependency"}
+    causes = [pair for kind in mutations_of().values() for pair in kind.items()]
+    assert {name for _, names in causes for name in names} == set(MUTATIONS)
+    assert {cause for cause, _ in causes} <= set(LIMITS_OF) | {"stall_constant_memory_dependency"}
 
 
 @pytest.mark.extras
