@@ -103,7 +103,7 @@ def examine(
             modules = kernels_of(_loaded(files, program)) if repairs else {}
         record = _only(records, program, ended.output)
         if failed:
-            record = replace(record, skipped=(*record.skipped, (Path(program[0]).name, failed)))
+            record = replace(record, skipped=((Path(program[0]).name, failed), *record.skipped))
         record = replace(record, seconds=ended.seconds, command=command)
         if not repairs:
             return record
@@ -157,7 +157,7 @@ def _own_times(
 
 
 def _only(records: Sequence[Experiments], program: Sequence[str], output: str) -> Experiments:
-    """Return the record of the one process that launched kernels."""
+    """Return the record of the process whose launches take longest; others are named."""
     made = [each for each in records if each.launches]
     if not made:
         msg = "no kernel launch of this program could be examined"
@@ -170,11 +170,15 @@ def _only(records: Sequence[Experiments], program: Sequence[str], output: str) -
             found = f"{left} launches left open by the time limit"
         cure = "Check that it uses the GPU, and that no other profiler is attached to it."
         raise ProfilerError(msg, where=program[0], found=found, cure=cure)
-    if len(made) > 1:
-        msg = "several processes launched kernels"
-        cure = "Examine one of them at a time."
-        raise ProfilerError(msg, found=f"{len(made)} processes", cure=cure)
-    return made[0]
+    first, *others = sorted(made, key=lambda each: -sum(map(_longest, each.launches)))
+    if not others:
+        return first
+    why = f"one of {len(made)} processes is examined; examine another one alone"
+    return replace(first, skipped=((Path(program[0]).name, why), *first.skipped))
+
+
+def _longest(launch: Examined) -> float:
+    return max(us for each in launch.conditions for us in each.times_us)
 
 
 def _loaded(files: Sequence[Path], program: Sequence[str]) -> list[Path]:

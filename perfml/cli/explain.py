@@ -45,7 +45,6 @@ def explain(
     from perfml.datasets.choosing import layers_named
     from perfml.explain import explain as explain_sides
     from perfml.explain.brief import brief_explanation
-    from perfml.explain.experiments import with_experiments
     from perfml.explain.lines import with_lines
     from perfml.explain.load import load_sides
     from perfml.report.sections.explanation import explanation_document, explanation_summary
@@ -66,7 +65,7 @@ def explain(
             alignment=sides.alignment,
             progress=progress,
         )
-    explanation = with_experiments(with_lines(explanation, *sides.reports), *selection.names)
+    explanation = with_lines(explanation, *sides.reports)
     output.warn_all(explanation.warnings)
     if brief:
         short = brief_explanation(explanation, selection.names)
@@ -97,7 +96,6 @@ def advise(
     from perfml.datasets.choosing import layers_named
     from perfml.explain import advise as check
     from perfml.explain.brief import brief_advice
-    from perfml.explain.experiments import with_experiments
     from perfml.explain.lines import advice_with_lines
     from perfml.explain.reports import reports_behind
     from perfml.explain.speed_of_light import is_ordinary, kernel_levels
@@ -115,7 +113,6 @@ def advise(
         sources=found.sources,
     )
     advice = advice_with_lines(advice, given.kernels, reports_behind(found, given.kernels))
-    advice = with_experiments(advice, found.name)
     output.warn_all(advice.warnings)
     rows = given.kernels if found.ranged else found.timed
     levels = kernel_levels(rows, found.sources) if rows is not None else ()

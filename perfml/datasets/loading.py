@@ -16,6 +16,7 @@ import pandas as pd
 
 from perfml.account.account import Account
 from perfml.account.ranks import Ranks, account_in, ranks_in, ranks_of_runs
+from perfml.datasets.selection import split_place
 from perfml.errors import InputError, PerfmlError
 from perfml.tables import Table
 from perfml.util.typing import SharedDict, SharedList
@@ -26,6 +27,9 @@ DERIVED = "derived"
 
 DEVICE_FACTS = "device_facts"
 """Key of ``DataFrame.attrs``: what the profiles say of each device, by its name."""
+
+EXPERIMENTS = "experiments"
+"""Key of ``DataFrame.attrs``: how launches answered to the experiments of ``perfml prove``."""
 
 PROVENANCE = "provenance"
 """Key of ``DataFrame.attrs``: where a table of Python's comes from, and its rows as it was read."""
@@ -203,7 +207,7 @@ class Input:
 
     def _marked(self, layers: pd.DataFrame) -> pd.DataFrame:
         layers = with_known_shapes(layers, self.provenance)
-        layers.attrs |= table_facts(self.provenance)
+        layers.attrs |= table_facts(self.provenance) | experiments_beside(self.name)
         return layers
 
     def _require_times(self) -> None:
@@ -253,6 +257,25 @@ def table_facts(provenance: Mapping[str, Any]) -> dict[str, Any]:
             }
     derived = SharedList(sorted(derived_metrics(provenance)))
     return {key: fact for key, fact in ((DERIVED, derived), (DEVICE_FACTS, facts)) if fact}
+
+
+def experiments_beside(name: str) -> dict[str, Any]:
+    """Return the experiments in a run's folder, or in that of a file, as a table notes them.
+
+    ``perfml prove --out RUN_FOLDER`` puts them beside what ``perfml collect`` recorded.
+    """
+    from perfml.experiments.record import FILE, read_experiments
+    from perfml.experiments.responses import responses
+
+    path = Path(split_place(name)[0])
+    folder = path if path.is_dir() else path.parent
+    files = [folder / FILE] if (folder / FILE).is_file() else []
+    if not files and path.is_dir():  # perfml collect puts a run into a folder of its own
+        files = [*path.glob(f"*/{FILE}")]
+    # of several runs nothing tells whose experiments a layer's are
+    if len(files) != 1 or not path.exists():
+        return {}
+    return {EXPERIMENTS: SharedList(responses(read_experiments(files[0])))}
 
 
 def with_known_shapes(layers: pd.DataFrame, provenance: Mapping[str, Any]) -> pd.DataFrame:

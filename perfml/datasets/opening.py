@@ -18,7 +18,7 @@ from typing import Any
 import pandas as pd
 
 from perfml.datasets.choosing import chosen_launches, layers_named, only
-from perfml.datasets.loading import UNKNOWN, Input, table_facts
+from perfml.datasets.loading import UNKNOWN, Input, experiments_beside, table_facts
 from perfml.datasets.registry import DATASETS, fetch, is_dataset, layers_meant, proposal
 from perfml.datasets.selection import Selection, Source, split_place
 from perfml.datasets.table_files import part_files, read_parts
@@ -236,7 +236,7 @@ def _narrowed(read: Input, selection: Selection, nth: int | None, kernel: str | 
         kept = {run: frozenset(rows) for run, rows in places}
         kernels = kernels.drop(columns=_PLACE)
         read = replace(read, places=kept)
-    kernels.attrs |= table_facts(read.provenance)
+    kernels.attrs |= table_facts(read.provenance) | experiments_beside(read.name)
     return replace(read, kernels=kernels, note=setup_note(kernels["kernel"]))
 
 

@@ -78,6 +78,11 @@ class Repair:
         return LINES.get(self.mutation, "")
 
     @property
+    def proves(self) -> bool:
+        """Whether it surely saves time, beside a clean control, and a change can match it."""
+        return self.is_clean and self.high < 1 - CLEAN and self.mutation not in UNREACHED
+
+    @property
     def is_clean(self) -> bool:
         """Whether the control takes as long as the program's kernel."""
         return abs(self.overhead - 1) <= CLEAN
@@ -123,11 +128,11 @@ def _repair(responses: Responses, mutation: str) -> Repair:
     overhead = recompiled(responses) * added
     # what the mutant needs beside what it leaves out makes it no better
     cost = added if overhead > 1 + CLEAN else 1.0
-    ratios = tuple(cost * each for each in (answer.ratio, answer.low, answer.high))
-    gain, most, least = (max(0.0, responses.time_us * (1 - each)) for each in ratios)
+    ratio, low, high = (cost * each for each in (answer.ratio, answer.low, answer.high))
+    gain, most, least = (max(0.0, responses.time_us * (1 - each)) for each in (ratio, low, high))
     condition = responses.launch.condition(mutation)
     changed = math.nan if condition is None else condition.changed
-    return Repair(mutation, WORDS[mutation], *ratios, gain, least, most, overhead, changed)
+    return Repair(mutation, WORDS[mutation], ratio, low, high, gain, least, most, overhead, changed)
 
 
 def habit_of(responses: Responses, cause: str) -> Repair | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Set
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -12,7 +12,9 @@ import numpy.typing as npt
 import pandas as pd
 
 from perfml.account.account import Account
+from perfml.datasets.loading import EXPERIMENTS
 from perfml.errors import PerfmlError, TableError, did_you_mean
+from perfml.experiments.responses import Responses
 from perfml.ingest.merge.groups import launch_numbers
 from perfml.ingest.merge.rule import launch_totals, merge, unattributed_time
 from perfml.modeling.layer_shapes import AMOUNTS
@@ -41,6 +43,13 @@ class Side:
     def _repeats(self) -> dict[str, pd.DataFrame]:
         places = rows_by(self.layers["layer"])
         return {layer: self.layers.iloc[rows] for layer, rows in places.items()}
+
+    @property
+    def proved(self) -> Sequence[Responses]:
+        """How its launches answered to experiments; empty where there are none beside it."""
+        frames = (self.layers, self.kernels)
+        known = (each.attrs.get(EXPERIMENTS) for each in frames if each is not None)
+        return next(filter(None, known), ())
 
     @property
     def names(self) -> Set[str]:

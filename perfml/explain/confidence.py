@@ -17,7 +17,7 @@ from perfml.util.files import read_rows
 Confidence = Literal["proven", "high", "medium", "low", "refuted"]
 """``high``: no counter speaks against it. ``medium``: another answer may come first, and
 this one is worth doing all the same. ``low``: counters do not tell; doing it finds out.
-``proven`` and ``refuted``: experiments on the launch say so (`perfml.explain.experiments`)."""
+``proven`` and ``refuted``: experiments on the launch say so (`perfml.explain.advice.measured`)."""
 
 MOST = 0.5
 """What makes less than this part of the difference between two sides does not decide the answer:

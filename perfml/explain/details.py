@@ -19,7 +19,11 @@ import numpy as np
 import pandas as pd
 
 from perfml.account.time_sources import only_kernels
-from perfml.explain.advice.first_fix import actions_of, first_fix
+from perfml.experiments.responses import Responses
+from perfml.experiments.verdicts import Finding, claimed_of, examine
+from perfml.explain.advice.first_fix import actions_of, first_fix, on_side
+from perfml.explain.advice.fix import Estimate
+from perfml.explain.advice.measured import confidence_by
 from perfml.explain.changed_metrics import compare_metrics, sort_metrics
 from perfml.explain.compared import Launched, Side, same_device
 from perfml.explain.confidence import MOST
@@ -178,7 +182,7 @@ class DetailReader:
         metrics = compare_metrics(*rows)
         if attribution is not None:
             metrics = sort_metrics(metrics, attribution.by_metric)
-        return LayerDiff(
+        made = LayerDiff(
             layer=names[0],
             target_layer=names[1],
             aligned_by=pair.aligned_by,
@@ -204,6 +208,9 @@ class DetailReader:
             actions=actions_of(time, causes, counted.launches),
             unseen=unseen,
         )
+        proved = [side.proved for side in self.sides]
+        # two sides of one table: nothing tells of which its experiments are
+        return _explained(made, proved) if any(proved) and proved[0] is not proved[1] else made
 
     def _counted(self, pair: LayerPair, rows: Sequence[pd.DataFrame]) -> _Counted:
         """Return what a layer launches on both sides, and what counters say of that."""
@@ -227,3 +234,29 @@ class DetailReader:
         if layer == partner and (apart := pieces_apart(layer, pair.time, causes, self.sides)):
             causes = replace(causes, untold=apart)
         return _Counted((before, after), changes, launches, causes)
+
+
+def _explained(detail: LayerDiff, sides: Sequence[Sequence[Responses]]) -> LayerDiff:
+    fix, slow = detail.fix, detail.time.log_ratio > 0
+    if fix is None:
+        return detail
+    layer, claimed = (detail.layer, detail.target_layer)[slow], claimed_of(detail.time.log_ratio)
+    asked = Finding(layer, fix.term.id, fix.term.label, fix.confidence, fix.kernel, claimed)
+    (said,) = examine([asked], sides[slow])
+    if not said.tells:
+        return detail
+    confidence, gains = confidence_by(said, fix.confidence), said.gains
+    if gains is not None:
+        share = _share(fix.kernel, detail.causes, int(slow))
+        after, high, low = (fix.now.without(share * gain) for gain in gains)
+        fix = replace(fix, after=Estimate(after, low, high), measured=True, unsaid=None)
+    causes = replace(detail.causes, tested=confidence)
+    fix = replace(fix, confidence=confidence)
+    return replace(detail, fix=fix, reasons=(said.said, *detail.reasons), causes=causes)
+
+
+def _share(kernel: str, causes: Causes, side: int) -> float:
+    """Return what part of a layer's time one of its kernels takes; 1 where nothing tells."""
+    times = [(on_side(pair.kernels, side), pair.times_us[side]) for pair in causes.pairs]
+    whole = sum(us for _, us in times)
+    return sum(us for name, us in times if name == kernel) / whole if whole > 0 else 1.0

@@ -70,6 +70,14 @@ def test_a_program_that_fails_at_its_end_keeps_its_experiments_and_says_why(exam
     assert "cudaDeviceReset() failed" in why
 
 
+def test_of_several_processes_the_busiest_is_examined_and_the_others_are_named(examine):
+    both = ("bash", "-c", '"$1" units dram; "$1" adds', "bash")
+    found, _ = examine("adds", launcher=both)
+    assert [each.kernel for each in found.launches] == ["units(float*)", "dram(float*)"]
+    ((_, why),) = found.skipped
+    assert "one of 2 processes" in why
+
+
 def test_a_program_that_resets_its_device_may_and_keeps_its_experiments(examine):
     found, output = examine("units reset adds")
     assert [each.kernel for each in found.launches] == ["units(float*)"]

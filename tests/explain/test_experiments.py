@@ -2,12 +2,14 @@
 
 import json
 import lzma
+import math
 import shutil
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
+from perfml.tables import metric_columns
 from tests.support.command_line import run as command
 from tests.support.paths import ROOT
 
@@ -87,3 +89,23 @@ def test_an_at_in_a_folder_s_name_is_no_place_of_a_launch(runs, tmp_path):
     shutil.copytree(runs[1], folder)
     found = run("advise", str(folder))["findings"]
     assert "proven" in {each["confidence"] for each in found}
+
+
+def test_a_measured_repair_without_a_counter_is_a_finding_alike_on_every_surface(runs, tmp_path):
+    """A launch that counters say nothing of: the repair that was measured comes first."""
+    folder = tmp_path / "run"
+    shutil.copytree(runs[1], folder)
+    table = pd.read_parquet(folder / "kernels.parquet")
+    table = table[table["layer"] == "atomic_count_s0"]
+    counted = metric_columns(table)
+    table.assign(**dict.fromkeys(counted, math.nan)).to_parquet(folder / "kernels.parquet")
+    (first, *_) = run("advise", str(folder))["answer"]
+    assert first["rules"][0] == "global_atomics"
+    assert (first["probability"], first["gain"]["known_by"]) == (1.0, "measured")
+    # of one repeat of the layer: 154.9 of 174.2 us go
+    assert first["gain"]["likely"]["us"] == pytest.approx(166.6 * 154.9 / 174.2, rel=0.02)
+    brief = run("advise", str(folder), "--brief")
+    assert "by experiment" in json.dumps(brief["layers"][0]["causes"][0])
+    out = tmp_path / "report.md"
+    assert command("report", str(folder), "--out", str(out)).exit_code == 0
+    assert first["mitigation"].split(".")[0] in out.read_text().split("## ")[0]

@@ -36,7 +36,7 @@ INSIDE_EXPLAIN = (
     ("limits", "load"),
     ("tree",),
     ("advice",),
-    ("results", "details", "compare", "lines", "samples", "brief", "experiments"),
+    ("results", "details", "compare", "lines", "samples", "brief"),
 )
 """Folders and modules of `perfml.explain`, the lowest floor first."""
 

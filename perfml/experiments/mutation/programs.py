@@ -246,3 +246,10 @@ def mutations_of() -> dict[str, dict[str, tuple[str, ...]]]:
         kind: {cause: tuple(names) for cause, names in _FILE[kind].items()}
         for kind in ("habits", "bounds")
     }
+
+
+@cache
+def cause_of(mutation: str) -> str:
+    """Return the first cause of which a mutation takes the habit away, or a part; empty if none."""
+    pairs = [pair for kind in mutations_of().values() for pair in kind.items()]
+    return next((cause for cause, names in pairs if mutation in names), "")

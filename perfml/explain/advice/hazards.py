@@ -39,6 +39,7 @@ from perfml.explain.advice.findings import (
     launch_findings,
 )
 from perfml.explain.advice.layer_findings import layer_findings
+from perfml.explain.advice.measured import measured
 from perfml.explain.advice.network import (
     LEAST_LAYERS,
     name_findings,
@@ -234,7 +235,11 @@ def advise(
     large = [each for each in found if each["gain_high"] >= min_gain]
     # how many blocks a grid has is a fact, whatever comes of it
     likely = [e for e in large if e["probability"] >= LIKELY or e["rules"][0] == SPLIT]
-    findings = _sorted(likely)
+    proven = measured(likely, every, side.proved)
+    findings = _sorted(proven)
+    if findings["confidence"].eq("refuted").any():
+        last = findings["confidence"].eq("refuted").argsort(kind="stable")
+        findings = findings.iloc[last].reset_index(drop=True)
     network: tuple[Finding, ...] = ()
     if layers is None and len(every) >= LEAST_LAYERS:
         # what is improbable in each of a hundred layers may be likely of all
