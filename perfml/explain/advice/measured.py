@@ -10,12 +10,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from perfml.experiments.mutation.programs import cause_of
-from perfml.experiments.repairs import Repair, repairs
+from perfml.experiments.repairs import repairs
 from perfml.experiments.responses import Responses
 from perfml.experiments.verdicts import PROVEN, REFUTED, Examination, Finding, examine, of_layer
 from perfml.explain.advice.findings import Layer, finding_of
 from perfml.explain.advice.persons import Person
-from perfml.explain.advice.remedies import remedy_of
+from perfml.explain.advice.symptoms import situation_of, symptom_of
 from perfml.explain.confidence import Confidence
 
 
@@ -38,33 +38,27 @@ def _repaired(layer: Layer, launches: Sequence[Responses]) -> Iterator[dict[str,
         launch = of_layer(launches, layer.row["layer"], label)
         for repair in () if launch is None else repairs(launch):
             cause = cause_of(repair.mutation)
-            remedy = remedy_of(cause)
-            if remedy is None or not repair.proves:
+            symptom = symptom_of(cause)
+            if symptom is None or not repair.proves:
                 continue
-            same = [
-                one.time_us
-                for one, name in zip(layer.launches, layer.labels, strict=True)
-                if name == label
-            ]
-            share = sum(same) / layer.time_us
-            gains = (share * (1 - repair.factor), share * (1 - repair.low))
+            pairs = zip(layer.launches, layer.labels, strict=True)
+            same = [one for one, name in pairs if name == label]
+            share = sum(one.time_us for one in same) / layer.time_us
             found = finding_of(
                 layer,
-                remedy,
-                gains,
-                Person.AUTHOR,
-                _to_do(repair, remedy.author),
+                cause,
+                (share * (1 - repair.factor), share * (1 - repair.low)),
+                situation_of(same[0], Person.AUTHOR, convolves=layer.convolves),
                 kernel=label,
                 share=share,
                 rules=(cause,),
-                hazard=remedy.hazard,
+                hazard=symptom.hazard,
                 evidence=f"Proven by experiment. {repair.sentence}".rstrip("."),
+                numbers=(),
             )
-            yield found | {"confidence": "proven", "probability": 1.0, "tells": ""}
-
-
-def _to_do(repair: Repair, usual: str) -> str:
-    return f"{usual} In the source: {repair.line}." if repair.line else usual
+            line = f" In the source: {repair.line}." if repair.line else ""
+            proven = {"confidence": "proven", "probability": 1.0, "tells": ""}
+            yield found | proven | {"mitigation": f"{found['mitigation']}{line}"}
 
 
 def _finding(row: dict[str, Any], launches: Sequence[Responses]) -> dict[str, Any]:
