@@ -268,10 +268,9 @@ def experiments_beside(name: str) -> dict[str, Any]:
     from perfml.experiments.responses import responses
 
     path = Path(split_place(name)[0])
-    folder = path if path.is_dir() else path.parent
-    files = [folder / FILE] if (folder / FILE).is_file() else []
-    if not files and path.is_dir():  # perfml collect puts a run into a folder of its own
-        files = [*path.glob(f"*/{FILE}")]
+    # perfml collect puts a run into a folder of its own
+    nested = path.glob(f"*/{FILE}") if path.is_dir() else ()
+    files = [*(path if path.is_dir() else path.parent).glob(FILE)] or [*nested]
     # of several runs nothing tells whose experiments a layer's are
     if len(files) != 1 or not path.exists():
         return {}

@@ -119,8 +119,8 @@ class Proof:
             for each in self.launches
             for mutation, why in without_number(each.answer)
         )
-        made = (SkippedLaunch(*each) for each in self.experiments.skipped)
         # launches of one kernel in many sizes say the same
+        made = [SkippedLaunch(*each) for each in self.experiments.skipped]
         return tuple(dict.fromkeys((*made, *without)))
 
     FACTS: ClassVar = ("multiprocessors", "l2_bytes", "empty_us", "left", "shortened")

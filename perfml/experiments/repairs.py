@@ -6,7 +6,6 @@ import math
 from dataclasses import dataclass
 
 from perfml.experiments.mutation.programs import (
-    LINES,
     MUTATIONS,
     OFF,
     RECOMPILED,
@@ -71,11 +70,6 @@ class Repair:
             if self.changed > 0
             else gain
         )
-
-    @property
-    def line(self) -> str:
-        """What to write for it in the source, or to give the compiler; empty where nothing is."""
-        return LINES.get(self.mutation, "")
 
     @property
     def proves(self) -> bool:

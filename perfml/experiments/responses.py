@@ -52,17 +52,8 @@ class Response:
     @property
     def elasticity(self) -> float:
         """Per cent of time for a per cent of the resource; NaN where no amount is known."""
-        return self._of(self.ratio)
-
-    @property
-    def elasticity_interval(self) -> tuple[float, float]:
-        """The interval of the elasticity."""
-        return self._of(self.low), self._of(self.high)
-
-    def _of(self, ratio: float) -> float:
-        if not 0 < self.amount < 1 or not ratio > 0:
-            return math.nan
-        return math.log(ratio) / math.log(1 / self.amount)
+        known = 0 < self.amount < 1 and self.ratio > 0
+        return math.log(self.ratio) / math.log(1 / self.amount) if known else math.nan
 
 
 @dataclass(frozen=True)

@@ -47,9 +47,8 @@ class Side:
     @property
     def proved(self) -> Sequence[Responses]:
         """How its launches answered to experiments; empty where there are none beside it."""
-        frames = (self.layers, self.kernels)
-        known = (each.attrs.get(EXPERIMENTS) for each in frames if each is not None)
-        return next(filter(None, known), ())
+        frames = [each for each in (self.layers, self.kernels) if each is not None]
+        return next((each.attrs[EXPERIMENTS] for each in frames if EXPERIMENTS in each.attrs), ())
 
     @property
     def names(self) -> Set[str]:

@@ -35,7 +35,6 @@ from perfml.ingest.run_labels import (
     pair_key,
     read_manifest,
     told_apart,
-    with_experiments,
     with_products,
 )
 from perfml.ingest.timing import (
@@ -448,8 +447,6 @@ def _one_run(run: _Run, user: Identity) -> tuple[pd.DataFrame, list[str]]:
         if not _marked(each):
             named, by_class = with_phases(named)
             notes = [*notes, *by_class]
-        if run.collected:
-            named = with_experiments(named, files[0].parent)
         digest = str(each.provenance.get("sha256", ""))[:8]
         named["run_id"] = str(manifest.get("run_id") or f"{pair_key(files[0])}-{digest}")
         named["workload"] = known.workload or UNKNOWN

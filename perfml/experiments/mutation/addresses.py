@@ -171,8 +171,8 @@ def dense_stores(kernel: Kernel) -> str | None:
 
 def dense_accesses(kernel: Kernel) -> str | None:
     """Return the kernel whose lanes load and store neighbours; None where one of them is alone."""
-    both = dense_loads(kernel) is not None and dense_stores(kernel) is not None
-    return _redirected(kernel, _Dense("ld", "st")) if both else None
+    alone = None in (dense_loads(kernel), dense_stores(kernel))
+    return None if alone else _redirected(kernel, _Dense("ld", "st"))
 
 
 class _OwnBank:
@@ -305,10 +305,11 @@ def read_only_loads(kernel: Kernel) -> str | None:
         array(each) for each in kernel.statements
         if each.parts[0] in ("st", "atom", "red") and not {"shared", "local"} & {*each.parts}
     }  # fmt: skip
-    lines, count = [], 0
-    for statement in kernel.statements:
-        text = statement.text
-        if _PLAIN.match(statement.opcode) and array(statement) not in {"", *writes}:
-            text, count = text.replace("ld.global.", "ld.global.nc.", 1), count + 1
-        lines.append(text)
-    return kernel.with_body(lines) if count and "" not in writes else None
+    lines = [
+        each.text.replace("ld.global.", "ld.global.nc.", 1)
+        if _PLAIN.match(each.opcode) and array(each) not in {"", *writes}
+        else each.text
+        for each in kernel.statements
+    ]
+    changed = lines != [each.text for each in kernel.statements]
+    return kernel.with_body(lines) if changed and "" not in writes else None

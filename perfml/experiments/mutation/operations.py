@@ -221,8 +221,8 @@ def fast_math(kernel: Kernel) -> str | None:
         rest = parts[2:] if exact else parts[1:]
         place = next(i for i, part in enumerate(rest) if part in ("sat", "NaN", "xorsign", "f32"))
         opcode = ".".join([*start, *rest[:place], "ftz", *rest[place:]])
-        guard = f"@{statement.guard} " if statement.guard else ""
-        return [f"{guard}{opcode} {', '.join(statement.operands)};"]
+        text = statement.with_operands(list(statement.operands))
+        return [text.replace(statement.opcode, opcode, 1)]
 
     return _rewritten(kernel, rewrite, switched=False) if slow else None
 

@@ -251,5 +251,5 @@ def mutations_of() -> dict[str, dict[str, tuple[str, ...]]]:
 @cache
 def cause_of(mutation: str) -> str:
     """Return the first cause of which a mutation takes the habit away, or a part; empty if none."""
-    pairs = [pair for kind in mutations_of().values() for pair in kind.items()]
-    return next((cause for cause, names in pairs if mutation in names), "")
+    kinds = mutations_of().values()
+    return next((c for kind in kinds for c, names in kind.items() if mutation in names), "")

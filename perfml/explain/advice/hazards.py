@@ -235,11 +235,10 @@ def advise(
     large = [each for each in found if each["gain_high"] >= min_gain]
     # how many blocks a grid has is a fact, whatever comes of it
     likely = [e for e in large if e["probability"] >= LIKELY or e["rules"][0] == SPLIT]
-    proven = measured(likely, every, side.proved)
-    findings = _sorted(proven)
-    if findings["confidence"].eq("refuted").any():
-        last = findings["confidence"].eq("refuted").argsort(kind="stable")
-        findings = findings.iloc[last].reset_index(drop=True)
+    findings = _sorted(measured(likely, every, side.proved))
+    findings = findings.sort_values(
+        "confidence", key=lambda each: each.eq("refuted"), kind="stable", ignore_index=True
+    )
     network: tuple[Finding, ...] = ()
     if layers is None and len(every) >= LEAST_LAYERS:
         # what is improbable in each of a hundred layers may be likely of all

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from perfml.experiments.mutation.programs import cause_of
+from perfml.experiments.mutation.programs import LINES, cause_of
 from perfml.experiments.repairs import repairs
 from perfml.experiments.responses import Responses
 from perfml.experiments.verdicts import PROVEN, REFUTED, Examination, Finding, examine, of_layer
@@ -41,8 +41,7 @@ def _repaired(layer: Layer, launches: Sequence[Responses]) -> Iterator[dict[str,
             symptom = symptom_of(cause)
             if symptom is None or not repair.proves:
                 continue
-            pairs = zip(layer.launches, layer.labels, strict=True)
-            same = [one for one, name in pairs if name == label]
+            same = [one for one, n in zip(layer.launches, layer.labels, strict=True) if n == label]
             share = sum(one.time_us for one in same) / layer.time_us
             found = finding_of(
                 layer,
@@ -56,20 +55,21 @@ def _repaired(layer: Layer, launches: Sequence[Responses]) -> Iterator[dict[str,
                 evidence=f"Proven by experiment. {repair.sentence}".rstrip("."),
                 numbers=(),
             )
-            line = f" In the source: {repair.line}." if repair.line else ""
-            proven = {"confidence": "proven", "probability": 1.0, "tells": ""}
-            yield found | proven | {"mitigation": f"{found['mitigation']}{line}"}
+            if repair.mutation in LINES:
+                found["mitigation"] += f" In the source: {LINES[repair.mutation]}."
+            yield found | {"confidence": "proven", "probability": 1.0, "tells": ""}
 
 
 def _finding(row: dict[str, Any], launches: Sequence[Responses]) -> dict[str, Any]:
     cause, sure, gain = row["rules"][0], row["confidence"], float(row["gain"])
     claimed = gain if 0 < gain <= 1 else 1.0
-    asked = Finding(row["layer"], cause, cause, sure, row["kernel"], claimed)
-    (said,) = examine([asked], launches)
+    (said,) = examine([Finding(row["layer"], cause, cause, sure, row["kernel"], claimed)], launches)
     if not said.tells:
         return row
-    row = row | {"evidence": f"{said.said} {row['evidence']}"}
-    row["confidence"] = confidence_by(said, sure)
+    row = row | {
+        "evidence": f"{said.said} {row['evidence']}",
+        "confidence": confidence_by(said, sure),
+    }
     if row["confidence"] == "proven":
         row["probability"] = 1.0
     if said.gains is not None:
