@@ -12,6 +12,7 @@ import functools
 import math
 import re
 import statistics
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
@@ -19,6 +20,7 @@ from typing import Any, TypeVar
 from perfml.account.device_time import DeviceTime
 from perfml.account.host import Waiting
 from perfml.account.window import WINDOW
+from perfml.kernel_names import kernel_class
 from perfml.util.json_values import json_object
 
 ACCOUNT = "step"
@@ -29,6 +31,10 @@ UNRECORDED = "unrecorded"
 """State of idle time of which nobody recorded what the host did."""
 WARM_UP = 1.25
 """A first step longer than all others by this factor may be out of line."""
+_SEQUENCES = frozenset({"attention", "cache", "rotary", "state_space"})
+"""What networks launch that work on sequences of tokens."""
+_SAMPLED = 0.8
+"""Part of the steps that end in sampling, of a program that generates tokens (as in phases)."""
 _APART = 3.0
 """It is if it lies this many times as far from them as they lie apart."""
 AGREE = 1.1
@@ -237,6 +243,37 @@ class Account:
             cut=(),
             devices=tuple(each.within(self.bare_us) for each in self.devices),
         )
+
+    @functools.cached_property
+    def launched(self) -> Mapping[str, float]:
+        """Launches of a step by what they do, as the names of kernels and operators tell."""
+        counts: defaultdict[str, float] = defaultdict(float)
+        for part in (part for device in self.devices for part in device.parts):
+            for does in {part.does, kernel_class(part.operator).id}:
+                counts[does] += part.launches
+        return counts
+
+    @functools.cached_property
+    def kind(self) -> str:
+        """What the program is, by what it launches: ``unknown`` where no network is seen.
+
+        A recommender looks up embeddings and exchanges them between all ranks; so do mixtures of
+        experts, which have attention. A decode step ends in sampling, or writes a cache of keys.
+        """
+        launched = self.launched
+        attends = not _SEQUENCES.isdisjoint(launched)
+        exchanges = any("all_to_all" in device.traits for device in self.devices)
+        seen = {
+            "training": self.trains,
+            "recommender": exchanges and "embedding" in launched and not attends,
+            "decoding": attends
+            and ("cache" in launched or launched.get("sampling", 0.0) >= _SAMPLED),
+            "convolutional": "convolution" in launched,
+            "inference": attends
+            or "normalisation" in launched
+            or (self.pytorch and "product" in launched),
+        }
+        return next((kind for kind, shows in seen.items() if shows), "unknown")
 
     @property
     def agree(self) -> bool:

@@ -55,7 +55,8 @@ class _Work(Busy):
         self.begins = np.array([each.start for each in self.activities]) / 1e3
         self.over = np.array([each.end for each in self.activities]) / 1e3
         self.kernels = np.array([each.kind is DeviceKind.KERNEL for each in self.activities])
-        self.talks = np.array([_does(each) == "communication" for each in self.activities])
+        talks = [kernel_traits(a.name).does == "communication" for a in self.activities]
+        self.talks = self.kernels & np.array(talks)
         copies = ~self.kernels
         super().__init__(
             (self.begins[self.kernels], self.over[self.kernels]),
@@ -126,6 +127,8 @@ def account_of(
     if again is not None:
         of = functools.partial(account_of, recording, again, finder, origins, pytorch=pytorch)
         repeated = of(recorded=recorded, unknown=unknown)
+    ranges = {span.name for span in recording.host if span.kind is HostKind.RANGE}
+    names = ranges | {each.name for each in recording.activities}
     paced |= repeated is not None and any(i.state == State.PACED for i in repeated.busiest.idle)
     return Account(
         steps.name,
@@ -133,19 +136,13 @@ def account_of(
         warm_up,
         tuple(_with_pace(each, paced) for each in devices if each is not None),
         host.waits(steps.starts[kept.start], steps.ends[kept.stop - 1]) if host else (),
-        any(origin.backward for origin in origins) or shows_training(_names_of(recording)),
+        any(origin.backward for origin in origins) or shows_training(names),
         pytorch,
         tuple(sorted(cut)),
         known,
         repeated=repeated,
         unknown=tuple(sorted(unknown)),
     )
-
-
-def _names_of(recording: Recording) -> set[str]:
-    """Return what kernels and ranges are called."""
-    ranges = {span.name for span in recording.host if span.kind is HostKind.RANGE}
-    return ranges | {each.name for each in recording.activities}
 
 
 def _paced(walls: Sequence[float]) -> bool:
@@ -297,9 +294,11 @@ def _parts(work: _Work, alone: Floats, launches: Floats) -> tuple[Part, ...]:
             continue
         traits = kernel_traits(activity.name)
         alone_on_it = activity.blocks == 1 and activity.end - activity.start >= _LONG_NS
+        # the innermost range stands for the operator where nobody recorded operators
+        named = [] if operators else [n for n in origin.path if not ITERATION.fullmatch(n)]
         part = Part(
             _zone(traits.does, origin, at in written_out),
-            origin.operator or ("" if operators else _innermost(origin)),
+            origin.operator or (named[-1] if named else ""),
             origin.backward,
             _label(activity.name),
             traits.does,
@@ -315,11 +314,6 @@ def _parts(work: _Work, alone: Floats, launches: Floats) -> tuple[Part, ...]:
         for part, (us, times) in sums.items()
     ]
     return tuple(sorted(parts, key=lambda part: -part.us))
-
-
-def _innermost(origin: Origin) -> str:
-    """Return the innermost range, which stands for the operator where nobody recorded operators."""
-    return next((name for name in origin.path[::-1] if not ITERATION.fullmatch(name)), "")
 
 
 _label = functools.lru_cache(maxsize=1 << 12)(kernel_label)
@@ -369,7 +363,3 @@ def _copies(work: _Work, alone: Floats, times: Floats) -> tuple[Copies, ...]:
         amounts += (alone[at], activity.bytes * times[at], times[at])
     rows = [Copies(*key, *amounts.tolist()) for key, amounts in sums.items()]
     return tuple(sorted(rows, key=lambda row: -row.us))
-
-
-def _does(activity: Activity) -> str:
-    return kernel_traits(activity.name).does if activity.kind is DeviceKind.KERNEL else ""

@@ -40,7 +40,7 @@ class KernelMatch:
             and (not self.does or part.does in self.does)
             and (not self.traits or bool(self.traits & own))
             and not self.unless & {part.does, *own}
-            and (self.only != "inference" or not account.trains)
+            and (self.only != "inference" or account.kind not in ("training", "unknown"))
         )
 
 

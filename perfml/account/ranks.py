@@ -169,7 +169,11 @@ def ranks_of_runs(kernels: pd.DataFrame | None, runs: Sequence[Mapping[str, Any]
     `kernels` is the Kernels table, `runs` are the manifests. A run has the launches of modules
     without communication: what its kernels compute in the median iteration is all it tells.
     """
-    known = {str(run.get("run_id")): run for run in runs if _is_rank(run)}
+    known = {
+        str(run.get("run_id")): run
+        for run in runs
+        if all(isinstance(run.get(name), int) for name in ("rank", "world_size"))
+    }
     if kernels is None or len(known) < 2 or not {"start_us", "gap_us"} <= set(kernels.columns):
         return None
     numbers = sorted((run["rank"], name) for name, run in known.items())
@@ -190,10 +194,6 @@ def ranks_of_runs(kernels: pd.DataFrame | None, runs: Sequence[Mapping[str, Any]
         for rank, name in numbers
     )
     return Ranks(sizes.pop(), tuple(times), (), 0)
-
-
-def _is_rank(run: Mapping[str, Any]) -> bool:
-    return all(isinstance(run.get(name), int) for name in ("rank", "world_size"))
 
 
 def ranks_of(jobs: Sequence[RankOfJob], accounts: Sequence[Account]) -> Ranks:

@@ -36,8 +36,8 @@ class Situation:
         Full name of the kernel, and what it is part of: ``product``, ``convolution``.
     capability, amd
         Compute capability of the device, and whether it is AMD's.
-    trains
-        Whether there is a backward pass.
+    kind
+        What the program is (`perfml.account.account.Account.kind`).
     waits, copies
         The operator at which the host waits most often; `LONGER` where copies are.
     limit
@@ -53,7 +53,7 @@ class Situation:
     operations: frozenset[str] = frozenset()
     capability: float = math.nan
     amd: bool = False
-    trains: bool | None = None
+    kind: str = ""
     waits: str = ""
     copies: str = ""
     limit: str = ""
@@ -65,11 +65,6 @@ class Situation:
         """Whose device it is."""
         return "amd" if self.amd else "nvidia"
 
-    @property
-    def phase(self) -> str:
-        """What the program does: ``training`` unless it is known not to."""
-        return "inference" if self.trains is False else "training"
-
 
 NEEDS: Mapping[str, Callable[[Any, Situation], bool]] = {
     "reader": lambda needed, here: here.reader.name.lower() in needed,
@@ -78,7 +73,7 @@ NEEDS: Mapping[str, Callable[[Any, Situation], bool]] = {
     "capability": lambda needed, here: here.amd or not here.capability < needed,
     "below": lambda needed, here: not here.amd and here.capability < needed,
     "vendor": lambda needed, here: here.vendor == needed,
-    "phase": lambda needed, here: here.phase == needed,
+    "kind": lambda needed, here: here.kind in ("", needed),
     "waits": lambda needed, here: here.waits == needed,
     "copies": lambda needed, here: here.copies == needed,
     "limit": lambda needed, here: here.limit == needed,
@@ -181,9 +176,8 @@ def of_account(account: Account, capability: float = math.nan, amd: bool = False
         reader=Person.PYTORCH if account.pytorch else Person.AUTHOR,
         capability=capability,
         amd=account.amd or amd,
-        trains=account.trains,
+        kind=account.kind,
         waits=account.waits[0].operator if account.waits else "",
         copies=LONGER if step.computing_us < step.copying_us else "",
-        # a step that converts layouts has convolutions
-        operations=frozenset({"convolution", "product"}),
+        operations=frozenset({"convolution", "product"} & set(account.launched)),
     )

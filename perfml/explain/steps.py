@@ -254,13 +254,13 @@ class StepComparison:
             return ""
         if max(self.repeats) == 1:
             return f": one {self.unit} of each side cannot tell"
+        if self._of_the_clock == "undecided":
+            return f": the recorded {self.unit}s of the sides overlap, or differ by as much"
         if self._against:
             longer = f"a profiler makes launching up to {_AT_MOST:g} times as long"
             return f": {longer}, and all else differs the other way"
-        if self._of_the_clock != "undecided":
-            same = "the devices are mostly idle, the same kernels are launched"
-            return f": {same}, and a profiler makes that as much longer"
-        return f": the recorded {self.unit}s of the sides overlap, or differ by as much"
+        same = "the devices are mostly idle, the same kernels are launched"
+        return f": {same}, and a profiler makes that as much longer"
 
     def cause(self) -> str | None:
         """Say the first cause with its part of the difference; None where nothing differs."""

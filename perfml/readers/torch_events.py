@@ -277,7 +277,12 @@ def _ranges_apart(operators: Sequence[HostSpan]) -> list[HostSpan]:
             span.sequence is None
             and not span.name.startswith(NODE)
             and not nesting.around(span.thread, span.start)
-            and (PROFILER_STEP.fullmatch(span.name) or _holds(nesting, span))
+            and (
+                PROFILER_STEP.fullmatch(span.name)
+                # what PyTorch marks, or what holds operators of its thread
+                or span.name.startswith(("Optimizer.", "enumerate(DataLoader)"))
+                or nesting.begins_within(span)
+            )
         )
         kind = HostKind.RANGE if apart else HostKind.OPERATOR
         found.append(msgspec.structs.replace(span, kind=kind))
@@ -287,10 +292,3 @@ def _ranges_apart(operators: Sequence[HostSpan]) -> list[HostSpan]:
 @functools.lru_cache(maxsize=1 << 12)
 def _is_operator(name: str) -> bool:
     return _OPERATOR_NAME.search(name) is not None
-
-
-def _holds(nesting: Nesting, span: HostSpan) -> bool:
-    """Return whether a span holds operators of its thread, or is one that PyTorch marks."""
-    return span.name.startswith(("Optimizer.", "enumerate(DataLoader)")) or nesting.begins_within(
-        span
-    )

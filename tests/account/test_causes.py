@@ -163,7 +163,8 @@ def test_an_operator_is_compared_with_itself_and_the_kernels_names_tell_why():
 def test_communication_is_told_apart_by_collective_and_phase(kernel, trains, cause):
     traits = kernel_traits(kernel)
     ran = part(kernel, 90.0, does=traits.does, traits=traits.ids(), zone="communication")
-    assert first(account(parts=[ran], trains=trains)) == cause
+    product = part("gemm", 1.0, does="product")
+    assert first(account(parts=[ran, product], trains=trains)) == cause
 
 
 @pytest.mark.parametrize(
@@ -178,3 +179,32 @@ def test_communication_is_told_apart_by_collective_and_phase(kernel, trains, cau
 )
 def test_kernels_and_ranges_of_backward_or_an_optimizer_show_training(names, trains):
     assert shows_training(names) == trains
+
+
+EMBEDDING = part("embedding_bag_kernel", 5.0, does="embedding")
+EXCHANGE = part("nccl_SendRecv", 5.0, does="communication", traits=["all_to_all"])
+FLASH = part("flash_fwd", 5.0, does="attention")
+
+
+@pytest.mark.parametrize(
+    ("parts", "trains", "kind"),
+    [
+        ([part("gemm", 5.0, does="product")], True, "training"),
+        ([EMBEDDING, EXCHANGE], False, "recommender"),
+        # experts are exchanged, too
+        ([EMBEDDING, EXCHANGE, FLASH], False, "inference"),
+        ([FLASH, part("argmax", 1.0, does="sampling")], False, "decoding"),
+        ([FLASH, part("argmax", 1.0, does="sampling", launches=0.1)], False, "inference"),
+        ([FLASH, part("reshape_and_cache", 1.0, does="cache")], False, "decoding"),
+        ([part("fprop", 5.0, does="convolution")], False, "convolutional"),
+        ([part("k", 5.0, operator="aten::cudnn_convolution")], False, "convolutional"),
+        ([part("stencil", 5.0)], False, "unknown"),
+    ],
+)
+def test_what_program_it_is_is_seen_in_what_it_launches(parts, trains, kind):
+    assert account(parts=parts, trains=trains).kind == kind
+
+
+def test_ranks_of_a_program_that_is_no_network_add_up_no_activations():
+    reduced = part("ncclAllReduce", 90.0, does="communication", zone="communication")
+    assert first(account(parts=[reduced, part("stencil", 5.0)])) == "communication"

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 import perfml
 from perfml.account.account import Account
-from perfml.account.causes import findings
+from perfml.account.causes import _table, causes, findings
+from perfml.errors import InputError
+from perfml.explain.remedies import of_account, remedy_for
 from perfml.readers import read
 from tests.support.paths import ROOT
 
@@ -75,6 +79,24 @@ def test_copies_that_take_nearly_all_of_the_clock_come_first(name):
 def test_a_host_that_is_blocked_in_a_copy_waits_and_does_not_launch():
     first = findings(account_of("host_blocked_in_copy.json"))[0]
     assert first.cause.id == "synchronising"
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.*")), ids=lambda path: path.name)
+def test_what_is_advised_of_a_recording_is_of_its_program_and_vendor(path):
+    try:
+        step = read(path).provenance.get("step")
+    except InputError:
+        return
+    if step is None:
+        return
+    account = Account.from_dict(step)
+    here = of_account(account)
+    for cause in (*causes(), *_table()["other"].values()):
+        said = remedy_for(cause.id, here).text
+        assert account.pytorch or "torch" not in said, said
+        assert not account.amd or not re.search(r"cu(da|blas|dnn)[A-Z]|nvcc|nsys|CUDNN", said), said
+        assert "channels_last" not in said or "convolution" in account.launched, said
+        assert "bucket_cap" not in said or (account.trains and cause.id == "communication"), said
 
 
 def sides(*names, door=str):

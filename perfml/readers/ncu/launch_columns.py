@@ -86,8 +86,9 @@ def _kernels(table: Table, ranges: CodedRanges) -> pd.Series[str]:
         last, ends = ranges.innermost()
         places, pairs = pd.factorize(codes * len(ends) + last)
         plain = [
-            _without_range(names[pair // len(ends)], ends[pair % len(ends)])
+            names[pair // len(ends)].removeprefix(f"{end}/" if end else "")
             for pair in pairs.tolist()
+            for end in [ends[pair % len(ends)]]
         ]
     if not all(plain):
         row = int(np.flatnonzero(places == plain.index(""))[0])
@@ -95,10 +96,6 @@ def _kernels(table: Table, ranges: CodedRanges) -> pd.Series[str]:
         where = f"{table.source.path}:{table.line(row)}"
         raise InputError(msg, where=where, cure="Export the profile again.")
     return text_column(places, plain)
-
-
-def _without_range(name: str, innermost: str) -> str:
-    return name.removeprefix(f"{innermost}/") if innermost else name
 
 
 def _shape(

@@ -72,7 +72,8 @@ def read(source: Source, options: ReadOptions | None = None) -> Kernels:
     lines = _Lines(text)
     lines.read()
     where = str(source.path)
-    if not any(_was_measured(item) for item in lines.launches):
+    # what failed has only nan and, of its launch, 0
+    if not any(_DIGIT.search(cell.text) for row in lines.launches for cell in row.cells.values()):
         raise _nothing(where, lines, notices)
     warnings = notices.warnings + lines.warnings()
     facts: dict[str, object] = {}
@@ -81,11 +82,6 @@ def read(source: Source, options: ReadOptions | None = None) -> Kernels:
     return kernels_of(
         lines.launches, source, options, NAME, facts=facts, warnings=warnings, rules=lines.rules
     )
-
-
-def _was_measured(item: PrintedLaunch) -> bool:
-    """Tell whether any metric has a value; what failed has only nan and, of its launch, 0."""
-    return any(_DIGIT.search(cell.text) for cell in item.cells.values())
 
 
 def _nothing(where: str, lines: _Lines, notices: Notices) -> InputError:
@@ -235,7 +231,8 @@ class _Lines:
         speedup = _SPEEDUP.match(message)
         estimate = scope = None
         if speedup is not None:
-            estimate = _percentage(speedup.group(2))
+            printed = speedup.group(2)  # without groups of thousands
+            estimate = float(printed.replace(",", ".")) if _PERCENTAGE.fullmatch(printed) else None
             scope = "local" if speedup.group(1) else "global"
             message = message[speedup.end() :].strip()
         self.rules.append(
@@ -251,11 +248,6 @@ class _Lines:
             )
         )
         self._rule = None
-
-
-def _percentage(text: str) -> float | None:
-    """Return a printed percentage, which has no groups of thousands."""
-    return float(text.replace(",", ".")) if _PERCENTAGE.fullmatch(text) else None
 
 
 def _launch(line: str, number: int) -> PrintedLaunch | None:

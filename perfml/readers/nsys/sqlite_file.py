@@ -229,7 +229,8 @@ class _Reader:
         wanted = [number for triple in triples for number in triple[:2]]
         strings = self.database.texts_of(_STRINGS, "id", "value", wanted)
         names = [
-            (strings.get(name) or strings.get(short) or "") if graph < 0 else _graph(graph)
+            # a number stands for the kernel's name where a CUDA graph was traced as a whole
+            (strings.get(name) or strings.get(short) or "") if graph < 0 else f"CUDA_graph_{graph}"
             for name, short, graph in triples
         ]
         if "" in names:
@@ -296,11 +297,6 @@ class _Reader:
                 pairs = zip(rows["name"].tolist(), rows["value"].tolist(), strict=True)
                 return {str(name): str(value)[:80] for name, value in pairs if value is not None}
         return {}
-
-
-def _graph(number: int) -> str:
-    """Return what stands for the kernel's name where a CUDA graph was traced as a whole."""
-    return f"CUDA_graph_{number}"
 
 
 def _distinct(rows: pd.DataFrame) -> tuple[pd.DataFrame, Ints]:

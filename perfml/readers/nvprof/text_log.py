@@ -35,6 +35,7 @@ _FOOTNOTE = re.compile(r"(Regs|SSMem|DSMem|SrcMemType|DstMemType|SrcDev|DstDev)\
 _COLUMNS = re.compile(r"\s{2,}")
 _COUNT = re.compile(r"\d{1,15}")
 _METRIC = re.compile(r"[a-z][a-z0-9_]*")
+_LIKE_TIME = re.compile(r"(?<!\S)\d\S*s,?(?!\S)")
 _SUMMARY_ROW = re.compile(
     r"(?:(?P<type>[A-Z][\w ()]{0,40}):\s*)?(?P<share>[-+\w.]+)%\s+(?P<time>\S+)"
     r"\s+(?P<calls>\d{1,15})\s+(?P<avg>\S+)\s+(?P<min>\S+)\s+(?P<max>\S+)\s+(?P<name>\S.*)"
@@ -194,7 +195,7 @@ class _Reader(LogReader):
         match = _SUMMARY_ROW.fullmatch(line.text.strip())
         times = [parse_time(match[name]) for name in ("time", "avg", "min", "max")] if match else []
         if match is None or None in times:
-            if "%" in line.text and sum(map(_like_time, line.text.split())) >= 2:
+            if "%" in line.text and len(_LIKE_TIME.findall(line.text)) >= 2:
                 msg = "the row of the summary cannot be read"
                 raise self.tables.log.damaged(line.number, msg, line.text)
             return False
@@ -269,10 +270,6 @@ def _row_start(tokens: list[str]) -> int | None:
         if _COUNT.fullmatch(tokens[place]) and _METRIC.fullmatch(tokens[place + 1]):
             return place
     return None
-
-
-def _like_time(word: str) -> bool:
-    return word[:1].isdigit() and word.endswith(("s", "s,"))
 
 
 def _number(cell: str | None) -> float:
