@@ -8,6 +8,7 @@ import pytest
 
 from perfml.datasets import load
 from perfml.errors import PerfmlError
+from perfml.explain import advise
 from perfml.modeling.layer_shapes import FACTS
 from perfml.predict import family_of, predict, prepare_layers, with_bounds
 from perfml.predict.describe import TIERS, Vocabulary, describe
@@ -69,17 +70,18 @@ def test_what_it_counts_too_much_is_named_beside_its_peers(found):
     assert "was not compared" in why.sentence  # the made-up table has no grids
 
 
-def test_what_advice_finds_in_a_slow_layer_is_told():
+def test_a_slow_layer_has_the_findings_of_advice():
     layers = load("h200-sweep").frame
     one = layers[(layers["backend"] == "cudnn") & (layers["batch"] == 1)]
     keys = [condition(row) for _, row in one.drop_duplicates("layer").iterrows()]
-    found = findings_of(one, None, keys)
-    assert found
-    assert set(found) <= set(keys)
-    reasons = [reason for each in found.values() for reason in each]
-    causes = {cause for reason in reasons for cause in reason.rules}
-    assert causes & {"wave_quantization", "shared_memory_busy_time"}
-    assert all(each.hazard and each.evidence and each.mitigation for each in reasons)
+    reasons = findings_of(one, None, keys)
+    assert set(reasons) <= set(keys)
+    table = advise(one).table
+    firsts = table.assign(key=list(map(condition, table.to_dict("records")))).groupby("key")[
+        "rules"
+    ]
+    assert {key: first.rules for key, (first, *_) in reasons.items()} == firsts.first().to_dict()
+    assert ("uncoalesced_stores",) in firsts.first().to_list()
 
 
 @pytest.mark.slow
