@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from perfml.cli.help import whole_words, write_verbs
+from perfml.cli.verbs import whole_words, write_verbs
 from perfml.errors import PerfmlError, did_you_mean, plain
 from perfml.util.files import replacing, require_place
 from perfml.util.json_values import json_value

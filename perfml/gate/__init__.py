@@ -3,7 +3,7 @@
 Counted work decides, because it repeats: instructions, requests and sectors of the same code are
 the same to 3e-5 where times differ by 2 to 4 %. Times confirm; alone they are a verdict of its own.
 
-Here to change: which counters are work (`work`), what may be compared (`conditions`), the rule
+Here to change: which counters are work (`work`), what may be compared (`clock`), the rule
 (`verdict`), its times (`clock`), exit codes, tolerances and where named baselines lie
 (`policy`).
 """

@@ -37,15 +37,13 @@ from perfml.gate.clock import (
     Clock,
     layer_doubtful,
     layer_ratio,
-    two_speeds,
-    whole_ratio,
-)
-from perfml.gate.conditions import (
     other_clock,
     other_conditions,
     recorded_longer,
     require_counts,
     require_one_condition,
+    two_speeds,
+    whole_ratio,
 )
 from perfml.gate.policy import EXIT_CODES, ExitCode, Policy, Verdict
 from perfml.gate.work import COUNTED, LAUNCHES, Outcome, WorkChange, work_changes

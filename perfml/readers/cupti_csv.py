@@ -19,8 +19,7 @@ import pandas as pd
 
 from perfml.errors import InputError
 from perfml.readers.ncu.launches import Launches, needed, to_kernels
-from perfml.readers.options import ReadOptions
-from perfml.readers.source import Source
+from perfml.readers.source import ReadOptions, Source
 from perfml.tables import Kernels
 
 NAME = "cupti-csv"

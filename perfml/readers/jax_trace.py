@@ -22,8 +22,7 @@ from perfml.account.device_time import Spans, busy_share
 from perfml.errors import InputError
 from perfml.readers.chrome_trace import ChromeTrace, Event
 from perfml.readers.frame import kernels_frame
-from perfml.readers.options import ReadOptions
-from perfml.readers.source import Source
+from perfml.readers.source import ReadOptions, Source
 from perfml.readers.timeline import timed_columns
 from perfml.readers.torch_events import Clock
 from perfml.tables import Kernels

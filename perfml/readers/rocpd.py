@@ -16,9 +16,8 @@ import pandas as pd
 
 from perfml.account.device_time import Spans
 from perfml.errors import InputError
-from perfml.readers.options import ReadOptions
 from perfml.readers.rocprof import Dispatch, dispatched
-from perfml.readers.source import Source
+from perfml.readers.source import ReadOptions, Source
 from perfml.readers.sqlite_database import Database, is_database, on_the_clock, opened
 from perfml.tables import Kernels
 from perfml.util.words import count

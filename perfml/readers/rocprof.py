@@ -30,8 +30,7 @@ from perfml.account.device_time import NOTHING, Spans, busy_share
 from perfml.errors import InputError
 from perfml.readers.frame import kernels_frame
 from perfml.readers.json_text import number
-from perfml.readers.options import ReadOptions
-from perfml.readers.source import Source
+from perfml.readers.source import ReadOptions, Source
 from perfml.readers.timeline import timed_columns
 from perfml.tables import KERNEL_COLUMNS, KERNEL_OPTIONAL, Kernels
 from perfml.util.words import count

@@ -7,21 +7,76 @@ import codecs
 import gzip
 import io
 import lzma
+import os
 import tempfile
 import zlib
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from threading import Thread
-from typing import IO, Any, cast
+from typing import IO, Any, TypeVar, cast
 
 import numpy as np
 
 from perfml.errors import InputError
 from perfml.util.files import require_file, sha256_of, sha256_of_file
-from perfml.util.threads import in_threads
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """Options of every reader; a reader ignores what does not concern it.
+
+    Attributes
+    ----------
+    raw
+        Keep the profiler's own metric columns beside the canonical ones.
+    windows
+        In how many windows launches were recorded, with holes between them: of `perfml attach`.
+    """
+
+    raw: bool = False
+    windows: int = 1
+
+
+_SENTENCES = 40
+"""Sentences of one kind that a reader passes on; the others are counted."""
+
+
+def at_most(sentences: list[str]) -> list[str]:
+    """Return sentences, and from the `_SENTENCES` + 1st on only how many more there are."""
+    rest = len(sentences) - _SENTENCES
+    return (
+        sentences if rest <= 0 else [*sentences[:_SENTENCES], f"{rest} more messages of this kind."]
+    )
+
+
+_THREADS = 8
+"""Threads that are started; what they do is bound by memory sooner than by cores."""
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def cores() -> int:
+    """Return how many cores are worth starting threads for."""
+    return min(_THREADS, os.cpu_count() or 1)
+
+
+def in_threads(function: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
+    """Return ``[function(item) for item in items]``, computed on the machine's cores.
+
+    For functions that spend their time outside Python; the first error is raised.
+    """
+    found = list(items)
+    workers = min(cores(), len(found))
+    if workers < 2:
+        return [function(item) for item in found]
+    with ThreadPoolExecutor(workers) as pool:
+        return list(pool.map(function, found))
+
 
 LARGEST = 4 << 30
 """Bytes a file may hold when decompressed; beyond it lies a mistake or an attack."""

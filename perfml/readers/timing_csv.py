@@ -25,8 +25,7 @@ from perfml.account.steps import numbered_steps
 from perfml.account.window import WINDOW, window_of_each
 from perfml.errors import InputError
 from perfml.readers.frame import kernels_frame
-from perfml.readers.options import ReadOptions
-from perfml.readers.source import Source
+from perfml.readers.source import ReadOptions, Source
 from perfml.readers.timeline import with_moves
 from perfml.tables import Kernels
 

@@ -31,8 +31,7 @@ from perfml.errors import InputError
 from perfml.readers.chrome_trace import ChromeTrace
 from perfml.readers.frame import kernels_frame
 from perfml.readers.json_text import whole
-from perfml.readers.options import ReadOptions
-from perfml.readers.source import Source
+from perfml.readers.source import ReadOptions, Source
 from perfml.readers.timeline import timed_columns
 from perfml.readers.torch_events import Events, Kernel
 from perfml.tables import Kernels

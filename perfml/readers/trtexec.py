@@ -16,8 +16,7 @@ import pandas as pd
 from perfml.errors import InputError
 from perfml.readers.frame import kernels_frame
 from perfml.readers.json_text import number, parsed, whole
-from perfml.readers.options import ReadOptions
-from perfml.readers.source import Source
+from perfml.readers.source import ReadOptions, Source
 from perfml.tables import Kernels
 
 NAME = "trtexec-profile"

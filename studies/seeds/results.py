@@ -17,7 +17,7 @@ from typing import Any
 import pandas as pd
 
 from perfml.ingest.profiles import IngestSettings, ingest
-from perfml.readers.options import ReadOptions
+from perfml.readers.source import ReadOptions
 from perfml.util.files import write_text
 from studies.ladders.qkv_columns import qkv_columns
 

@@ -11,8 +11,7 @@ from perfml.errors import InputError
 from perfml.readers.nvprof import csv_log as nvprof_csv
 from perfml.readers.nvprof import text_log as nvprof_text
 from perfml.readers.nvprof.kernels import join
-from perfml.readers.options import ReadOptions
-from perfml.readers.source import Source
+from perfml.readers.source import ReadOptions, Source
 from perfml.tables import Kernels
 from tests.support.paths import ROOT
 

@@ -19,8 +19,7 @@ from perfml.readers.nvprof import csv_log as nvprof_csv
 from perfml.readers.nvprof import text_log as nvprof_text
 from perfml.readers.nvprof.kernels import join
 from perfml.readers.nvprof.values import Value, canonical, parse_value
-from perfml.readers.options import ReadOptions
-from perfml.readers.source import Source
+from perfml.readers.source import ReadOptions, Source
 from perfml.tables import Kernels, metric_columns, validate_kernels
 from tests.support.examples import examples
 from tests.support.paths import ROOT

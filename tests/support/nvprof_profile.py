@@ -7,8 +7,7 @@ import struct
 from pathlib import Path
 
 from perfml.readers.nvprof import sqlite_file as nvprof_sqlite
-from perfml.readers.options import ReadOptions
-from perfml.readers.source import Source
+from perfml.readers.source import ReadOptions, Source
 from perfml.tables import Kernels
 
 # Table and column names as nvprof writes them (schema version 11); the columns no test needs are

@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from scipy.stats import rankdata
 
 from perfml.modeling.features import Problem
 from perfml.modeling.models.importance import permutation_importance, shapley_importance
 from perfml.modeling.models.own import has_exact_shapley
 from perfml.modeling.models.registry import Model, get_model
 from perfml.modeling.ranking.draws import Drawn
-from perfml.modeling.ranking.groups import Groups
 from perfml.modeling.scoring.folds import (
     REPEATS,
     Prepared,
@@ -25,6 +25,44 @@ from perfml.modeling.scoring.folds import (
 )
 from perfml.modeling.scoring.protocols import Target
 from perfml.util.typing import Floats
+
+CLUSTER_RHO = 0.8
+"""Metrics whose absolute Spearman correlation reaches this, on average, are one group."""
+
+Groups = tuple[tuple[int, ...], ...]
+"""Columns of each group."""
+
+
+def spearman_groups(problem: Problem) -> Groups:
+    """Return groups of columns that rank the rows alike.
+
+    Average linkage on ``1 - |rho|``, cut where the mean absolute Spearman correlation between two
+    groups falls below `CLUSTER_RHO`. Undefined cells take the column's median.
+    """
+    from scipy.cluster.hierarchy import fcluster, linkage
+    from scipy.spatial.distance import squareform
+
+    values = problem.design.values
+    if values.shape[1] == 1:
+        return ((0,),)
+    filled = np.where(np.isnan(values), np.nanmedian(values, axis=0), values)
+    with np.errstate(invalid="ignore"):
+        rho = np.corrcoef(rankdata(filled, axis=0), rowvar=False)
+    distance = 1.0 - np.abs(np.nan_to_num(rho))
+    np.fill_diagonal(distance, 0.0)
+    distance = np.clip((distance + distance.T) / 2, 0.0, None)
+    cut = 1.0 - CLUSTER_RHO + 1e-12
+    labels = fcluster(linkage(squareform(distance, checks=False), "average"), cut, "distance")
+    members: dict[int, list[int]] = {}
+    for column, label in enumerate(labels):
+        members.setdefault(int(label), []).append(column)
+    return tuple(sorted((tuple(group) for group in members.values()), key=lambda group: group[0]))
+
+
+def group_label(problem: Problem, group: tuple[int, ...]) -> str:
+    """Return a group's name: its members, joined with plus signs."""
+    return " + ".join(problem.design.names[column] for column in group)
+
 
 GROUP_METHOD = "group-permutation"
 REFIT_METHOD = "drop-column"

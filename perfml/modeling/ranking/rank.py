@@ -25,8 +25,14 @@ from perfml.modeling.ranking.association import (
     against_chance,
 )
 from perfml.modeling.ranking.draws import resampled
-from perfml.modeling.ranking.groups import Groups, spearman_groups
-from perfml.modeling.ranking.measure import REFIT_METHOD, Measured, Resample, measure
+from perfml.modeling.ranking.measure import (
+    REFIT_METHOD,
+    Groups,
+    Measured,
+    Resample,
+    measure,
+    spearman_groups,
+)
 from perfml.modeling.ranking.summary import (
     agreement,
     group_table,

@@ -9,8 +9,13 @@ import pandas as pd
 from scipy.stats import rankdata
 
 from perfml.modeling.features import Problem
-from perfml.modeling.ranking.groups import Groups, group_label
-from perfml.modeling.ranking.measure import GROUP_METHOD, REFIT_METHOD, Measured
+from perfml.modeling.ranking.measure import (
+    GROUP_METHOD,
+    REFIT_METHOD,
+    Groups,
+    Measured,
+    group_label,
+)
 from perfml.modeling.results import LEVEL
 from perfml.util.typing import Floats
 

@@ -17,8 +17,7 @@ from perfml.readers.ncu.findings import rules_frame
 from perfml.readers.ncu.launch_columns import IDENTITY, assemble
 from perfml.readers.ncu.launches import Launches, needed, require_times, to_base, to_kernels
 from perfml.readers.ncu.table import Table
-from perfml.readers.options import ReadOptions
-from perfml.readers.source import Source
+from perfml.readers.source import ReadOptions, Source
 from perfml.tables import Kernels
 
 NAME = "ncu-csv"

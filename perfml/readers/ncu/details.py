@@ -15,7 +15,7 @@ from perfml.readers.ncu.launch_columns import IDENTITY, assemble
 from perfml.readers.ncu.launches import DURATIONS, Launches, needed, require_times, to_base
 from perfml.readers.ncu.printed import LABELS, add_warp_size, metric_of
 from perfml.readers.ncu.table import Codes, Table
-from perfml.readers.options import ReadOptions
+from perfml.readers.source import ReadOptions
 from perfml.util.words import count
 
 _NAME, _UNIT, _VALUE = "Metric Name", "Metric Unit", "Metric Value"

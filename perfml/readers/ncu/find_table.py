@@ -14,8 +14,7 @@ import numpy.typing as npt
 
 from perfml.errors import InputError
 from perfml.readers.ncu.page import CUT, NOTICE, Notices, Page, Rows, cells_of, header_at
-from perfml.readers.source import Source
-from perfml.util.threads import in_threads
+from perfml.readers.source import Source, in_threads
 
 _SUMMARY = re.compile(rb'(?m)^"?Process ID"?,[^\r\n]*')
 _INK = re.compile(rb"\S")

@@ -18,8 +18,7 @@ from perfml.metrics.expressions import Array
 from perfml.metrics.sets import DURATION
 from perfml.readers.frame import CodedRanges, kernels_frame, text_column
 from perfml.readers.ncu.findings import SPEED_OF_LIGHT, Rule, most_promising, speed_of_light
-from perfml.readers.options import ReadOptions
-from perfml.readers.source import Source
+from perfml.readers.source import ReadOptions, Source
 from perfml.tables import Kernels
 from perfml.util.words import count
 

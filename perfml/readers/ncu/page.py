@@ -13,8 +13,7 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 
 from perfml.errors import InputError
-from perfml.readers.options import at_most
-from perfml.readers.source import Source
+from perfml.readers.source import Source, at_most
 
 _HEADER = re.compile(rb'"ID","Process ID",')
 NOTICE = re.compile(rb"(?m)^==(PROF|WARNING|ERROR)==[ \t]*([^\r\n]*)")

@@ -14,8 +14,7 @@ from perfml.errors import InputError
 from perfml.readers.ncu.findings import Rule
 from perfml.readers.ncu.launches import Launches, needed, require_times, to_base, to_kernels
 from perfml.readers.numbers import EXPORT, BadNumberError, english, to_numbers
-from perfml.readers.options import ReadOptions
-from perfml.readers.source import Source
+from perfml.readers.source import ReadOptions, Source
 from perfml.tables import Kernels
 
 

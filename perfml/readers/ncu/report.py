@@ -33,8 +33,7 @@ from perfml.readers.ncu.launches import (
     to_base,
     to_kernels,
 )
-from perfml.readers.options import ReadOptions
-from perfml.readers.source import Source
+from perfml.readers.source import ReadOptions, Source
 from perfml.tables import Kernels
 from perfml.util.installed import import_extra
 from perfml.util.ranges import LIBRARIES

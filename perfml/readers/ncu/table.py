@@ -21,8 +21,7 @@ from perfml.readers.ncu import nvtx
 from perfml.readers.ncu.find_table import find_page
 from perfml.readers.ncu.page import CUT
 from perfml.readers.numbers import EXPORT, MISSING, BadNumberError, english, to_numbers
-from perfml.readers.source import Source
-from perfml.util.threads import cores, in_threads
+from perfml.readers.source import Source, cores, in_threads
 
 _DIMENSIONS = re.compile(r"\(?\s*(\d{1,20})[,;x\s]+(\d{1,20})[,;x\s]+(\d{1,20})\s*\)?")
 _BLOCK = 1 << 20

@@ -14,8 +14,7 @@ from perfml.errors import InputError
 from perfml.readers.ncu.findings import PRINTED_KINDS, Rule
 from perfml.readers.ncu.page import NOTICE, Notices, header_at
 from perfml.readers.ncu.printed import Cell, PrintedLaunch, kernels_of
-from perfml.readers.options import ReadOptions
-from perfml.readers.source import Source
+from perfml.readers.source import ReadOptions, Source
 from perfml.tables import Kernels
 
 NAME = "ncu-text"

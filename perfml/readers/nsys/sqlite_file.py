@@ -32,8 +32,7 @@ from perfml.readers.nsys.recording import (
     read_moves,
     spans_of,
 )
-from perfml.readers.options import ReadOptions, at_most
-from perfml.readers.source import Source
+from perfml.readers.source import ReadOptions, Source, at_most
 from perfml.readers.sqlite_database import Database, is_database, on_the_clock, opened
 from perfml.readers.timeline import timed_columns
 from perfml.tables import Kernels

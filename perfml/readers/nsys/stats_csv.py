@@ -21,8 +21,7 @@ import pandas as pd
 from perfml.account.account import ACCOUNT, Account
 from perfml.errors import InputError
 from perfml.readers.frame import kernels_frame
-from perfml.readers.options import ReadOptions
-from perfml.readers.source import Source
+from perfml.readers.source import ReadOptions, Source
 from perfml.readers.timeline import printed_clock
 from perfml.tables import Kernels
 from perfml.util.words import count

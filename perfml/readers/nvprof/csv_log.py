@@ -20,8 +20,7 @@ from perfml.readers.nvprof.values import (
     metric_name,
     parse_value,
 )
-from perfml.readers.options import ReadOptions
-from perfml.readers.source import Source
+from perfml.readers.source import ReadOptions, Source
 from perfml.tables import Kernels
 
 NAME = "nvprof-csv"

@@ -27,8 +27,7 @@ from perfml.readers.nvprof.values import (
     metric_name,
     parse_value,
 )
-from perfml.readers.options import ReadOptions, at_most
-from perfml.readers.source import Source
+from perfml.readers.source import ReadOptions, Source, at_most
 from perfml.readers.timeline import printed_clock
 from perfml.tables import Kernels, validate_kernels
 from perfml.util.words import count

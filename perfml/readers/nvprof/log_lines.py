@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from perfml.errors import InputError
-from perfml.readers.options import at_most
+from perfml.readers.source import at_most
 
 _MESSAGE = re.compile(r"==(\d{1,10})== ?(.*)$|={8} ?(.*)$")
 _STARTED = re.compile(r"NVPROF is profiling process (\d+), command: (.*)")

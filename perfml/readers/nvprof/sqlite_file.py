@@ -25,8 +25,7 @@ from perfml.readers.frame import kernels_frame
 from perfml.readers.launch_ranges import FOREVER, Launch, Range, default_domain, locate
 from perfml.readers.nsys.recording import COPY_WAYS, spans_of
 from perfml.readers.nvprof.values import dim3
-from perfml.readers.options import ReadOptions
-from perfml.readers.source import Source
+from perfml.readers.source import ReadOptions, Source
 from perfml.readers.sqlite_database import Database, is_database, on_the_clock, opened
 from perfml.readers.timeline import timed_columns
 from perfml.tables import Kernels

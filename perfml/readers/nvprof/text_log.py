@@ -16,8 +16,7 @@ from perfml.readers.nvprof import csv_log as nvprof_csv
 from perfml.readers.nvprof.kernels import LogReader, Row, Tables
 from perfml.readers.nvprof.log_lines import Line, Log, is_banner
 from perfml.readers.nvprof.values import Value, is_kernel, parse_dim3, parse_time, parse_value
-from perfml.readers.options import ReadOptions
-from perfml.readers.source import Source
+from perfml.readers.source import ReadOptions, Source
 from perfml.tables import Kernels
 
 NAME = "nvprof-text"
