@@ -41,9 +41,6 @@ def prove(
     seconds: Annotated[
         float, typer.Option(min=1, help="Of experiments; later launches are left open.")
     ] = 60,
-    rounds: Annotated[
-        int, typer.Option(min=3, max=50, help="Times that each condition is measured.")
-    ] = 7,
     cause: Annotated[
         str | None, typer.Option(help="Say of this cause whether it is proven: global_atomics, ...")
     ] = None,
@@ -89,7 +86,7 @@ def prove(
             shared.only_one("--precision", precision, "fp32"),
             shared.only_one("--batch", batch, 1),
         )
-        limits = (seconds, rounds, timeout)
+        limits = (seconds, timeout)
         experiments = _measured(output, what, options, limits, repairs, out, findings)
     names = sorted({name for launch in experiments.launches for name in launch.ranges})
     layers = layer_names(names, layer) if layer else []
@@ -148,7 +145,7 @@ def _measured(
     out_: Output,
     what: list[str],
     options: tuple[str | None, str, int],
-    limits: tuple[float, int, float],
+    limits: tuple[float, float],
     repairs: bool,
     out: Path,
     findings: list[Finding],
@@ -159,7 +156,7 @@ def _measured(
     from perfml.experiments.record import FILE, experiments_csv
     from perfml.util.files import write_text
 
-    seconds, rounds, timeout = limits
+    seconds, timeout = limits
     built_in = len(what) == 1 and is_workload(what[0])
     if options[0] and not built_in:
         msg = "--backend is for built-in workloads"
@@ -173,7 +170,6 @@ def _measured(
                 log=out / "log.txt",
                 timeout_s=timeout,
                 seconds=seconds,
-                rounds=rounds,
                 iterations=built_in,
                 repairs=repairs,
                 findings=findings,

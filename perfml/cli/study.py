@@ -98,9 +98,6 @@ def reproduce(
         typer.Option(help="The published dataset.csv; else PERFML_DATA, else downloaded."),
     ] = None,
     splits: options.Splits = 500,
-    test_size: Annotated[
-        float, typer.Option(min=0.05, max=0.95, help="Share of test rows (study: not stated).")
-    ] = 0.3,
 ) -> None:
     """Judge each claim of the published study on its file.
 
@@ -121,7 +118,7 @@ def reproduce(
 
     make_folder(out)
     with output.progress("reproducing") as progress:
-        found = repeat(data, plan=Plan(splits=splits, test_size=test_size), progress=progress)
+        found = repeat(data, plan=Plan(splits=splits), progress=progress)
     for note in found.notes:
         output.warn(note)
     files = write(found, out)

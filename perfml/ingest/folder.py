@@ -243,16 +243,16 @@ def _told_apart(
         for run in document.get("runs") or []
         if isinstance(run, dict)
     ]
-    apart = told_apart([*started, *(started_by(run) for run, _ in landed)], user)
+    workloads, warnings = told_apart([*started, *(started_by(run) for run, _ in landed)], user)
     named = list(units)
     for at, place in enumerate(places):
-        named[place] = replace(units[place], workload=apart.names.get(at))
-    if any(apart.names.get(len(places) + n, name) != name for n, (_, name) in enumerate(landed)):
-        apart.warnings.append(
+        named[place] = replace(units[place], workload=workloads.get(at))
+    if any(workloads.get(len(places) + n, name) != name for n, (_, name) in enumerate(landed)):
+        warnings.append(
             "ingest all runs together to tell them apart: runs already in the folder keep their "
             "workload"
         )
-    return named, apart.warnings
+    return named, warnings
 
 
 def _read_all(

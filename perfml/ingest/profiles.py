@@ -197,10 +197,10 @@ def ingest_runs(
             manifests.append({"run_id": run_id, **run.manifest})
     warnings += _copies(sources)
     _name_precisions(frames, runs)
-    apart = told_apart(started, user.workload)
-    for place, name in apart.names.items():
+    workloads, notes = told_apart(started, user.workload)
+    for place, name in workloads.items():
         frames[place]["workload"] = pd.array([name] * len(frames[place]), dtype="string")
-    warnings += apart.warnings
+    warnings += notes
     if progress is not None:
         progress(total, total, "done")
     provenance: dict[str, Any] = {

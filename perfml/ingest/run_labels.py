@@ -246,23 +246,12 @@ CONDITION = ("workload", "backend", "precision", "batch")
 """What runs share that count as repeats."""
 
 
-@dataclass(frozen=True)
-class ToldApart:
-    """Runs of one program that are other work, and a sentence a workload on what was done.
-
-    `names` has the workload of each run whose arguments differ, by its place; none where the user
-    has named them all.
-    """
-
-    names: dict[int, str]
-    warnings: list[str]
-
-
-def told_apart(runs: Sequence[Started], user: str | None) -> ToldApart:
+def told_apart(runs: Sequence[Started], user: str | None) -> tuple[dict[int, str], list[str]]:
     """Give runs of one program with different arguments workloads of their own.
 
     `runs` are all that are read together. A `user` who named a workload has said that the runs are
-    one.
+    one. Returned are the workload of each run whose arguments differ, by its place, and a sentence
+    a workload on what was done.
     """
     labels = differing_arguments(runs)
     names: dict[int, str] = {}
@@ -289,7 +278,7 @@ def told_apart(runs: Sequence[Started], user: str | None) -> ToldApart:
             f"{warning}, so they are workloads of their own. If they are repeats of each other, "
             f"add --label workload={workload}"
         )
-    return ToldApart(names, warnings)
+    return names, warnings
 
 
 def started_by(manifest: dict[str, Any]) -> Started:

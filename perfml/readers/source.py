@@ -70,12 +70,12 @@ def in_threads(function: Callable[[Item], Result], items: Iterable[Item]) -> lis
 
     For functions that spend their time outside Python; the first error is raised.
     """
-    found = list(items)
-    workers = min(cores(), len(found))
+    inputs = list(items)
+    workers = min(cores(), len(inputs))
     if workers < 2:
-        return [function(item) for item in found]
+        return [function(item) for item in inputs]
     with ThreadPoolExecutor(workers) as pool:
-        return list(pool.map(function, found))
+        return list(pool.map(function, inputs))
 
 
 LARGEST = 4 << 30

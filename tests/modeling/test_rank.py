@@ -111,17 +111,17 @@ def test_a_table_without_layers_is_not_ranked():
 def test_a_resample_of_layers_holds_whole_layers_out():
     layers = linear_layers(layers=8)
     problem = build_problem(layers)
-    for drawn in resampled(problem, distinct_layers(layers), range(5)):
-        assert not set(problem.layer[drawn.rows]) & set(problem.layer[drawn.held_out])
-        assert len(drawn.rows) == problem.rows
+    for rows, held_out in resampled(problem, distinct_layers(layers), range(5)):
+        assert not set(problem.layer[rows]) & set(problem.layer[held_out])
+        assert len(rows) == problem.rows
 
 
 def test_a_resample_keeps_every_backend():
     layers = linear_layers(layers=6)
     rare = layers[(layers["backend"] != "trt") | (layers["layer"] <= "conv_01")]
     problem = build_problem(rare.reset_index(drop=True), "classification")
-    for drawn in resampled(problem, problem.layer, range(30)):
-        assert len(np.unique(problem.truth[drawn.rows])) == 3
+    for rows, _ in resampled(problem, problem.layer, range(30)):
+        assert len(np.unique(problem.truth[rows])) == 3
 
 
 def test_stacked_permutation_agrees_with_scikit_learn():

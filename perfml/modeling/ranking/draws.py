@@ -10,7 +10,6 @@ so what a configuration does to the time stays where it is.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -70,12 +69,8 @@ def exchanged_classes(classes: Ints, pieces: Ints, count: int, rng: np.random.Ge
     return tables
 
 
-@dataclass(frozen=True)
-class Drawn:
-    """Rows of one resample: drawn with replacement, and those never drawn."""
-
-    rows: Rows
-    held_out: Rows
+Drawn = tuple[Rows, Rows]
+"""Rows of one resample: drawn with replacement, and those never drawn."""
 
 
 def resampled(problem: Problem, pieces: Ints, seeds: range) -> Iterator[Drawn]:
@@ -99,6 +94,6 @@ def _draw(problem: Problem, members: list[Rows], rng: np.random.Generator) -> Dr
             continue
         if problem.classes and len(np.unique(problem.truth[rows])) < len(problem.classes):
             continue
-        return Drawn(rows, held_out)
+        return rows, held_out
     msg = "resampling leaves no rows to test on, or not every backend to learn from"
     raise PerfmlError(msg, found=f"{problem.rows} conditions", cure="Profile more layers.")

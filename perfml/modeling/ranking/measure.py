@@ -103,7 +103,7 @@ class Measured:
 def measure(work: Resample) -> list[Measured]:
     """Fit every model on one resample and measure every importance."""
     problem, drawn = work.problem, work.drawn
-    prepared = prepare(problem, drawn.rows, drawn.held_out)
+    prepared = prepare(problem, *drawn)
     rng = np.random.default_rng([work.seed, 2])
     results: list[Measured] = []
     for name in work.models:
@@ -126,7 +126,7 @@ class _Fit:
         self, work: Resample, model: Model, prepared: Prepared, rng: np.random.Generator
     ) -> None:
         self.work, self.model, self.prepared, self.rng = work, model, prepared, rng
-        problem, held_out = work.problem, work.drawn.held_out
+        problem, (_, held_out) = work.problem, work.drawn
         self.width = problem.design.values.shape[1]
         self.fitted = self._fitted(prepared.train)
         self.loss = copies_loss(problem, held_out)
@@ -136,7 +136,7 @@ class _Fit:
 
     def _fitted(self, train: Floats) -> Any:
         """Fit the model to features of the rows drawn, shape (rows drawn, columns)."""
-        work, rows, times = self.work, self.work.drawn.rows, None
+        work, (rows, _), times = self.work, self.work.drawn, None
         distinct, first, often = np.unique(rows, return_index=True, return_counts=True)
         # of few layers a resample may draw one row alone, and no tree learns from a single row
         if self.model.counts and len(distinct) > 1:
@@ -191,14 +191,14 @@ class _Fit:
         return values[: self.width], self._joint(values[: self.width], values[self.width :])
 
     def _loss_without(self, features: tuple[int, ...]) -> float:
-        problem, drawn = self.work.problem, self.work.drawn
+        problem, (rows, held_out) = self.work.problem, self.work.drawn
         kept = np.flatnonzero(~np.isin(self.prepared.owners, features))
         if not len(kept):
             # nothing is left to learn from: what remains is one value for every row
-            train, test = np.zeros((len(drawn.rows), 1)), np.zeros((len(drawn.held_out), 1))
+            train, test = np.zeros((len(rows), 1)), np.zeros((len(held_out), 1))
         else:
             train, test = self.prepared.train[:, kept], self.prepared.test[:, kept]
-        guess = predict(self._fitted(train), problem, self.work.target, test, drawn.held_out)
+        guess = predict(self._fitted(train), problem, self.work.target, test, held_out)
         return float(self.loss(guess[None, :])[0])
 
     def _shapley(self) -> tuple[Floats, Floats] | None:

@@ -53,12 +53,8 @@ GAP = 3.0
 """Grouped MAPE over random MAPE beyond which the difference is worth a warning."""
 
 
-@dataclass(frozen=True)
-class _Data:
-    """A table to learn from: every row, or the mean of each condition's repeats."""
-
-    problem: Problem
-    target: Target
+_Data = tuple[Problem, Target]
+"""A table to learn from: every row, or the mean of each condition's repeats."""
 
 
 @dataclass
@@ -168,7 +164,7 @@ def evaluate(
         problem = own_problem(X, y, groups, task, features)
         frame = pd.DataFrame()
     chosen = chosen_models(models, problem.task)
-    whole = _Data(problem, make_target(target, frame))
+    whole = problem, make_target(target, frame)
     means: _Data | None = None
     named = (protocols,) if isinstance(protocols, str) else protocols
     named = own_protocols(named, problem) if problem.words.own else named
@@ -178,22 +174,23 @@ def evaluate(
         data = whole
         if average and y is None and name.startswith("leave-one-"):
             data = means = means or _averaged(X, problem.task, features or "default", target)
-        protocol = make_protocol(name, data.problem, splits=splits, seed=seed)
+        learned, goal = data
+        protocol = make_protocol(name, learned, splits=splits, seed=seed)
         works = [
             Work(
-                data.problem,
-                data.target,
+                learned,
+                goal,
                 tuple(model.handle for model in chosen),
-                possible_baselines(data.problem),
+                possible_baselines(learned),
                 split,
-                _seeds(protocol, index, splits, seed, data.problem.rows),
+                _seeds(protocol, index, splits, seed, learned.rows),
                 _methods(importances),
                 quick=quick,
             )
             for index, split in enumerate(protocol.splits)
         ]
-        _check_trainable(data.problem, protocol)
-        tasks.append(_Task(protocol, data.problem, works, []))
+        _check_trainable(learned, protocol)
+        tasks.append(_Task(protocol, learned, works, []))
     notes = _run(tasks, chosen, n_jobs, progress)
     timed = problem.task == "regression" and not problem.words.own
     if timed and (note := time_note(frame)) is not None:
@@ -203,7 +200,7 @@ def evaluate(
 
 def _averaged(layers: pd.DataFrame, task: str, features: str | Sequence[str], target: str) -> _Data:
     means = average_repeats(layers)
-    return _Data(build_problem(means, task, features), make_target(target, means))
+    return build_problem(means, task, features), make_target(target, means)
 
 
 def _methods(importances: bool | str | Sequence[str]) -> tuple[str, ...]:

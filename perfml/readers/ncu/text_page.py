@@ -8,7 +8,6 @@ passed over. With ``--print-summary`` a kernel has means over its launches.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from perfml.errors import InputError
 from perfml.readers.ncu.findings import PRINTED_KINDS, Rule
@@ -118,15 +117,6 @@ def _not_available(launches: list[PrintedLaunch]) -> list[str]:
     return list(dict.fromkeys(name for name, _ in cells))
 
 
-@dataclass
-class _OpenRule:
-    """A rule whose message may go on in the next lines."""
-
-    kind: str
-    section: str
-    words: list[str]
-
-
 class _Lines:
     """A walk through the lines, which keeps what it is in: kernel, section, table, rule."""
 
@@ -137,7 +127,8 @@ class _Lines:
         self._section = ""
         self._widths: list[int] | None = None
         self._open_table = False
-        self._rule: _OpenRule | None = None
+        self._rule: tuple[str, str, list[str]] | None = None
+        # kind, section and lines of a rule whose message may go on in the next lines
         self._pending: PrintedLaunch | None = None
         self._unread = 0
         self._ranges = 0
@@ -187,12 +178,12 @@ class _Lines:
             self._dashes(line)
         elif (rule := _RULE.fullmatch(line)) is not None and self.launches:
             self._close_rule()
-            self._rule = _OpenRule(rule.group(1), self._section, [rule.group(2)])
+            self._rule = rule.group(1), self._section, [rule.group(2)]
         elif (launch := _launch(line, number)) is not None:
             self._close_rule()
             self._pending, self._section, self._widths = launch, "", None
         elif self._rule is not None:
-            self._rule.words.append(line.strip())
+            self._rule[2].append(line.strip())
         elif self._widths is not None and self.launches:
             self._row(line)
         elif self._pending is not None and line.lstrip().startswith("NVTX "):
@@ -226,7 +217,8 @@ class _Lines:
     def _close_rule(self) -> None:
         if self._rule is None:
             return
-        message = " ".join(self._rule.words)
+        kind, section, lines = self._rule
+        message = " ".join(lines)
         speedup = _SPEEDUP.match(message)
         estimate = scope = None
         if speedup is not None:
@@ -239,8 +231,8 @@ class _Lines:
                 len(self.launches) - 1,
                 self.launches[-1].kernel,
                 "",
-                self._rule.section,
-                PRINTED_KINDS[self._rule.kind],
+                section,
+                PRINTED_KINDS[kind],
                 message,
                 estimate,
                 scope if estimate is not None else None,
