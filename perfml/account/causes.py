@@ -109,6 +109,10 @@ def _sets(row: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+TIMES = ("idle_us", "copying_us", "computing_us")
+"""What an `Amount` is made of."""
+
+
 @dataclass
 class Amount:
     """What a cause takes of a step, in microseconds, and how many launches it makes."""

@@ -113,7 +113,7 @@ def _of_step(step: StepComparison | None) -> tuple[BriefLayer, ...]:
     if step is None or cause is None or step.first is None:
         return ()
     do = step.action() or "perfml explain --more shows which kernels changed."
-    found = _cause(step.first.id, cause, marked(do, step.confidence))
+    found = _cause(step.first.id, cause, marked(do, step.confidence), step.numbers)
     return (BriefLayer("a step on the clock", _cut(step.sentence()), (found,)),)
 
 
@@ -154,7 +154,7 @@ def _layer(detail: LayerDiff, baseline: str) -> BriefLayer:
             f"{each.term.label} {factor_text(each.factor)}",
             _evidence(each, detail),
             _do(each.term, detail, baseline),
-            _levels(each.term, detail),
+            detail.numbers.get(each.term.id, ()),
         )
         for each in causes
     )
@@ -213,16 +213,6 @@ def _cut_to(whole: Brief, layers: int, causes: int, sentences: int) -> Brief:
 
 def _cause(cause: str, evidence: str, do: str, numbers: tuple[Evidence, ...] = ()) -> BriefCause:
     return BriefCause(_cut(cause), _cut(evidence), _cut(do), numbers[:_NUMBERS])
-
-
-def _levels(term: Term, detail: LayerDiff) -> tuple[Evidence, ...]:
-    """Return the level of a cause on both sides, in the kernel where it is largest."""
-    largest = detail.causes.largest_of(term)
-    levels = (largest.baseline, largest.target)
-    fast, slow = levels if detail.time.slower else levels[::-1]
-    if not math.isfinite(slow):
-        return ()
-    return (Evidence(term.id, slow, fast),)
 
 
 def _name(name: str) -> str:

@@ -21,7 +21,7 @@ import pandas as pd
 from perfml.account.time_sources import only_kernels
 from perfml.experiments.responses import Responses
 from perfml.experiments.verdicts import Finding, claimed_of, examine
-from perfml.explain.advice.first_fix import actions_of, first_fix, on_side
+from perfml.explain.advice.first_fix import actions_of, first_fix, numbers_on_both, on_side
 from perfml.explain.advice.fix import Estimate
 from perfml.explain.advice.measured import confidence_by
 from perfml.explain.changed_metrics import compare_metrics, sort_metrics
@@ -146,14 +146,13 @@ class LayerPair:
     launched: tuple[Launched, Launched] | None  # None where a row is a whole layer
 
 
-@dataclass(frozen=True)
-class _Counted:
-    """What a layer launches on both sides (single launches, or merged ones), and its causes."""
-
-    orders: tuple[Launches, Launches]
-    changes: tuple[Change, ...]
-    launches: tuple[tuple[Launch, ...], tuple[Launch, ...]]
-    causes: Causes
+_Counted = tuple[
+    tuple[Launches, Launches],
+    tuple[Change, ...],
+    tuple[tuple[Launch, ...], tuple[Launch, ...]],
+    Causes,
+]
+"""What a layer launches on both sides and what changed, launches (single or merged), causes."""
 
 
 @dataclass(frozen=True)
@@ -172,11 +171,10 @@ class DetailReader:
         """Return what is to be said of a layer."""
         time, names = pair.time, pair.names
         rows = [side.rows(name) for side, name in zip(self.sides, names, strict=True)]
-        counted = self._counted(pair, rows)
-        causes = counted.causes
+        orders, changes, launches, causes = self._counted(pair, rows)
         left, right = self.sides
         called = (left.name, right.name)
-        fix = first_fix(time, causes, called, counted.launches, tables=not left.by)
+        fix = first_fix(time, causes, called, launches, tables=not left.by)
         unseen = UNSEEN if time.slower is None and only_kernels(*rows) else ""
         attribution = None if self.explainer is None else self.explainer.attribute(*rows)
         metrics = compare_metrics(*rows)
@@ -187,8 +185,8 @@ class DetailReader:
             target_layer=names[1],
             aligned_by=pair.aligned_by,
             time=time,
-            kernels=changes_table(counted.changes, *counted.orders),
-            launches=launches_table(counted.changes, *counted.orders),
+            kernels=changes_table(changes, *orders),
+            launches=launches_table(changes, *orders),
             metrics=metrics,
             causes=causes,
             model=attribution,
@@ -196,7 +194,7 @@ class DetailReader:
             warnings=tuple(
                 f"{side.name}: {held.others} of {held.others + held.repeats} repeats launch other "
                 "kernels; the kernels shown are those of the usual repeats"
-                for side, held in zip(self.sides, counted.orders, strict=True)
+                for side, held in zip(self.sides, orders, strict=True)
                 if held.others
             ),
             reasons=(
@@ -205,7 +203,8 @@ class DetailReader:
                 *(() if fix is None else (fix.sentence(),)),
             ),
             fix=fix,
-            actions=actions_of(time, causes, counted.launches),
+            actions=actions_of(time, causes, launches),
+            numbers=numbers_on_both(time, causes, launches),
             unseen=unseen,
         )
         proved = [side.proved for side in self.sides]
@@ -233,7 +232,7 @@ class DetailReader:
         layer, partner = pair.names
         if layer == partner and (apart := pieces_apart(layer, pair.time, causes, self.sides)):
             causes = replace(causes, untold=apart)
-        return _Counted((before, after), changes, launches, causes)
+        return (before, after), changes, launches, causes
 
 
 def _explained(detail: LayerDiff, sides: Sequence[Sequence[Responses]]) -> LayerDiff:

@@ -10,6 +10,7 @@ from typing import Annotated, ClassVar, TypedDict
 import pandas as pd
 
 from perfml.explain.advice.fix import Fix
+from perfml.explain.advice.symptoms import Evidence
 from perfml.explain.changed_metrics import ChangedMetric, ModelAttribution
 from perfml.explain.confidence import TimeVerdict
 from perfml.explain.launches import ChangeRow, LaunchRow
@@ -96,6 +97,8 @@ class LayerDiff:
         What to do first about the slower side, and what that may save.
     actions
         What to do about every cause on the slower side, by its id.
+    numbers
+        The numbers that show a cause, by its id: of the slower side and of the other.
     lines
         The instructions that carry the causes, where a report tells them.
     unseen
@@ -117,6 +120,7 @@ class LayerDiff:
     reasons: tuple[str, ...] = ()
     fix: Fix | None = None
     actions: Mapping[str, str] = field(default_factory=dict)
+    numbers: Mapping[str, tuple[Evidence, ...]] = field(default_factory=dict)
     lines: tuple[Line, ...] = ()
     unseen: str = ""
 
@@ -140,7 +144,7 @@ class LayerDiff:
 
     JSON: ClassVar = (
         *("layer", "target_layer", "aligned_by", "time", "kernels", "launches", "metrics"),
-        *("causes", "model", "disagreements", "warnings", "reasons", "unseen", "fix"),
+        *("causes", "numbers", "model", "disagreements", "warnings", "reasons", "unseen", "fix"),
         "lines",
     )
     to_dict = json_object

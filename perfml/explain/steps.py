@@ -16,9 +16,10 @@ from typing import ClassVar
 import numpy as np
 
 from perfml.account.account import Account
-from perfml.account.causes import LAUNCH_BOUND, Change, causes, changes
+from perfml.account.causes import LAUNCH_BOUND, TIMES, Change, amounts, causes, changes
 from perfml.account.words import step_sentence
-from perfml.explain.confidence import MOST, Confidence, TimeVerdict
+from perfml.explain.advice.symptoms import Evidence
+from perfml.explain.confidence import Confidence, TimeVerdict, confidence_of, probability
 from perfml.explain.remedies import Remedy, of_account, remedy_for
 from perfml.explain.times import Ratio
 from perfml.util.json_values import json_object
@@ -221,15 +222,30 @@ class StepComparison:
     @property
     def confidence(self) -> Confidence:
         """How sure the first cause is."""
+        return confidence_of(self.probability)
+
+    @property
+    def probability(self) -> float:
+        """That the first cause is right: as counted (`perfml.explain.confidence.COUNTED`).
+
+        0 where the clock does not decide, or no cause has a name.
+        """
+        named = self.first is not None and self.first.cause is not None
+        return probability("step") if named and self.verdict in ("slower", "faster") else 0.0
+
+    @property
+    def numbers(self) -> tuple[Evidence, ...]:
+        """What the first cause takes of a step on the slower side and on the other."""
         first = self.first
-        if first is None or self.verdict not in ("slower", "faster"):
-            return "low"
-        large = abs(first.us) >= MOST * abs(self.difference_us)
-        known = not (self._sides[0].unknown or self._sides[1].unknown)
-        sure = known and large and first.cause is not None and min(self.repeats) >= _MEDIANS
-        if first.id == LAUNCH_BOUND:  # launching is what a profiler makes longer
-            sure = sure and self.alone
-        return "high" if sure else "medium"
+        if first is None or first.cause is None:
+            return ()
+        fast, slow = self._sides if self._sign > 0 else self._sides[::-1]
+        one, other = (amounts(side, side.busiest)[first.id] for side in (slow, fast))
+        return tuple(
+            Evidence(name, us, getattr(other, name), "us", slow.step_us)
+            for name in TIMES
+            if (us := getattr(one, name))
+        )
 
     @property
     def unit(self) -> str:
@@ -325,7 +341,8 @@ class StepComparison:
 
     JSON: ClassVar = (
         *(("baseline_us", "baseline.step_us"), ("target_us", "target.step_us"), "ratio"),
-        *("verdict", "difference_us", "first_cause", "confidence", ("do", "command"), "changes"),
+        *("verdict", "difference_us", "first_cause", "confidence", "probability"),
+        *("numbers", ("do", "command"), "changes"),
     )
     to_dict = json_object
 

@@ -27,7 +27,7 @@ import pandas as pd
 from perfml.datasets import find
 from perfml.explain import load_tables, make_side
 from perfml.explain.advice.first_fix import cannot_say, launches_with, time_without_them
-from perfml.explain.advice.fix import SAID, CannotSay, Width, told
+from perfml.explain.advice.fix import SAID, WHY, CannotSay, Width, told
 from perfml.explain.launches import Launch
 from perfml.explain.tree.causes import ONE_SIDED, Contribution
 from perfml.explain.tree.layer_causes import Causes
@@ -135,7 +135,7 @@ def _fixed(group: str, turned: Question, sized: bool) -> Fixed:
     causes = causes_of(turned)
     named = _cause(turned, causes)
     unknown = Fixed(group, turned.family, turned.case, "", slow, fast, math.nan, 0.0)
-    unknown = replace(unknown, unsaid=CannotSay.COUNTERS, rules_us=_rules(turned, slow))
+    unknown = replace(unknown, unsaid="counters", rules_us=_rules(turned, slow))
     if named is None:
         return unknown
     if named.term.id in ONE_SIDED:
@@ -262,7 +262,7 @@ def summary(rows: Sequence[Fixed], widths: Mapping[str, Width]) -> dict[str, Any
     }
     return {
         "cases": len(rows),
-        "unsaid": {why.name: sum(row.unsaid is why for row in rows) for why in CannotSay},
+        "unsaid": {why.upper(): sum(row.unsaid == why for row in rows) for why in WHY},
         "all": _errors(able),
         **{name: _errors(some) for name, some in kinds.items()},
         "coverage": held,

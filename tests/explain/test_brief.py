@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 
 from perfml.explain.advice.hazards import Advice
+from perfml.explain.advice.symptoms import ceiling_of, unit_of
 from perfml.explain.brief import LARGEST, brief_advice, brief_explanation
 from perfml.explain.compare import explain
 from perfml.explain.compared import make_side
@@ -66,3 +67,29 @@ def test_advice_fits_whatever_stands_in_the_names_of_kernels():
 def test_where_the_target_is_faster_what_to_do_is_for_the_baseline():
     brief = brief_explanation(explain(side("a", 1, 5), side("b", 1, 2), model=None), ("a", "b"))
     assert all(each.do.startswith("in a: ") for each in brief.layers[0].causes)
+
+
+def test_causes_of_two_sides_have_both_numbers_with_units_and_ceilings_as_findings_do():
+    def row(name, time, dram, moved):
+        counters = {"dram_utilization": dram, "dram_read_bytes": moved, "dram_write_bytes": 1e6}
+        requests = {"gld_transactions": moved / 32, "gst_transactions": 3e4}
+        asked = {"global_load_requests": moved / 128, "global_store_requests": 3e4}
+        kernel = {"layer": "copy", "kernel": "copy", "time_us": time, "sm_efficiency": 1.0}
+        return make_side(name, make_kernels([{**kernel, **counters, **requests, **asked}]))
+
+    fast, slow = row("a", 50.0, 0.9, 4e7), row("b", 100.0, 0.9, 9e7)
+    for sides, at in (((fast, slow), 0), ((slow, fast), 1)):
+        detail = explain(*sides, model=None).details[0]
+        first = detail.causes.totals[0].term.id
+        held = {one.quantity: one for one in detail.numbers[first]}
+        brief = brief_explanation(explain(*sides, model=None), ("a", "b")).layers[0].causes[0]
+        assert set(brief.numbers) <= set(held.values()), at
+        assert detail.to_dict()["numbers"][first][0]["quantity"] in held
+        for name, one in held.items():
+            assert (one.unit, one.ceiling) == (
+                unit_of(name),
+                pytest.approx(ceiling_of(name), nan_ok=True),
+            )
+        assert (held["dram_bytes"].slow, held["dram_bytes"].fast) == (9.1e7, 4.1e7)
+        assert held["dram_utilization"].slow == 0.9
+    assert (ceiling_of("dram_utilization"), unit_of("dram_bytes")) == (0.97, "bytes")

@@ -11,6 +11,7 @@ from perfml.account.device_time import DeviceTime
 from perfml.explain import explain
 from perfml.explain.advice.answer import in_one_order
 from perfml.explain.advice.network import step_findings
+from perfml.explain.confidence import COUNTED
 from perfml.explain.steps import StepComparison, bounds_of
 from perfml.readers import read
 from tests.support.command_line import run
@@ -67,8 +68,9 @@ def sides(one, other):
 def test_steps_that_disagree_leave_it_undecided(one, other, verdict):
     step = sides(one, other)
     assert step.verdict == verdict
-    sure = "high" if min(len(one), len(other)) >= 3 else "medium"
-    assert step.confidence == (sure if verdict in ("slower", "faster") else "low")
+    decided = verdict in ("slower", "faster")
+    assert step.confidence == ("medium" if decided else "low")
+    assert step.probability == (COUNTED["step"] if decided else 0.0)
 
 
 def test_from_four_steps_a_side_the_interval_is_that_of_the_rank_test():

@@ -25,7 +25,7 @@ from perfml.explain.remedies import Remedy, Situation, remedy_for
 from perfml.explain.tree.causes import TERMS, Kind
 from perfml.explain.tree.ideal import needs_all, unknown_needs
 from perfml.explain.tree.layer_causes import resolved_by
-from perfml.explain.tree.limits import limit_of, nearness, unit_ids
+from perfml.explain.tree.limits import nearness, unit_ids
 from perfml.explain.tree.one_side import SPLIT, Loss, losses, time_after
 from perfml.explain.tree.thresholds import MAJORITY
 from perfml.util.words import count, micros
@@ -196,10 +196,8 @@ def _finding(parts: Sequence[_Part], layer: Layer, merged: bool) -> dict[str, An
 def _numbers(part: _Part) -> tuple[Evidence, ...]:
     """Return what shows a cause in a launch, as it is and as it would be without the cause."""
     without_cause = without(part.state, part.loss.cause)
-    limit = limit_of(part.loss.limit) if part.loss.limit else None
-    ceilings = dict.fromkeys(limit.time.names, limit.ceiling) if limit is not None else {}
     slow, fast = part.state.__getitem__, without_cause.__getitem__
-    return numbers_of(part.symptom.evidence, slow, fast, ceilings)
+    return numbers_of(part.symptom.evidence, slow, fast)
 
 
 def _hazard(symptom: Symptom, parts: Sequence[_Part]) -> str:

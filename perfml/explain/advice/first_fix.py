@@ -8,9 +8,10 @@ from collections.abc import Sequence
 
 from perfml.explain.advice.fix import CannotSay, Estimate, Fix, estimate, estimate_of
 from perfml.explain.advice.persons import Person, person_of
-from perfml.explain.advice.symptoms import situation_of
+from perfml.explain.advice.symptoms import Evidence, numbers_of, situation_of, symptom_of
 from perfml.explain.confidence import MOST
 from perfml.explain.launches import Launch
+from perfml.explain.limits.state import LaunchState
 from perfml.explain.remedies import Remedy, Situation, remedy_for
 from perfml.explain.times import Ratio
 from perfml.explain.tree.causes import ONE_SIDED, TERMS, Kind, Term
@@ -78,11 +79,11 @@ def cannot_say(
     times = [sum(one.time_us for one in side) for side in (slow, fast)]
     at = int(causes.log_ratio > 0) if times[0] >= times[1] else int(causes.log_ratio < 0)
     if _of_library(slow) != _of_library(fast) or is_replaced(term, causes, at):
-        return CannotSay.ALGORITHM
+        return "algorithm"
     if term not in ONE_SIDED and _another(slow, fast):
-        return CannotSay.ALGORITHM
+        return "algorithm"
     if share_of(term, causes) < MOST:
-        return CannotSay.SEVERAL
+        return "several"
     return None
 
 
@@ -147,7 +148,7 @@ def first_fix(
         mine = launches_with(term.id, causes, launches[slow], slow)
         after = _after(term, mine, launches[slow], whole)
     if after is None and unsaid is None:
-        unsaid = CannotSay.COUNTERS
+        unsaid = "counters"
     untold = causes.untold
     tells = "" if untold is None else untold.what_tells()
     return Fix(names[slow], term, label, action, whole, after, unsaid, causes.confidence, tells)
@@ -180,6 +181,39 @@ def actions_of(
     along = causes.towards(1.0 if time.slower else -1.0)
     found = (total.term.id for total in along)
     return {term: remedy_of_cause(term, causes, launches, time.slower)[1].text for term in found}
+
+
+def numbers_on_both(
+    time: Ratio, causes: Causes, launches: tuple[Sequence[Launch], Sequence[Launch]]
+) -> dict[str, tuple[Evidence, ...]]:
+    """Return the numbers that show every cause, by its id: of the slower side and of the other.
+
+    They are those of the kernel in which the cause is largest; its level is the first.
+    """
+    slow = time.slower
+    totals = () if slow is None else causes.totals
+    return {total.term.id: _numbers(total.term, causes, launches, slow or 0) for total in totals}
+
+
+def _numbers(
+    term: Term, causes: Causes, launches: tuple[Sequence[Launch], Sequence[Launch]], slow: int
+) -> tuple[Evidence, ...]:
+    largest, symptom = causes.largest_of(term), symptom_of(term.id)
+    kernels = next(pair.kernels for pair in causes.pairs if largest in pair.contributions)
+    sides = [
+        [one for one in launches[at] if not one.kernel or one.label == on_side(kernels, at)]
+        for at in (slow, 1 - slow)
+    ]
+    level = term.level.names if term.level is not None else ()
+    name = level[0] if len(level) == 1 else term.id
+    unit = "us" if term.id in ONE_SIDED[:2] or "time" in level else ""
+    levels = (largest.baseline, largest.target)
+    numbers = numbers_of(f"{{{name}}}", lambda _: levels[slow], lambda _: levels[1 - slow], unit)
+    if symptom is None or not all(sides):
+        return numbers
+    longest, other = (LaunchState.of(max(side, key=lambda one: one.time_us)) for side in sides)
+    beside = numbers_of(symptom.evidence, longest.__getitem__, other.__getitem__)
+    return (*numbers, *(one for one in beside if one.quantity != name))
 
 
 def launches_with(term: str, causes: Causes, launches: Sequence[Launch], slow: int) -> list[Launch]:

@@ -9,10 +9,9 @@ said, and what is not known.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 from perfml.explain.confidence import IN_WORDS, Confidence
 from perfml.explain.launches import Launch
@@ -102,12 +101,15 @@ def _unknown(launches: Sequence[Launch], term: str) -> str:
     return max((each for each in found if each), key=lambda each: found[each])
 
 
-class CannotSay(Enum):
-    """Why the time after a fix is not said."""
+CannotSay = Literal["algorithm", "several", "counters"]
+"""Why the time after a fix is not said."""
 
-    ALGORITHM = "the two sides run different algorithms"
-    SEVERAL = "this cause is less than half of what differs between the sides"
-    COUNTERS = "the counters of one launch do not tell"
+WHY: Mapping[CannotSay, str] = {
+    "algorithm": "the two sides run different algorithms",
+    "several": "this cause is less than half of what differs between the sides",
+    "counters": "the counters of one launch do not tell",
+}
+"""The same in words."""
 
 
 @dataclass(frozen=True)
@@ -129,7 +131,7 @@ class Fix:
         """Say what it may save, or why that cannot be said."""
         time = self.after
         if time is None:
-            why = (self.unsaid or CannotSay.COUNTERS).value
+            why = WHY[self.unsaid or "counters"]
             return f"what removing this cause alone saves cannot be said: {why}"
         times = (time.low.us, time.high.us, self.now.us, time.time.us)
         low, high, now, about = micros_alike(*times)
@@ -182,13 +184,8 @@ class Fix:
         """What no counter tells, where there is an interval only."""
         return (self.after.unknown or None) if self.after is not None else None
 
-    @property
-    def unsaid_id(self) -> str | None:
-        """Why there is no time: algorithm, several or counters."""
-        return None if self.unsaid is None else self.unsaid.name.lower()
-
     JSON: ClassVar = (
         *("side", "term", "kernel", "action", "now_us", "after_us", "after_low_us"),
-        *("after_high_us", "unknown", ("unsaid", "unsaid_id"), "confidence", "tells", "sentence"),
+        *("after_high_us", "unknown", "unsaid", "confidence", "tells", "sentence"),
     )
     to_dict = json_object

@@ -21,7 +21,7 @@ import pandas as pd
 
 from perfml.account.account import UNRECORDED, Account, DeviceAccount, Part, shows_training
 from perfml.account.audit import IDLE
-from perfml.account.causes import Change, findings
+from perfml.account.causes import TIMES, Change, findings
 from perfml.account.causes import Finding as Cause
 from perfml.account.device_time import DeviceTime
 from perfml.account.words import evidence
@@ -235,8 +235,8 @@ def _numbers(found: Cause) -> tuple[Evidence, ...]:
     """Return what a cause takes of a step, of which the remedy leaves a part."""
     amount, step = found.amount, found.step_us
     left = 1 - found.saved_us / amount.us
-    parts = {name: getattr(amount, name) for name in ("idle_us", "copying_us", "computing_us")}
-    return tuple(Evidence(name, us, left * us, "us", step) for name, us in parts.items() if us)
+    parts = ((name, getattr(amount, name)) for name in TIMES)
+    return tuple(Evidence(name, us, left * us, "us", step) for name, us in parts if us)
 
 
 def _not_recorded(account: Account, idle_us: float, here: Situation) -> Finding:

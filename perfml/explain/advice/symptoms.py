@@ -18,6 +18,7 @@ from perfml.explain.launches import Launch
 from perfml.explain.remedies import Situation
 from perfml.explain.speed_of_light import LOW
 from perfml.explain.tree.library_kernels import does_arithmetic
+from perfml.explain.tree.limits import load_limits
 from perfml.metrics import load_catalogue
 from perfml.util.files import read_rows, record
 from perfml.util.words import Readable
@@ -94,17 +95,31 @@ def unit_of(quantity: str) -> str:
     return str(read_rows("perfml.explain.limits", "quantities.toml")["units"].get(quantity, ""))
 
 
+@functools.cache
+def _ceilings() -> Mapping[str, float]:
+    units = load_limits()[0]
+    found = {name: unit.ceiling for unit in units for name in unit.time.names}
+    return {name: most for name, most in found.items() if not name.startswith("share.")}
+
+
+def ceiling_of(quantity: str) -> float:
+    """Return the largest part of the time that a unit sustains; NaN of what is no unit's use."""
+    return _ceilings().get(quantity, math.nan)
+
+
 def numbers_of(
     text: str,
     slow: Callable[[str], float],
     fast: Callable[[str], float] = lambda _: math.nan,
-    ceilings: Mapping[str, float] | None = None,
+    unit: str = "",
 ) -> tuple[Evidence, ...]:
-    """Return the numbers of a sentence that are known, by the values on both sides."""
+    """Return the numbers of a sentence that are known, by the values on both sides.
+
+    `unit` is that of numbers which have none of their own.
+    """
     names = dict.fromkeys(match.group(1) for match in _FIELD.finditer(text))
-    most = ceilings or {}
     return tuple(
-        Evidence(name, value, fast(name), unit_of(name), most.get(name, math.nan))
+        Evidence(name, value, fast(name), unit_of(name) or unit, ceiling_of(name))
         for name in names
         if not math.isnan(value := slow(name))
     )
