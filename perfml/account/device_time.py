@@ -292,30 +292,10 @@ def on_busiest_device(launches: pd.DataFrame) -> pd.DataFrame:
     return kept.reset_index(drop=True)
 
 
-@dataclass(frozen=True)
-class GroupTimes:
-    """What the clock shows of each of n groups of launches.
-
-    Attributes
-    ----------
-    busy_us, wall_us
-        Shape (n,): the length of the union of a group's launches, and from its first start to its
-        last end. NaN where a start or a time of the group is not known.
-    """
-
-    busy_us: Floats
-    wall_us: Floats
-
-    @property
-    def idle_us(self) -> Floats:
-        """What is left of `wall_us`."""
-        return self.wall_us - self.busy_us
-
-
 def group_times(
     group: npt.ArrayLike, start_us: npt.ArrayLike, time_us: npt.ArrayLike
-) -> GroupTimes:
-    """Return how long a device was busy with each group of launches, and over which time.
+) -> tuple[Floats, Floats]:
+    """Return how long a device was busy with each of n groups of launches, and over which time.
 
     Parameters
     ----------
@@ -324,6 +304,12 @@ def group_times(
         two groups, as devices are never added up.
     start_us, time_us
         Shape (m,): when each launch began, and how long it ran.
+
+    Returns
+    -------
+    tuple
+        Shape (n,) each: the length of the union of a group's launches, and from its first start to
+        its last end. NaN where a start or a time of the group is not known.
 
     Notes
     -----
@@ -346,7 +332,7 @@ def group_times(
     np.fmin.at(first, codes, starts)
     np.fmax.at(last, codes, ends.to_numpy())
     unknown = np.bincount(codes, weights=np.isnan(starts + times), minlength=count) > 0
-    return GroupTimes(np.where(unknown, np.nan, busy), np.where(unknown, np.nan, last - first))
+    return np.where(unknown, np.nan, busy), np.where(unknown, np.nan, last - first)
 
 
 def busy_on_one_device(launches: pd.DataFrame, keys: Sequence[str]) -> pd.Series:
@@ -359,8 +345,7 @@ def busy_on_one_device(launches: pd.DataFrame, keys: Sequence[str]) -> pd.Series
     groups = launches.assign(account=device_of(launches)).groupby(
         [*keys, "account"], dropna=False, sort=False
     )
-    times = group_times(groups.ngroup(), launches["start_us"], launches["time_us"])
     busy = groups.size().astype(float)
-    busy[:] = times.busy_us
+    busy[:], _ = group_times(groups.ngroup(), launches["start_us"], launches["time_us"])
     longest: pd.Series = busy.groupby(level=list(range(len(keys))), dropna=False, sort=False).max()
     return longest.rename_axis(list(keys)).rename("time_us")

@@ -88,7 +88,7 @@ def _steps(rows: pd.DataFrame) -> pd.DataFrame:
     """Return a row for each step: its kind, launches, wall, waits in it and before it."""
     rows = rows.sort_values("start_us", kind="stable")
     steps = rows.groupby(["run_id", "iteration", "kind"], sort=False, dropna=False)
-    times = group_times(steps.ngroup(), rows["start_us"], rows["time_us"])
+    busy, wall = group_times(steps.ngroup(), rows["start_us"], rows["time_us"])
     # before the first one, and before a window of a recording with holes, it is not known
     firsts = steps.head(1)[["kind", "gap_us"]].rename(columns={"gap_us": "before"})
-    return firsts.assign(launches=steps.size().to_numpy(), wall=times.wall_us, waits=times.idle_us)
+    return firsts.assign(launches=steps.size().to_numpy(), wall=wall, waits=wall - busy)

@@ -101,14 +101,15 @@ def compare_metrics(baseline: pd.DataFrame, target: pd.DataFrame) -> pd.DataFram
             continue
         noise: float = np.nan
         changed: bool | None = None
-        means = [np.nan if each is None else each.mean for each in (left, right)]
+        means = [np.nan if each is None else each[1] for each in (left, right)]
         difference = means[1] - means[0]
         if left is None or right is None:
             changed = True
-        elif left.count > 1 and right.count > 1:
+        elif left[0] > 1 and right[0] > 1:
             floor = ROUNDING if catalogue[name].kind in ("fraction", "level") else 0.0
-            noise = max(left.std, right.std, floor)
-            apart = left.most < right.least or right.most < left.least
+            (_, _, std, least, most), (_, _, other_std, other_least, other_most) = left, right
+            noise = max(std, other_std, floor)
+            apart = most < other_least or other_most < least
             changed = apart and abs(difference) > FACTOR * noise
         rows.append((name, *means, difference, noise, changed))
     frame = pd.DataFrame(rows, columns=list(ChangedMetric.__annotations__))
@@ -133,15 +134,8 @@ def sort_metrics(frame: pd.DataFrame, attributed: dict[str, float] | None) -> pd
     return frame.iloc[np.lexsort(keys)].reset_index(drop=True)
 
 
-@dataclass(frozen=True)
-class _Repeats:
-    """What the repeats of a metric are like, of those where it was collected."""
-
-    count: int
-    mean: float
-    std: float
-    least: float
-    most: float
+_Repeats = tuple[int, float, float, float, float]
+"""The repeats in which a metric was collected: their number, mean, scatter, least and most."""
 
 
 def _repeats(rows: pd.DataFrame, names: Sequence[str]) -> dict[str, _Repeats]:
@@ -164,4 +158,4 @@ def _described(values: Array) -> list[_Repeats]:
     stds = values.std(axis=1, ddof=1) if count > 1 else np.full(len(values), np.nan)
     columns = (values.mean(axis=1), stds, values.min(axis=1), values.max(axis=1))
     rows = zip(*(each.tolist() for each in columns), strict=True)
-    return [_Repeats(count, *each) for each in rows]
+    return [(count, *each) for each in rows]

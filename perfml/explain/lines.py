@@ -174,9 +174,7 @@ def _largest(
     waits = {kernel: _waits(table, carrier) for kernel, table in code.items()}
     rows = pd.concat(
         [
-            own_places(table).assign(
-                kernel=kernel, part=waits[kernel].parts * launches.get(kernel, 1)
-            )
+            own_places(table).assign(kernel=kernel, part=waits[kernel][0] * launches.get(kernel, 1))
             for kernel, table in code.items()
         ],
         ignore_index=True,
@@ -203,25 +201,18 @@ def _largest(
         file=str(first["file"]) if known else None,
         line=int(first["line"]) if known else None,
         called_at=str(first["called_at"]) if pd.notna(first["called_at"]) else None,
-        waits_at=waits[kernel].at(code[kernel], offset),
+        waits_at=_sampled_at(code[kernel], offset, waits[kernel][1]),
     )
 
 
-@dataclass(frozen=True)
-class _Waits:
-    """Each instruction's part, and where most of it was sampled; that is -1 where it was itself."""
-
-    parts: Array
-    sampled: Array
-
-    def at(self, table: pd.DataFrame, offset: int) -> str | None:
-        place = int((table["offset"] == offset).to_numpy().argmax())
-        at = int(self.sampled[place])
-        if at < 0:
-            return None
-        line = table["line"].iloc[at]
-        source = "" if pd.isna(line) else f", line {line:.0f}"
-        return f"{table['sass'].iloc[at]} at {table['offset'].iloc[at]:#06x}{source}"
+def _sampled_at(table: pd.DataFrame, offset: int, sampled: Array) -> str | None:
+    """Say where most of an instruction's part was sampled; None where it was itself."""
+    at = int(sampled[int((table["offset"] == offset).to_numpy().argmax())])
+    if at < 0:
+        return None
+    line = table["line"].iloc[at]
+    source = "" if pd.isna(line) else f", line {line:.0f}"
+    return f"{table['sass'].iloc[at]} at {table['offset'].iloc[at]:#06x}{source}"
 
 
 def _awaited(table: pd.DataFrame) -> Callable[[int, str], tuple[int, ...]]:
@@ -237,11 +228,14 @@ def _awaited(table: pd.DataFrame) -> Callable[[int, str], tuple[int, ...]]:
     )
 
 
-def _waits(table: pd.DataFrame, carrier: _Carrier) -> _Waits:
-    """Give samples of waiting to what is waited for, where the code tells it."""
+def _waits(table: pd.DataFrame, carrier: _Carrier) -> tuple[Array, Array]:
+    """Return each instruction's part, and where most of it was sampled; -1 where it was itself.
+
+    Samples of waiting are of what is waited for, where the code tells it.
+    """
     own = np.full(len(table), -1)
     if not carrier.reasons:
-        return _Waits(carrier.weights(table), own)
+        return carrier.weights(table), own
     awaited = _awaited(table)
     parts, most = np.zeros(len(table)), np.zeros(len(table))
     for reason in carrier.reasons:
@@ -254,7 +248,7 @@ def _waits(table: pd.DataFrame, carrier: _Carrier) -> _Waits:
                 parts[at] += samples[place] / (len(found) or 1)
                 if samples[place] > most[at]:
                     most[at], own[at] = samples[place], place if found else -1
-    return _Waits(parts, own)
+    return parts, own
 
 
 def own_places(table: pd.DataFrame) -> pd.DataFrame:

@@ -65,12 +65,8 @@ class Sides:
         return [(side.name, side.layers, side.kernels) for side in (self.baseline, target)]
 
 
-@dataclass(frozen=True)
-class _Pair:
-    """Units of the baseline and of the target, by their places, and how they were found."""
-
-    places: tuple[tuple[int, ...], tuple[int, ...]]
-    how: str
+_Pair = tuple[tuple[tuple[int, ...], tuple[int, ...]], str]
+"""Units of the baseline and of the target, by their places, and how they were found."""
 
 
 @dataclass(frozen=True)
@@ -98,12 +94,12 @@ def pair_kernels(
     """
     ran = (on_busiest_device(baseline[1]), on_busiest_device(target[1]))
     units, codes = zip(*map(kernel_units, ran), strict=True)
-    pairs = sorted(_pairs(units), key=lambda pair: pair.places)
+    pairs = sorted(_pairs(units), key=lambda pair: pair[0])
     ours, theirs = (
-        _side(name, ran[at], units[at], codes[at], [pair.places[at] for pair in pairs])
+        _side(name, ran[at], units[at], codes[at], [places[at] for places, _ in pairs])
         for at, name in enumerate((baseline[0], target[0]))
     )
-    rows = zip(ours.labels, theirs.labels, (pair.how for pair in pairs), strict=True)
+    rows = zip(ours.labels, theirs.labels, (how for _, how in pairs), strict=True)
     alone = [
         tuple(units[at][place].label for place in places)
         for at, places in enumerate(_unpaired(units, pairs))
@@ -133,7 +129,7 @@ def _pairs(units: Sequence[Sequence[KernelUnit]]) -> list[_Pair]:
     found: list[_Pair] = []
     for ours, theirs in named.values():
         if len(ours) == len(theirs) == 1:
-            found.append(_Pair(((ours[0],), (theirs[0],)), "name"))
+            found.append((((ours[0],), (theirs[0],)), "name"))
             continue
         for same in (
             lambda a, b: (a.kernel, a.shape) == (b.kernel, b.shape),
@@ -143,15 +139,15 @@ def _pairs(units: Sequence[Sequence[KernelUnit]]) -> list[_Pair]:
                 mine = units[0][place]
                 match = next((each for each in theirs if same(mine, units[1][each])), None)
                 if match is not None:
-                    found.append(_Pair(((place,), (match,)), "signature"))
+                    found.append((((place,), (match,)), "signature"))
                     ours.remove(place)
                     theirs.remove(match)
-        found += [_Pair(((a,), (b,)), "name and place") for a, b in zip(ours, theirs, strict=False)]
+        found += [(((a,), (b,)), "name and place") for a, b in zip(ours, theirs, strict=False)]
     left, right = _unpaired(units, found)
     if len(left) == len(right):
-        found += [_Pair(((a,), (b,)), "place") for a, b in zip(left, right, strict=True)]
+        found += [(((a,), (b,)), "place") for a, b in zip(left, right, strict=True)]
     elif left and right:
-        found.append(_Pair((left, right), "place"))
+        found.append(((left, right), "place"))
     return found
 
 
@@ -159,7 +155,7 @@ def _unpaired(
     units: Sequence[Sequence[KernelUnit]], pairs: Sequence[_Pair]
 ) -> list[tuple[int, ...]]:
     """Return the units of each side that are in no pair."""
-    taken = [{place for pair in pairs for place in pair.places[at]} for at in (0, 1)]
+    taken = [{place for places, _ in pairs for place in places[at]} for at in (0, 1)]
     return [
         tuple(place for place in range(len(own)) if place not in known)
         for own, known in zip(units, taken, strict=True)
@@ -205,14 +201,14 @@ def _side(
 
 def _sentence(pairs: Sequence[_Pair], ours: _Grouped, theirs: _Grouped) -> str:
     """Say how kernels were paired, and which of them have different names."""
-    hows = Counter(pair.how for pair in pairs)
+    hows = Counter(how for _, how in pairs)
     counts = ", ".join(f"{count} by {how}" for how, count in hows.items())
     kernels = "kernel is" if len(pairs) == 1 else "kernels are"
     said = f"Without ranges, {len(pairs)} {kernels} paired: {counts}"
     unlike = [
         f"{a} with {b}"
-        for a, b, pair in zip(ours.labels, theirs.labels, pairs, strict=True)
-        if pair.how == "place"
+        for a, b, (_, how) in zip(ours.labels, theirs.labels, pairs, strict=True)
+        if how == "place"
     ]
     if unlike:
         said += f" ({'; '.join(unlike[:_SHOWN])}{'; ...' if len(unlike) > _SHOWN else ''})"

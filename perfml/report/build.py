@@ -35,7 +35,7 @@ from perfml.report.sections.times import kernels_section, times_section
 
 if TYPE_CHECKING:
     from perfml.explain import Advice
-    from perfml.explain.advice.settings import SettingGain
+    from perfml.explain.advice.answer import Finding
     from perfml.explain.roofs.peaks import Peaks
     from perfml.explain.samples import SampledLine
     from perfml.explain.speed_of_light import KernelLevels
@@ -123,7 +123,7 @@ def build_report(
 
 def _gains(
     shown: Sequence[Condition], recorded: pd.DataFrame, provenance: Mapping[str, Any]
-) -> tuple[SettingGain, ...]:
+) -> tuple[Finding, ...]:
     """Return what other settings give beside the plainest: the smallest batch in FP32."""
     from perfml.explain.advice.settings import setting_gains
 

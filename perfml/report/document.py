@@ -246,7 +246,7 @@ class KernelChooser:
     """The kernels of a layer that a reader of the page chooses, packed for its script."""
 
     packed: dict[str, Any]
-    cut: str
+    cut: str  # a sentence on what was left out, or empty
 
 
 @dataclass(frozen=True)

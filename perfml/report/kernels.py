@@ -12,6 +12,7 @@ import pandas as pd
 from perfml.account.device_time import repeat_keys
 from perfml.kernel_names import kernel_label, shortened
 from perfml.report.conditions import UNNAMED, Condition
+from perfml.report.document import KernelChooser
 from perfml.report.labels import clean
 from perfml.util.words import count
 
@@ -52,23 +53,15 @@ def kernel_times(kernels: pd.DataFrame) -> pd.DataFrame:
     return times.drop(columns="place").reset_index(drop=True)
 
 
-@dataclass(frozen=True)
-class PackedKernels:
-    """The kernels of a report, packed for its page: names once, rows as numbers."""
-
-    names: list[tuple[str, str]]  # short and full name of every kernel
-    cut: str  # a sentence on what was left out, or empty
-    # ``{label, backends, series, layers}`` each; a layer is ``{name, rows: {backend: [[name,
-    # launches, microseconds, share], ...]}}``, where names and backends are counted
-    conditions: list[dict[str, Any]]
-
-
 def pack_kernels(
     kernels: pd.DataFrame, shown: Sequence[Condition], series: dict[str, int]
-) -> PackedKernels | None:
-    """Pack the kernels of conditions; None where none of them has any.
+) -> KernelChooser | None:
+    """Pack the kernels of conditions, names once; None where none of them has any.
 
-    `series` is the number of each backend's colour.
+    `series` is the number of each backend's colour. Of the packed, ``names`` are the short and
+    full names of all kernels, and ``conditions`` are ``{label, backends, series, layers}`` each; a
+    layer is ``{name, rows: {backend: [[name, launches, microseconds, share], ...]}}``, where names
+    and backends are counted.
     """
     named = printable(kernels)
     packer = _Packer()
@@ -86,7 +79,8 @@ def pack_kernels(
             )
     if not any(condition["layers"] for condition in conditions):
         return None
-    return PackedKernels(packer.short_and_full, packer.cut, conditions)
+    packed = {"names": packer.short_and_full, "conditions": conditions}
+    return KernelChooser(packed, packer.cut)
 
 
 _COLUMNS = ("layer", "kernel", "backend", "launches", "time_us", "share")

@@ -17,15 +17,14 @@ from perfml.account.ranks import Ranks, account_in
 from perfml.errors import PerfmlError
 from perfml.modeling.layer_shapes import described_layers
 from perfml.report.conditions import Condition, settings
-from perfml.report.document import Sure
+from perfml.report.document import KernelChooser, Sure
 from perfml.report.figures.comparisons import Roofs, layer_roofs
 from perfml.report.figures.style import PALETTE
-from perfml.report.kernels import PackedKernels
 from perfml.report.labels import clean, is_random, members
 
 if TYPE_CHECKING:
     from perfml.explain import Advice
-    from perfml.explain.advice.settings import SettingGain
+    from perfml.explain.advice.answer import Finding
     from perfml.explain.results import Explanation
     from perfml.explain.roofs.peaks import Peaks
     from perfml.explain.samples import SampledLine
@@ -52,10 +51,10 @@ class Results:
 
     conditions: tuple[Condition, ...]  # times of every backend, a condition at a time
     series: Mapping[str, int]  # backend to the number of its colour
-    # layer to its filters, where they are known
-    shapes: Mapping[str, Shape] = field(default_factory=dict)
+    # layer to the size of its filters and all of them in short, where they are known
+    shapes: Mapping[str, tuple[float, str]] = field(default_factory=dict)
     provenance: Mapping[str, Any] = field(default_factory=dict)  # where the table came from
-    kernels: PackedKernels | None = None  # kernels of every layer, or None
+    kernels: KernelChooser | None = None  # kernels of every layer, or None
     evaluations: tuple[Evaluation, ...] = ()  # what the models say
     rankings: tuple[Ranking, ...] = ()
     roofs: Mapping[str, Roofs] = field(default_factory=dict)  # by the label of a condition
@@ -66,7 +65,7 @@ class Results:
     levels: tuple[KernelLevels, ...] = ()
     # the lines with most samples, by the label of a kernel
     lines: Mapping[str, tuple[SampledLine, ...]] = field(default_factory=dict)
-    gains: tuple[SettingGain, ...] = ()  # what other settings give: precision, batch
+    gains: tuple[Finding, ...] = ()  # what other settings give: precision, batch
     # the mean step of prefill, decode and so on, of a program that generates tokens
     phases: tuple[PhaseTimes, ...] = ()
     ranks: Ranks | None = None  # of one job, where the table is of several of its ranks
@@ -113,34 +112,20 @@ def roofs_of(
     return roofs
 
 
-@dataclass(frozen=True)
-class Shape:
-    """One layer's filters, as far as the manifest tells them."""
+def layer_shapes(provenance: Mapping[str, Any]) -> dict[str, tuple[float, str]]:
+    """Return the size of the filters of layers, NaN if not known, and all in short, by name.
 
-    size: int | None
-    filters: int | None
-    stride: int | None
-
-    @property
-    def text(self) -> str:
-        """The filters in short, such as ``3×3/1, 64 filters``."""
-        if self.size is None:
-            return "–"
-        stride = "" if self.stride is None else f"/{self.stride}"
-        filters = "" if self.filters is None else f", {self.filters} filters"
-        return f"{self.size}×{self.size}{stride}{filters}"
-
-
-def layer_shapes(provenance: Mapping[str, Any]) -> dict[str, Shape]:
-    """Return the filters of layers by name; empty when no manifest describes them.
-
+    In short they are such as ``3×3/1, 64 filters``. Empty when no manifest describes them.
     What is malformed in a table's document is ignored: shapes are an addition to the times, never
     needed.
     """
-    shapes: dict[str, Shape] = {}
+    shapes: dict[str, tuple[float, str]] = {}
     for row in described_layers(provenance):
-        filters = (_whole(row.get(name)) for name in ("size", "filters", "stride"))
-        shapes.setdefault(clean(row["layer"], 200), Shape(*filters))
+        size, filters, stride = (_whole(row.get(name)) for name in ("size", "filters", "stride"))
+        text = f"{size}×{size}" + (f"/{stride}" if stride is not None else "")
+        text += f", {filters} filters" if filters is not None else ""
+        shape = (math.nan, "–") if size is None else (float(size), text)
+        shapes.setdefault(clean(row["layer"], 200), shape)
     return shapes
 
 

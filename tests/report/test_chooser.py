@@ -18,7 +18,7 @@ def test_chooser_has_every_layer_its_kernels_and_shares_that_add_up():
     outside = frame.iloc[:1].assign(layer=None, kernel="copy", time_us=7.0)
     frame = pd.concat([frame, outside], ignore_index=True)
     data = pack_kernels(frame, conditions(layers(layers=2)), dict.fromkeys(BACKENDS, 0))
-    (condition,) = data.conditions
+    (condition,) = data.packed["conditions"]
     assert [each["name"] for each in condition["layers"]] == [
         EVERYTHING,
         "conv_01",
@@ -26,7 +26,7 @@ def test_chooser_has_every_layer_its_kernels_and_shares_that_add_up():
         OUTSIDE,
     ]
     first = condition["layers"][1]["rows"]["0"]
-    names = [data.names[row[0]][0] for row in first]
+    names = [data.packed["names"][row[0]][0] for row in first]
     assert names == ["gemm", "im2col"]
     assert [row[1] for row in first] == [1, 1]
     assert [row[2] for row in first] == pytest.approx([4.04, 1.01])
@@ -50,6 +50,6 @@ def test_kernels_of_other_conditions_are_left_out():
     frame = kernels(layers=1, batches=(1, 8))
     only = layers(layers=1, batches=(1, 8))
     shown = conditions(only[only["batch"] == 8])
-    (condition,) = pack_kernels(frame, shown, dict.fromkeys(BACKENDS, 0)).conditions
+    (condition,) = pack_kernels(frame, shown, dict.fromkeys(BACKENDS, 0)).packed["conditions"]
     assert condition["label"] == "fp32, batch 8"
     assert condition["layers"][1]["rows"]["0"][0][2] == pytest.approx(8 * 4.04)

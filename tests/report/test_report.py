@@ -110,8 +110,8 @@ def test_shapes_are_read_in_both_spellings_and_nonsense_is_ignored():
         ]
     }
     found = layer_shapes(document)
-    assert found["a"].text == "3×3, 64 filters"
-    assert found["b"].text == "–"
+    assert found["a"] == (3.0, "3×3, 64 filters")
+    assert found["b"][1] == "–"
     assert layer_shapes({}) == {}
 
 

@@ -107,6 +107,11 @@ class Finding:
         return math.nan if self.gain is None else self.gain.likely.us
 
     @property
+    def left_us(self) -> float:
+        """What is likely left of what it holds, microseconds; NaN where nothing tells."""
+        return self.holds.us - self.likely_us
+
+    @property
     def expected_us(self) -> float:
         """Probability times likely gain."""
         return self.probability * self.likely_us

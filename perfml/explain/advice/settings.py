@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any, Literal
 
 import pandas as pd
 
 from perfml import chips
 from perfml.chips.chip import UNKNOWN, Chip
-from perfml.explain.advice.answer import Finding, Gain, Where
+from perfml.explain.advice.answer import Finding, Gain, KnownBy, Where
 from perfml.explain.advice.persons import Person
 from perfml.explain.confidence import probability
 from perfml.explain.remedies import Remedy, Situation, remedy_for
@@ -38,38 +38,28 @@ def setting(cause: str, name: str, chip: Chip = UNKNOWN) -> Remedy:
     return remedy_for(cause, Situation(Person.PYTORCH, capability=capability, setting=name))
 
 
-@dataclass(frozen=True)
-class SettingGain:
-    """What a setting gives."""
+def _gain(
+    rules: tuple[Kind, str], time_us: float, now_us: float, how: Remedy, backend: str = ""
+) -> Finding:
+    """Return what a setting gives: measured under a backend, or else a bound.
 
-    kind: Kind
-    value: str  # the precision, or the batch size
-    backend: str  # under which it was measured; empty of a bound
-    # what the network takes then (of a bound, at least) and now; of a batch for each item
-    time_us: float
-    now_us: float
-    line: str  # what to type
-    measured: bool
-    cost: str
-
-    @property
-    def finding(self) -> Finding:
-        """It as a finding, for its place in the order of all."""
-        saved = self.now_us - self.time_us
-        chance = probability("measured" if self.measured else "bound")
-        return choice((self.kind, self.value), self.now_us, saved, saved, chance)
-
-    @property
-    def share(self) -> float:
-        """The part of the time that it saves."""
-        return 1 - self.time_us / self.now_us
+    `rules` are its kind and the precision, or the batch size. `time_us` is what the network takes
+    then (of a bound, at least), and `now_us` now; of a batch for each item.
+    """
+    known_by: KnownBy = "measured" if backend else "bound"
+    saved = now_us - time_us
+    found = choice(rules, now_us, saved, saved, probability(known_by))
+    gain = None if found.gain is None else replace(found.gain, known_by=known_by)
+    where = Where(backend=backend or None)
+    return replace(found, where=where, gain=gain, command=how.line, cost=how.cost)
 
 
 def setting_gains(
     layers: pd.DataFrame, recorded: pd.DataFrame, runs: Sequence[Mapping[str, Any]] = ()
-) -> tuple[SettingGain, ...]:
+) -> tuple[Finding, ...]:
     """Return what other settings give a network: types, the most exact first, then batches.
 
+    The rules of each are its kind (``precision``, ``batch``), and what to set.
     `layers` are the rows of one workload, device, precision and batch, `recorded` all that there
     are, and `runs` their manifests, for the layout of a run (``settings``).
     """
@@ -99,8 +89,8 @@ def setting_gains(
         _measured(row, "batch", best / float(key[1]), runs) for row in _fastest(each, "batch")
     ]
     order = {name: place for place, name in enumerate(PRECISIONS)}
-    found.sort(key=lambda gain: order.get(gain.value, len(order)))
-    return tuple(gain for gain in found if gain.share >= WORTH)
+    found.sort(key=lambda gain: order.get(gain.rules[1], len(order)))
+    return tuple(gain for gain in found if gain.likely_us >= WORTH * gain.holds.us)
 
 
 def _times(rows: pd.DataFrame, wanted: set[Any]) -> pd.DataFrame:
@@ -119,18 +109,18 @@ def _fastest(times: pd.DataFrame, by: str) -> list[dict[Any, Any]]:
 
 def _measured(
     row: Mapping[Any, Any], kind: Kind, now_us: float, runs: Sequence[Mapping[str, Any]]
-) -> SettingGain:
+) -> Finding:
     manifest = next((each for each in runs if each.get("run_id") == row["run_id"]), {})
     layout = (manifest.get("settings") or {}).get("memory_format")
     narrow = setting("precision", str(row["precision"])) if kind == "precision" else None
     asked = [*([narrow] if narrow else ()), setting("backend", str(layout))]
     asked.append(setting("backend", str(row["backend"])))
     cost = narrow.cost if narrow else f"{row['batch']} items wait for each other"
-    line, time = "\n".join(each.line for each in asked if each.line), float(row["time_us"])
-    return SettingGain(kind, str(row[kind]), str(row["backend"]), time, now_us, line, True, cost)
+    how = Remedy(line="\n".join(each.line for each in asked if each.line), cost=cost)
+    return _gain((kind, str(row[kind])), float(row["time_us"]), now_us, how, str(row["backend"]))
 
 
-def _bounds(layers: pd.DataFrame, now_us: float) -> list[SettingGain]:
+def _bounds(layers: pd.DataFrame, now_us: float) -> list[Finding]:
     """Return what narrower types give at most, where the work of each layer is known."""
     chip = chips.of_table(layers)
     if not {"flops", *_AMOUNTS} <= set(layers.columns):
@@ -145,9 +135,7 @@ def _bounds(layers: pd.DataFrame, now_us: float) -> list[SettingGain]:
         least = work["flops"] / chip.peak_flops_per_us(name)
         time = float(pd.concat([least, moved], axis=1).max(axis=1, skipna=False).sum(skipna=False))
         if not math.isnan(time):
-            found.append(
-                SettingGain("precision", name, "", time, now_us, remedy.line, False, remedy.cost)
-            )
+            found.append(_gain(("precision", name), time, now_us, remedy))
     return found
 
 

@@ -58,14 +58,14 @@ def layer_clock(
         return found
     first = np.unique(part, return_index=True)[1]
     summed: Floats = np.bincount(part, weights=time).astype(float)
-    times = group_times(part, start, time)
+    covered, wall = group_times(part, start, time)
     # a row that stands for many launches has the start of one of them
     single = np.bincount(part, weights=number > 1) == 0
-    busy = np.where(single & ~np.isnan(times.busy_us), times.busy_us, summed)
+    busy = np.where(single & ~np.isnan(covered), covered, summed)
     order = np.lexsort((-busy, row[first]))
     longest = order[np.unique(row[first][order], return_index=True)[1]]
     found["time_us"], found["kernels_us"] = busy[longest], summed[longest]
-    found["wall_us"] = np.where(single, times.wall_us, np.nan)[longest]
+    found["wall_us"] = np.where(single, wall, np.nan)[longest]
     if "device_id" in columns:
         found["device_id"] = device[first][longest]
     return found

@@ -24,7 +24,6 @@ from perfml.report.sections.explanation import all_else, why_sentence
 from perfml.util.words import count, ended, factor_text, micros, multiple
 
 if TYPE_CHECKING:
-    from perfml.explain.advice.settings import SettingGain
     from perfml.explain.results import Explanation, LayerDiff
 
 Step = tuple[Finding, Sentence]
@@ -57,30 +56,34 @@ def first_steps(results: Results) -> list[Sentence]:
     return in_order([*([step] for step in steps if step is not None), *found])[:_STEPS]
 
 
-def _settings(gains: Sequence[SettingGain]) -> Step | None:
+def _settings(gains: Sequence[Finding]) -> Step | None:
     """Say what a narrower type gives and costs, and a larger batch; None where neither is known."""
-    types = [gain for gain in gains if gain.kind == "precision"]
+    types = [gain for gain in gains if gain.rules[0] == "precision"]
     if not types:
         return None
     first, others = types[0], types[1:2]
-    costs = ". ".join(f"{each.value.upper()}: {each.cost}" for each in (first, *others))
+    measured = first.where.backend is not None
+    costs = ". ".join(f"{each.rules[1].upper()}: {each.cost}" for each in (first, *others))
     bound = "Measured in this table, over the same layers and batch."
-    if not first.measured:
+    if not measured:
         bound = "Not measured: no layer is faster than its chip's tensor cores or its memory."
     text = f"Check the accuracy of your own model. {costs}. {bound}"
-    batches = [gain for gain in gains if gain.kind == "batch"]
+    batches = [gain for gain in gains if gain.rules[0] == "batch"]
     for each in batches[:1]:
-        text += f" With a batch of {each.value} an item takes {micros(each.time_us)}"
-        text += f" ({each.backend}, no narrower type)."
-    least = "" if first.measured else "no less than "
-    gain = f"{least}{micros(first.time_us)} instead of {micros(first.now_us)}"
-    gain += "".join(f", in {each.value.upper()} {least}{micros(each.time_us)}" for each in others)
-    title = f"Compute in {first.value.upper()}" + (f" with {first.backend}" * bool(first.backend))
-    asked = ((each.value, setting("precision", each.value).line) for each in others)
+        text += f" With a batch of {each.rules[1]} an item takes {micros(each.left_us)}"
+        text += f" ({each.where.backend}, no narrower type)."
+    least = "" if measured else "no less than "
+    gain = f"{least}{micros(first.left_us)} instead of {micros(first.holds.us)}"
+    gain += "".join(
+        f", in {each.rules[1].upper()} {least}{micros(each.left_us)}" for each in others
+    )
+    title = f"Compute in {first.rules[1].upper()}"
+    title += f" with {first.where.backend}" if measured else ""
+    asked = ((each.rules[1], setting("precision", each.rules[1]).line) for each in others)
     other = (f"# or {name.upper()}: {line}" for name, line in asked)
-    command = "\n".join((first.line, *other))
-    sure: Sure = "high" if first.measured else "low"
-    return first.finding, Sentence("do", sure, text, title, gain, command)
+    command = "\n".join((first.command, *other))
+    sure: Sure = "high" if measured else "low"
+    return first, Sentence("do", sure, text, title, gain, command)
 
 
 def where(condition: Condition) -> str:

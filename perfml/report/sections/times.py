@@ -22,8 +22,7 @@ from perfml.report.document import (
     section,
     words,
 )
-from perfml.report.kernels import PackedKernels
-from perfml.report.results import MOST_FIGURES, Results, Shape
+from perfml.report.results import MOST_FIGURES, Results
 from perfml.report.tables import amount, illustrated, time_texts
 from perfml.util.words import count, micros, multiple, number
 
@@ -95,13 +94,15 @@ def _picture(condition: Condition, palette: Mapping[str, str]) -> Pictures:
     )
 
 
+_NONE = (math.nan, "–")
+"""The shape of a layer that nothing describes."""
+
+
 def times_table(
-    condition: Condition, shapes: Mapping[str, Shape], series: Mapping[str, int]
+    condition: Condition, shapes: Mapping[str, tuple[float, str]], series: Mapping[str, int]
 ) -> ReportTable:
     """Return the times of every layer, a column a backend."""
-    described = any(
-        layer in shapes and shapes[layer].size is not None for layer in condition.layers
-    )
+    described = any(not math.isnan(shapes.get(layer, _NONE)[0]) for layer in condition.layers)
     several = len(condition.backends) > 1
     columns = (
         *words(condition.noun, *(["filters"] if described else [])),
@@ -114,9 +115,8 @@ def times_table(
     for layer in condition.layers:
         cells = [Cell(layer)]
         if described:
-            shape = shapes.get(layer)
-            size = None if shape is None or shape.size is None else float(shape.size)
-            cells.append(Cell("–" if shape is None else shape.text, value=size))
+            size, text = shapes.get(layer, _NONE)
+            cells.append(Cell(text, value=None if math.isnan(size) else size))
         best = winners.get(layer)
         for name in condition.backends:
             row = times.get((layer, name))
@@ -141,12 +141,11 @@ def _lead(best: Mapping[Hashable, object], series: Mapping[str, int]) -> list[Ce
     return [Cell(fastest, series=series.get(fastest)), lead]
 
 
-def kernels_section(kernels: PackedKernels) -> Section:
+def kernels_section(kernels: KernelChooser) -> Section:
     """Return the page's chooser of a condition, a layer and a backend."""
-    packed = {"names": kernels.names, "conditions": kernels.conditions}
     return Section(
         "Kernels of a layer",
-        (KernelChooser(packed, kernels.cut),),
+        (kernels,),
         lead="Mean time of one iteration, and share of the layer's time. Open a name to read all "
         "of it.",
         anchor="kernels",
