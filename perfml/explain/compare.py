@@ -22,7 +22,7 @@ from perfml.explain.compared import (
     make_side,
     rows_by,
 )
-from perfml.explain.details import DetailReader, LayerPair
+from perfml.explain.details import DetailReader
 from perfml.explain.results import Explanation
 from perfml.explain.steps import StepComparison
 from perfml.explain.times import (
@@ -238,21 +238,13 @@ def explain(
     table = _overview(met.pairs, ratios)
     step = step_comparison(left, right)
     launched = met.launched or [None] * len(ratios)
-    pairs = [
-        LayerPair(
-            met.names[at],
-            str(table["aligned_by"].iloc[at]),
-            ratios[at],
-            launched[at],
-        )
-        for at in _chosen(table, layers, top)
-    ]
-    reader = DetailReader((left, right), pairs, explainer)
+    reader, chosen = DetailReader((left, right), explainer), _chosen(table, layers, top)
     details = []
-    for done, pair in enumerate(pairs):
+    for done, at in enumerate(chosen):
         if progress is not None:
-            progress(done, len(pairs), pair.names[0])
-        details.append(reader.read(pair))
+            progress(done, len(chosen), met.names[at][0])
+        how = str(table["aligned_by"].iloc[at])
+        details.append(reader.read(met.names[at], how, ratios[at], launched[at]))
     total = step.total if step is not None and (step.leads or not met.names) else None
     if left.kernels is None or right.kernels is None:
         warnings.append(_MERGED)

@@ -136,16 +136,6 @@ def _time(side: Side, layer: str) -> float:
     return compare_times(times, times).baseline_us
 
 
-@dataclass(frozen=True)
-class LayerPair:
-    """Two layers that answer to each other."""
-
-    names: tuple[str, str]  # on the baseline and on the target
-    aligned_by: str  # how they were found
-    time: Ratio  # the target's over the baseline's
-    launched: tuple[Launched, Launched] | None  # None where a row is a whole layer
-
-
 _Counted = tuple[
     tuple[Launches, Launches],
     tuple[Change, ...],
@@ -160,18 +150,27 @@ class DetailReader:
     """Explains the layers of two sides; their tables are taken apart once."""
 
     sides: tuple[Side, Side]
-    pairs: Sequence[LayerPair]
     explainer: Explainer | None  # a model that has learned; None for no attribution
 
     @cached_property
     def _readers(self) -> tuple[LaunchReader, LaunchReader]:
         return LaunchReader(self.sides[0]), LaunchReader(self.sides[1])
 
-    def read(self, pair: LayerPair) -> LayerDiff:
-        """Return what is to be said of a layer."""
-        time, names = pair.time, pair.names
+    def read(
+        self,
+        names: tuple[str, str],
+        aligned_by: str,
+        time: Ratio,
+        launched: tuple[Launched, Launched] | None,
+    ) -> LayerDiff:
+        """Return what is to be said of two layers that answer to each other, by their names.
+
+        `launched` is None where a row is a whole layer.
+        """
         rows = [side.rows(name) for side, name in zip(self.sides, names, strict=True)]
-        orders, changes, launches, causes = self._counted(pair, rows)
+        orders, changes, launches, causes = self._counted(
+            names, time, LayerParts.of(rows[0], rows[1], launched), rows
+        )
         left, right = self.sides
         called = (left.name, right.name)
         fix = first_fix(time, causes, called, launches, tables=not left.by)
@@ -183,7 +182,7 @@ class DetailReader:
         made = LayerDiff(
             layer=names[0],
             target_layer=names[1],
-            aligned_by=pair.aligned_by,
+            aligned_by=aligned_by,
             time=time,
             kernels=changes_table(changes, *orders),
             launches=launches_table(changes, *orders),
@@ -211,13 +210,14 @@ class DetailReader:
         # two sides of one table: nothing tells of which its experiments are
         return _explained(made, proved) if any(proved) and proved[0] is not proved[1] else made
 
-    def _counted(self, pair: LayerPair, rows: Sequence[pd.DataFrame]) -> _Counted:
+    def _counted(
+        self, names: tuple[str, str], time: Ratio, parts: LayerParts, rows: Sequence[pd.DataFrame]
+    ) -> _Counted:
         """Return what a layer launches on both sides, and what counters say of that."""
-        parts = LayerParts.of(rows[0], rows[1], pair.launched)
-        kernels_us = parts.kernels_us(pair.time)
+        kernels_us = parts.kernels_us(time)
         before, after = (
             reader.read(name, us)
-            for reader, name, us in zip(self._readers, pair.names, kernels_us, strict=True)
+            for reader, name, us in zip(self._readers, names, kernels_us, strict=True)
         )
         changes = changes_between(before.names, after.names)
         alike = same_device(*self.sides)
@@ -229,8 +229,8 @@ class DetailReader:
             launches = (merged[0],), (merged[1],)
             causes = layer_causes(merged[0], merged[1], same_device=alike)
         causes = parts.joined(causes)
-        layer, partner = pair.names
-        if layer == partner and (apart := pieces_apart(layer, pair.time, causes, self.sides)):
+        layer, partner = names
+        if layer == partner and (apart := pieces_apart(layer, time, causes, self.sides)):
             causes = replace(causes, untold=apart)
         return (before, after), changes, launches, causes
 

@@ -20,8 +20,8 @@ from perfml.explain.tree.causes import Contribution, Term
 from perfml.explain.tree.layer_causes import Causes
 from perfml.util.json_values import json_object
 from perfml.util.lazy import drawn_by
-from perfml.util.shown import screen, section
-from perfml.util.words import Readable, number, percentage
+from perfml.util.shown import Shown
+from perfml.util.words import Readable, ended, number, percentage
 
 
 @dataclass(frozen=True)
@@ -167,7 +167,7 @@ class AlignedLayer(TypedDict):
 
 
 @dataclass(frozen=True, repr=False)
-class Explanation:
+class Explanation(Shown):
     """Two sides compared.
 
     Attributes
@@ -241,11 +241,7 @@ class Explanation:
     to_dict = json_object
     plot = drawn_by("perfml.report.figures.comparisons", "time_ratios")
 
-    @property
-    def _title(self) -> str:
-        return f"{self.target} against {self.baseline}: {self.headline}"
-
-    def _overview(self, reasons: int) -> tuple[pd.DataFrame, list[str]]:
+    def shown(self) -> tuple[str, Sequence[str], pd.DataFrame, Sequence[str], str]:
         """Return the layers as people read them, and the first reasons of each that is detailed."""
         order = ["layer", "baseline_us", "target_us", "ratio", "verdict", "share", "low", "high"]
         table = self.by_share[order]
@@ -256,14 +252,9 @@ class Explanation:
         if self.baseline == self.target:
             sides = ("baseline", "target")
         heads = {"baseline_us": f"{sides[0]}, µs", "target_us": f"{sides[1]}, µs"}
-        said = [f"{each.layer}: {line}" for each in self.details for line in each.reasons[:reasons]]
-        return table.rename(columns={**heads, "share": "difference share"}), said
-
-    def __repr__(self) -> str:
-        table, reasons = self._overview(2)
-        return screen(self._title, self.warnings, table, after=reasons, rest=".layers")
-
-    def _repr_html_(self) -> str:
-        table, reasons = self._overview(8)
-        notes = (*self.warnings, *self.further_notes)
-        return section(self._title, notes, table, after=". ".join(reasons))
+        said = [
+            ended(f"{each.layer}: {line}") for each in self.details for line in each.reasons[:2]
+        ]
+        title = f"{self.target} against {self.baseline}: {self.headline}"
+        table = table.rename(columns={**heads, "share": "difference share"})
+        return title, (*self.warnings, *self.further_notes), table, said, ".layers"

@@ -7,7 +7,6 @@ metrics were not collected is listed as not checked. The likely gains of a layer
 
 from __future__ import annotations
 
-import html
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -61,7 +60,7 @@ from perfml.explain.compared import Side, make_side
 from perfml.explain.roofs.peaks import Peaks, given_peaks
 from perfml.explain.tree.one_side import SPLIT
 from perfml.util.json_values import json_object
-from perfml.util.shown import screen, section
+from perfml.util.shown import Shown
 from perfml.util.words import count, percentage
 
 MIN_GAIN = 0.02  # findings that promise less than 2 % of the layer's time are counted, not listed
@@ -76,7 +75,7 @@ _FOREIGN = "the causes read counters of NVIDIA's GPUs; of this device the times 
 
 
 @dataclass(frozen=True, repr=False)
-class Advice:
+class Advice(Shown):
     """What the launches of a table lose.
 
     Attributes
@@ -140,28 +139,20 @@ class Advice:
     )
     to_dict = json_object
 
-    def __repr__(self) -> str:
-        table = self.table[["layer", "hazard", "gain", "gain_high", "backend", "kernel"]]
+    def shown(self) -> tuple[str, Sequence[str], pd.DataFrame, Sequence[str], str]:
+        """Return the findings as people read them, and what to do first."""
+        names = ("layer", "hazard", "gain", "gain_high", "backend", "kernel")
+        table = self.table[[*names, "evidence", "mitigation"]]
         gains = {name: table[name].map(percentage) for name in ("gain", "gain_high")}
         heads = {"gain": "likely gain", "gain_high": "at most"}
         table = table.assign(**gains).rename(columns=heads)
         first = [f"First: {each.mitigation}" for each in self.findings[:1]]
-        warnings = (*self.warnings, *self.time_notes)
-        return screen(self.title, warnings, table, after=first, rest=".table")
+        return self.title, (*self.warnings, *self.time_notes), table, first, ".table"
 
     @property
     def title(self) -> str:
         """How many findings there are, in how many layers."""
         return f"{count(len(self.findings), 'finding')}, in {count(self.layers, 'layer')}"
-
-    def _repr_html_(self) -> str:
-        shown = ["layer", "backend", "kernel", "hazard", "evidence", "mitigation", "gain_high"]
-        title = self.title
-        page = section(title, (*self.warnings, *self.time_notes), self.table[shown])
-        if len(self.not_checked):
-            rules = sorted(set(self.not_checked["rule"]))
-            page += f"<p>Not checked everywhere: {html.escape(', '.join(rules))}</p>"
-        return page
 
 
 def advise(
