@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from perfml.errors import plain
-from perfml.explain.advice.symptoms import Evidence
 from perfml.explain.confidence import marked
 from perfml.explain.speed_of_light import Headroom, headroom
 from perfml.explain.tree.sentences import levels_in_words, sided_causes
 from perfml.kernel_names import shortened
+from perfml.util.findings import Evidence
 from perfml.util.json_values import json_object
 from perfml.util.words import factor_text, micros
 

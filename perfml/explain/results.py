@@ -10,7 +10,6 @@ from typing import Annotated, ClassVar, TypedDict
 import pandas as pd
 
 from perfml.explain.advice.fix import Fix
-from perfml.explain.advice.symptoms import Evidence
 from perfml.explain.changed_metrics import ChangedMetric, ModelAttribution
 from perfml.explain.confidence import TimeVerdict
 from perfml.explain.launches import ChangeRow, LaunchRow
@@ -18,6 +17,7 @@ from perfml.explain.steps import StepComparison
 from perfml.explain.times import Ratio
 from perfml.explain.tree.causes import Contribution, Term
 from perfml.explain.tree.layer_causes import Causes
+from perfml.util.findings import Evidence
 from perfml.util.json_values import json_object
 from perfml.util.lazy import drawn_by
 from perfml.util.shown import Shown

@@ -18,10 +18,10 @@ import numpy as np
 from perfml.account.account import Account
 from perfml.account.causes import LAUNCH_BOUND, TIMES, Change, amounts, causes, changes
 from perfml.account.words import step_sentence
-from perfml.explain.advice.symptoms import Evidence
 from perfml.explain.confidence import Confidence, TimeVerdict, confidence_of, probability
 from perfml.explain.remedies import Remedy, of_account, remedy_for
 from perfml.explain.times import Ratio
+from perfml.util.findings import Evidence
 from perfml.util.json_values import json_object
 from perfml.util.words import Readable, micros, multiple
 

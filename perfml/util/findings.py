@@ -1,12 +1,13 @@
-"""What can be said of a recording, as ids and numbers: a time and of what it is.
+"""What can be said of a recording, as ids and numbers: times, and numbers that show causes.
 
 Words stand in tables and are filled in where people read; nothing here is a sentence.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Annotated, Literal
 
 Of = Literal["launch", "all launches", "step", "recording"]
 """What a time is of: one launch, all of a kernel's or a layer's in one repeat, a step on
@@ -44,3 +45,14 @@ class Time:
             msg = f"a time of a {other.of} is no part of one of {self.of}"
             raise ValueError(msg)
         return other.us
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """A number that shows a cause: what it is, and what it would be without the cause."""
+
+    quantity: Annotated[str, "id of a counter, or of a quantity of perfml/explain/limits"]
+    slow: Annotated[float, "what it is"]
+    fast: Annotated[float, "on the other side, or without the cause; null if not known"]
+    unit: Annotated[str, "of both; empty for a part of something, or a ratio"] = ""
+    ceiling: Annotated[float, "the most that it can be; null where nothing tells"] = math.nan

@@ -21,12 +21,12 @@ import pandas as pd
 from perfml.explain.advice.equal_layers import group_name
 from perfml.explain.advice.file_rules import FileRule
 from perfml.explain.advice.persons import person_of
-from perfml.explain.advice.symptoms import Evidence, Symptom, load_symptoms
+from perfml.explain.advice.symptoms import Symptom, load_symptoms
 from perfml.explain.confidence import TESTED, Confidence, confidence_of, probability
 from perfml.explain.launches import LABEL
 from perfml.explain.remedies import Remedy, Situation, remedy_for
 from perfml.kernel_names import kernel_label
-from perfml.util.findings import Time
+from perfml.util.findings import Evidence, Time
 from perfml.util.json_values import json_object
 
 _WORTH = 0.005  # an estimate of Nsight Compute below it rounds to 0 %: no finding

@@ -10,14 +10,7 @@ from typing import Annotated, Any, NotRequired, TypedDict
 
 from perfml.explain.advice.persons import Person
 from perfml.explain.advice.referee import judged, without
-from perfml.explain.advice.symptoms import (
-    Evidence,
-    Symptom,
-    filled,
-    numbers_of,
-    situation_of,
-    symptom_of,
-)
+from perfml.explain.advice.symptoms import Symptom, filled, numbers_of, situation_of, symptom_of
 from perfml.explain.confidence import Confidence, confidence_of, probability
 from perfml.explain.launches import Launch
 from perfml.explain.limits.state import LaunchState
@@ -28,6 +21,7 @@ from perfml.explain.tree.layer_causes import resolved_by
 from perfml.explain.tree.limits import nearness, unit_ids
 from perfml.explain.tree.one_side import SPLIT, Loss, losses, time_after
 from perfml.explain.tree.thresholds import MAJORITY
+from perfml.util.findings import Evidence
 from perfml.util.words import count, micros
 
 _MATTERS = 0.1

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from perfml.explain.advice.fix import CannotSay, Estimate, Fix, estimate, estimate_of
 from perfml.explain.advice.persons import Person, person_of
-from perfml.explain.advice.symptoms import Evidence, numbers_of, situation_of, symptom_of
+from perfml.explain.advice.symptoms import numbers_of, situation_of, symptom_of
 from perfml.explain.confidence import MOST
 from perfml.explain.launches import Launch
 from perfml.explain.limits.state import LaunchState
@@ -18,7 +18,7 @@ from perfml.explain.tree.causes import ONE_SIDED, TERMS, Kind, Term
 from perfml.explain.tree.layer_causes import Causes, PairCauses
 from perfml.explain.tree.library_kernels import is_product, of_others
 from perfml.explain.tree.one_side import time_after
-from perfml.util.findings import Time
+from perfml.util.findings import Evidence, Time
 
 _REPEATED = 4  # launches of one kernel from which on it is launched in a loop
 

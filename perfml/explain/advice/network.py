@@ -31,13 +31,12 @@ from perfml.explain.advice.equal_layers import Place, listed_layers
 from perfml.explain.advice.findings import Layer
 from perfml.explain.advice.layer_findings import SHORT_US, launch_finding
 from perfml.explain.advice.persons import Person, person_of, place_of
-from perfml.explain.advice.symptoms import Evidence
 from perfml.explain.advice.table import CONDITIONS
 from perfml.explain.confidence import probability
 from perfml.explain.remedies import Situation, of_account, remedy_for
 from perfml.kernel_names import kernel_label, kernel_traits
 from perfml.tables import metric_columns
-from perfml.util.findings import Of, Time
+from perfml.util.findings import Evidence, Of, Time
 from perfml.util.words import count, micros
 
 LEAST_LAYERS = 8  # layers from which on a table is taken for a network

@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Any
 
 from perfml.chips.lookup import is_amd
 from perfml.explain.advice.persons import Person, person_of
@@ -21,6 +21,7 @@ from perfml.explain.tree.library_kernels import does_arithmetic
 from perfml.explain.tree.limits import load_limits
 from perfml.metrics import load_catalogue
 from perfml.util.files import read_rows, record
+from perfml.util.findings import Evidence
 from perfml.util.words import Readable
 
 COMPUTE_LEVEL, MEMORY_LEVEL = "compute_level", "memory_level"
@@ -72,17 +73,6 @@ def _symptom(row: Mapping[str, Any]) -> Symptom:
     )
     usual = {"causes": (row["id"],), "below": row["hazard"]}
     return record(Symptom, {**usual, **row}, ncu=ncu)
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """A number that shows a cause: what it is, and what it would be without the cause."""
-
-    quantity: Annotated[str, "id of a counter, or of a quantity of perfml/explain/limits"]
-    slow: Annotated[float, "what it is"]
-    fast: Annotated[float, "on the other side, or without the cause; null if not known"]
-    unit: Annotated[str, "of both; empty for a part of something, or a ratio"] = ""
-    ceiling: Annotated[float, "the most that it can be; null where nothing tells"] = math.nan
 
 
 @functools.cache
