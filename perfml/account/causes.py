@@ -246,12 +246,15 @@ class Change:
         The operators it concerns, those that changed most first.
     where
         The range in which most of it lies; empty where no range holds it.
+    kernel
+        Label of the kernel that most of it is of; empty where it is of none.
     """
 
     id: str
     us: float
     operators: tuple[str, ...] = ()
     where: str = ""
+    kernel: str = ""
 
     JSON: ClassVar = (("cause", "id"), "us", "operators", "where")
 
@@ -308,7 +311,8 @@ def changes(one: Account, other: Account) -> list[Change]:
     for id_, more in us.items():
         operators = _sums((k.longest.operator, abs(k.us)) for k in kernels if k.id == id_)
         names = tuple(name for name in sorted(operators, key=lambda n: -operators[n]) if name)
-        found += [Change(id_, more, names[:3], where.get(id_, ""))] if more else []
+        kernel = _most(_sums((k.longest.kernel, abs(k.us)) for k in kernels if k.id == id_))
+        found += [Change(id_, more, names[:3], where.get(id_, ""), kernel)] if more else []
     return sorted(found, key=lambda each: -sign * each.us)
 
 

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
 from perfml.account.account import Account
+from perfml.errors import plain
 from perfml.explain.advice.persons import Person
+from perfml.kernel_names import function_name
 from perfml.util.files import read_rows, record
 
 LONGER = "longer than kernels"
@@ -21,6 +24,7 @@ LONGER = "longer than kernels"
 
 _HIP = re.compile(r"\bcuda(?=[A-Z])")
 """What HIP's runtime calls ``hip``, with the same names behind it; RCCL has NCCL's names."""
+_LONGEST = 80  # characters of a kernel's name in a line to type: a part of it is enough
 _SAYS = frozenset({"against", "line", "say", "cost", "check", "measured", "none", "fuses"})
 
 
@@ -121,6 +125,9 @@ class Remedy:
     def filled(self, here: Situation) -> Remedy:
         """Return it with the numbers and the names of functions of a situation."""
         line = _HIP.sub("hip", self.line) if here.amd else self.line
+        if name := function_name(here.kernel)[:_LONGEST]:
+            # it is matched as a regular expression, and typed into a shell
+            line = line.replace("--kernel NAME", f"--kernel {plain(shlex.quote(re.escape(name)))}")
         say = self.say.format(**here.numbers) if here.numbers else self.say
         return replace(self, line=line, say=_HIP.sub("hip", say) if here.amd else say)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar
 
@@ -303,7 +303,8 @@ class StepComparison:
     def remedy(self) -> Remedy:
         """What to do about the first cause on the slower side."""
         slow = self._sides[1] if self._sign > 0 else self._sides[0]
-        here = of_account(slow, self.capability)
+        kernel = "" if self.first is None else self.first.kernel
+        here = replace(of_account(slow, self.capability), kernel=kernel)
         return Remedy() if self.first is None else remedy_for(self.first.id, here)
 
     def rows(self) -> list[tuple[str, float]]:

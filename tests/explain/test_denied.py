@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import tomllib
 from dataclasses import replace
+from functools import cache
 
 import pytest
 
 from perfml.chips import chip
+from perfml.datasets import find
+from perfml.explain import explain, load_tables, make_side
 from perfml.explain.advice.findings import in_order, launch_findings
 from perfml.explain.advice.table import Layer
 from perfml.explain.limits.state import LaunchState
@@ -15,9 +18,12 @@ from perfml.explain.tree.causes import TERMS, Kind
 from perfml.explain.tree.engine import decompose_pair
 from perfml.explain.tree.pair import Pair, why_denied
 from perfml.explain.tree.work import KINDS
+from perfml.ingest.merge.rule import merge
+from perfml.report.sections.layer_detail import layer_section
 from tests.support.launches import launch
 from tests.support.paths import ROOT
 
+ALIKE = ROOT / "studies/workloads/planted/alike.toml"
 FAST = {
     "kernel": "k",
     "time_us": 50.0,
@@ -119,11 +125,83 @@ def test_a_cause_is_denied_where_it_is_better_on_the_slower_side(cause):
 
 
 def test_look_alikes_say_which_causes_may_stand_first():
-    text = (ROOT / "studies/workloads/planted/alike.toml").read_text(encoding="utf-8")
-    source = (ROOT / "studies/workloads/planted/alike.cu").read_text(encoding="utf-8")
+    text = ALIKE.read_text(encoding="utf-8")
+    source = ALIKE.with_suffix(".cu").read_text(encoding="utf-8")
     for kernel, accepted in tomllib.loads(text).items():
         assert f"KERNEL({kernel})" in source
         assert {name for names in accepted for name in names} <= set(TERMS)
+
+
+RECORDED = find("h200-alike")
+MISSES = {
+    # bytes that come from L2 without a profiler, and from DRAM with one
+    ("sectors_per_request", "alike"): "stall_memory_dependency",
+    # loads that do not wait for each other take as long: that they do is not what makes it slow
+    ("stall_memory_dependency", "cause"): "dram_bytes",
+}
+
+
+@cache
+def recorded():
+    return load_tables(RECORDED)
+
+
+def explained(kernel, *versions, change=None):
+    chosen = []
+    for version in versions:
+        rows = recorded()[1].query("backend == @version and layer == @kernel")
+        rows = rows if change is None or version == "base" else change(rows.copy())
+        chosen.append(make_side(version, merge(rows), rows))
+    answer = explain(*chosen, model=None)
+    (detail,) = answer.details
+    return answer, detail, detail.causes.towards(detail.time.log_ratio)[0].term.id
+
+
+@pytest.mark.parametrize("version", ["cause", "alike"])
+@pytest.mark.parametrize("kernel", tomllib.loads(ALIKE.read_text(encoding="utf-8")))
+def test_recorded_look_alikes_have_the_cause_of_their_label_in_both_directions(kernel, version):
+    accepted = tomllib.loads(ALIKE.read_text(encoding="utf-8"))[kernel][version == "alike"]
+    _, detail, first = explained(kernel, "base", version)
+    assert explained(kernel, version, "base")[2] == first
+    if detail.time.ratio <= 1:
+        # what was planted made nothing slower: there is no cause to be right about
+        assert (kernel, version) in {
+            ("narrow_access", "cause"),
+            ("narrow_access", "alike"),
+            ("fp64_pipe_time", "alike"),
+        }
+    elif (kernel, version) in MISSES:
+        assert first == MISSES[kernel, version]
+    else:
+        assert first in accepted
+
+
+def test_a_chain_of_loads_is_latency_where_dram_is_far_from_busy_and_bytes_where_it_is_not():
+    def less_busy(rows):
+        levels = [name for name in rows if name.endswith("_utilization") or name == "ipc"]
+        times = [name for name in rows if name.endswith("_us") or "_cycles_" in name]
+        rows[levels] /= 10
+        rows[times] *= 10
+        return rows
+
+    kernel = "stall_memory_dependency"
+    bytes_of = recorded()[1].query("layer == @kernel").set_index("backend")
+    assert bytes_of["dram_utilization"]["cause"] > 0.5
+    alone = bytes_of["time_us"]["cause"] / bytes_of["time_us"]["alike"]
+    assert alone == pytest.approx(1, abs=0.05)
+    assert explained(kernel, "base", "cause")[2] == "dram_bytes"
+    for order in (("base", "cause"), ("cause", "base")):
+        assert explained(kernel, *order, change=less_busy)[2] == kernel
+
+
+def test_why_a_cause_is_denied_is_in_the_json_and_in_all_that_more_shows():
+    answer, detail, _ = explained("redundant_traffic", "base", "alike")
+    (why,) = TERMS["redundant_traffic"].beside
+    assert detail.to_dict()["causes"]["denied"]["redundant_traffic"] == why
+    assert why in str(layer_section(detail, answer, evidence=True))
+    assert (
+        "redundant_traffic" not in explained("redundant_traffic", "base", "cause")[1].causes.denied
+    )
 
 
 def test_blocks_that_all_run_at_once_on_equally_busy_multiprocessors_are_not_uneven():

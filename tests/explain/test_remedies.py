@@ -2,6 +2,7 @@
 
 import math
 import re
+import shlex
 
 import pytest
 from hypothesis import given
@@ -128,3 +129,23 @@ def test_where_blocks_are_limited_by_their_warps_or_it_is_not_known_no_resource_
     assert situation_of(of_warps).limit == ""
     assert situation_of(launch({"time_us": 1.0})).limit == ""
     assert math.isnan(situation_of(launch(FITS)).capability)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "pattern"),
+    [
+        ("void ns::gemm<float, 4>(float const*)", "gemm"),
+        ("", "NAME"),
+        ("a b;rm -rf $HOME'\x1b[2J", None),
+        ("k" * 5000, "k" * 80),
+    ],
+)
+def test_a_line_that_collects_counters_names_the_kernel_and_nothing_else_is_typed(kernel, pattern):
+    line = remedy_for("same_kernels", Situation(kernel=kernel)).line
+    assert line.isprintable()
+    command = shlex.split(line.partition("  #")[0])
+    assert command[command.index("--kernel") + 2 :][:2] == ["--launches", "3:5"]
+    typed = command[command.index("--kernel") + 1]
+    assert pattern is None or typed == pattern
+    assert len(typed) < 200
+    re.compile(typed)

@@ -260,7 +260,7 @@ def test_launching_that_a_profiler_lengthens_decides_nothing_where_all_else_diff
     # one computes 2.5 times as long, the other launches for twice as long under the profiler
     step = StepComparison(("a", "b"), account(430.0, 1550.0), account(1050.0, 100.0))
     assert (step.verdict, step.confidence) == ("undecided", "low")
-    assert (step.first.id, step.slower) == ("same_kernels", "b")
+    assert (step.first.id, step.slower, step.first.kernel) == ("same_kernels", "b", "conv")
     # no profiler does that much
     assert StepComparison(("a", "b"), account(430.0, 4000.0), step.target).verdict == "faster"
 

@@ -30,7 +30,7 @@ def test_a_cause_a_symptom_and_a_confident_mistake_are_told_apart():
     symptom = sets.ask_perfml(question("memory_fence", {"ipc"}, {"memory_fence"}))
     assert (symptom.place, symptom.wrong, symptom.symptom) == (None, False, True)
     wrong = sets.ask_perfml(question("memory_fence", {"ipc"}))
-    assert (wrong.wrong, wrong.said) == (True, False)
+    assert (wrong.wrong, wrong.said) == (True, right.said)
 
 
 def test_without_the_counter_the_cause_is_said_to_be_missing():

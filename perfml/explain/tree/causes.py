@@ -169,14 +169,11 @@ TERMS: dict[str, Term] = {name: _term(name, row) for name, row in _ROWS.items()}
 
 def is_proven(term: Term, *launches: Launch) -> bool:
     """Return whether the counters of a term were collected."""
-    for names in (term.evidence, term.or_evidence):
-        if names or term.residual:
-            for name in names:
-                if not all(is_collected(name, launch) for launch in launches):
-                    break
-            else:
-                return True
-    return False
+    return any(
+        (names or term.residual)
+        and all(is_collected(name, launch) for name in names for launch in launches)
+        for names in (term.evidence, term.or_evidence)
+    )
 
 
 def is_collected(name: str, launch: Launch) -> bool:
@@ -184,10 +181,8 @@ def is_collected(name: str, launch: Launch) -> bool:
     if name == "time_us":
         return True
     value = launch.counters.get(name)
-    if value is None:
-        return False
-    if not math.isnan(value):
-        return True
+    if value is None or not math.isnan(value):
+        return value is not None
     catalogue = load_catalogue()
     if name not in catalogue:
         return False

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from perfml.explain.launches import Launch, adds_up
 from perfml.explain.limits.state import LaunchState
@@ -23,7 +23,7 @@ from perfml.explain.tree.causes import TERMS, Contribution, is_proven
 from perfml.explain.tree.limits import Instead, Limit, limit_of, load_limits
 from perfml.explain.tree.opened import of_warps, open_limit
 from perfml.explain.tree.pair import Pair, Parts, add, spread, why_denied
-from perfml.explain.tree.thresholds import OVERLAP, QUEUED, SMALL
+from perfml.explain.tree.thresholds import NEGLIGIBLE, OVERLAP, QUEUED, SMALL
 
 IDLE = "idle"
 
@@ -150,6 +150,8 @@ class Decomposed:
     held: tuple[Held, ...] = ()  # what each limit holds of the additional time, the most first
     # the parts of a cause by the limit that they stand under
     by_limit: dict[str, Parts] | None = None
+    # why causes that grew are none, by their ids
+    denied: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def limiter(self) -> str | None:
@@ -177,7 +179,7 @@ def decompose_pair(
         return Decomposed((*first, cause))
     pair = Pair(before, after, single=single, ideal=ideal)
     held = account(pair) if ratio != 0 else []
-    by_limit = _causes_of(pair, held)
+    by_limit, denied = _causes_of(pair, held)
     shares = {cause: sum(limits.values()) for cause, limits in by_limit.items()}
     # whatever else warps did took longer as far as fewer of them did it (Little's law)
     fewer = of_warps(pair, ratio)
@@ -187,18 +189,27 @@ def decompose_pair(
     named = [Contribution(TERMS[c], *_levels(pair, c), shares[c] * ratio) for c in order]
     left = ratio * (1 - sum(shares.values()))
     rest = Contribution(TERMS[REST], math.nan, math.nan, left)
-    return Decomposed((*first, *named, rest), tuple(held), by_limit)
+    return Decomposed((*first, *named, rest), tuple(held), by_limit, denied)
 
 
-def _causes_of(pair: Pair, held: Sequence[Held]) -> dict[str, Parts]:
-    """Return the parts of each cause by limit; a cause that is denied has given its part on."""
+def _causes_of(pair: Pair, held: Sequence[Held]) -> tuple[dict[str, Parts], dict[str, str]]:
+    """Return the parts of each cause by limit, and why others are denied that gave theirs on."""
     by_limit: dict[str, Parts] = {}
+    denied: dict[str, str] = {}
+    units, waits = ({limit.id: limit.whole for limit in rows} for rows in load_limits()[:2])
     for each in held:
         for cause, part in _replaced(pair, open_limit(pair, each.limit)).items():
-            if heir := _heir(pair, cause):
+            heir = _heir(pair, cause)
+            if heir != cause and (why := why_denied(pair, cause)):
+                denied |= {cause: why} if part * each.share >= NEGLIGIBLE else {}
+                # a unit's amount holds no more than its busy time: nothing of what is a wait's own
+                heir = (
+                    each.limit.cause if heir in units.values() and each.limit.id in waits else heir
+                )
+            if heir:
                 parts = by_limit.setdefault(heir, {})
                 parts[each.limit.id] = parts.get(each.limit.id, 0.0) + part * each.share
-    return by_limit
+    return by_limit, denied
 
 
 def _heir(pair: Pair, cause: str) -> str:

@@ -196,7 +196,7 @@ def decompose_layer(matches: Sequence[Match], *, same_device: bool, single: bool
         answer, unlike = next(answers), match.runs is not None
         parts = (match.label, answer.found.limiter, answer.contributions, match.times_us)
         product = unlike and any(map(of_library, (match.before, match.after)))
-        pairs.append(PairCauses(*parts, unlike, product))
+        pairs.append(PairCauses(*parts, unlike, product, answer.found.denied))
     untold, sure = find_ambiguity(answered, others, ratio)
     return Causes(tuple(pairs), ratio, _missing(matches, same_device), untold, sure)
 

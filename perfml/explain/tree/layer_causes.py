@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from typing import Annotated, ClassVar, TypedDict
@@ -125,8 +125,7 @@ def set_of(names: Iterable[str]) -> str:
     only_hopper = [name for name in names if name in HOPPER]
     if only_hopper:
         return " --metrics ".join(only_hopper)
-    held = set(load_catalogue().computable(["default"]))
-    return "default" if set(names) <= held else "causes"
+    return "default" if set(names) <= set(load_catalogue().computable(["default"])) else "causes"
 
 
 def _short(term: Term) -> str:
@@ -153,6 +152,8 @@ class PairCauses:
         Whether they are different kernels that neither side's author wrote.
     unlike_product
         Whether, of these, one is a library's: a product of matrices, a convolution, attention.
+    denied
+        Why causes that grew are none, by their ids.
     """
 
     kernels: str
@@ -161,6 +162,7 @@ class PairCauses:
     times_us: tuple[float, float] = (0.0, 0.0)
     unlike: bool = False
     unlike_product: bool = False
+    denied: Mapping[str, str] = field(default_factory=dict)
 
     def part_of(self, term: str) -> float:
         """Return what a term, by its id, has of the layer's log ratio here."""
@@ -246,12 +248,16 @@ class Causes:
         return [each for each in self.totals if each.log_ratio * log_ratio > 0]
 
     @property
+    def denied(self) -> dict[str, str]:
+        """Why causes that grew in a kernel are none there, by their ids."""
+        return {name: why for pair in self.pairs for name, why in pair.denied.items()}
+
+    @property
     def confidence(self) -> Confidence:
         """How sure the first cause is; high: held-out answers like it were right in 95 %."""
         if self.tested is not None:
             return self.tested
-        named = bool(self.totals) and self.log_ratio != 0
-        if named and self.untold is None and self.probability > 0:
+        if self.totals and self.log_ratio != 0 and self.untold is None and self.probability > 0:
             return "high"
         pieces = self.untold is not None and self.untold.reason is Reason.PIECES
         return "medium" if self.probability >= load_model()["medium"] and not pieces else "low"
@@ -303,6 +309,6 @@ class Causes:
 
     JSON: ClassVar = (
         *("log_ratio", "terms", "by_kernel", "by_kind", "missing", "confidence"),
-        *("probability", "untold"),
+        *("probability", "untold", "denied"),
     )
     to_dict = json_object

@@ -56,18 +56,13 @@ def _memory(pair: Pair, limit: Limit) -> Parts:
 
 
 def _latency(pair: Pair, limit: Limit) -> Parts:
-    found = _waits(pair, limit)
-    latency = latency_of_memory(pair, pair.longer(limit), limit.cause)
-    return add(found, latency, 1 - sum(found.values()))
-
-
-def _fence(pair: Pair, limit: Limit) -> Parts:
-    """Return the causes of longer waits at fences: what was asked of memory before has to arrive.
+    """Return the causes of longer waits for memory; at fences, what was asked has to arrive.
 
     Where the fast side has no fence, memory has as much of them as it has of the whole.
     """
-    found = _waits(pair, limit)
-    longer = min(pair.longer(limit), pair.log_ratio)
+    longer = pair.longer(limit)
+    found = of_warps(pair, longer)
+    longer = longer if limit.units else min(longer, pair.log_ratio)
     return add(found, latency_of_memory(pair, longer, limit.cause), 1 - sum(found.values()))
 
 
@@ -87,10 +82,6 @@ def _arithmetic(pair: Pair, limit: Limit) -> Parts:
     return add(parts, kinds or {limit.cause: 1.0}, 1 - sum(parts.values()))
 
 
-def _waits(pair: Pair, limit: Limit) -> Parts:
-    return of_warps(pair, pair.longer(limit))
-
-
 def of_warps(pair: Pair, longer: float) -> Parts:
     """Return what fewer resident warps are of a wait that is longer (Little's law).
 
@@ -108,7 +99,11 @@ def _local(pair: Pair, limit: Limit) -> Parts:
     """Return whose accesses to local memory are additional: also those of lanes without work."""
     lost, grown = pair.grew("lost_lanes"), pair.grew(limit.amount)
     share = min(1.0, lost / grown) if lost >= GREW and grown > 0 else 0.0
-    found = add(spread({"active_threads_per_warp": share}, share), _waits(pair, limit), 1 - share)
+    found = add(
+        spread({"active_threads_per_warp": share}, share),
+        of_warps(pair, pair.longer(limit)),
+        1 - share,
+    )
     return add(found, {limit.cause: 1.0}, 1 - sum(found.values()))
 
 
@@ -120,18 +115,13 @@ def _shared(pair: Pair, limit: Limit) -> Parts:
     return spread({c: v for c, v in up.items() if v >= GREW}) or {limit.whole: 1.0}
 
 
-def _idle(pair: Pair, limit: Limit) -> Parts:
-    return idle_causes(pair) or {limit.cause: 1.0}
-
-
 _OPENS: Mapping[str, Callable[[Pair, Limit], Parts]] = {
     "memory": _memory,
     "latency": _latency,
-    "fence": _fence,
     "local": _local,
     "arithmetic": _arithmetic,
     "shared": _shared,
     "issue": issued,
     "pipe": of_pipe,
-    "idle": _idle,
+    "idle": lambda pair, limit: idle_causes(pair) or {limit.cause: 1.0},
 }

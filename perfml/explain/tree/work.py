@@ -257,8 +257,9 @@ def _short_of_blocks(state: LaunchState) -> float:
 
 def _slots_limit(state: LaunchState) -> bool:
     """Return whether places for blocks, and nothing else, limit how many warps are resident."""
-    others = [state[f"resident_blocks_limit_{name}"] for name in _LIMITS]
-    return state["resident_blocks_limit_slots"] <= min(others)
+    return state["resident_blocks_limit_slots"] <= min(
+        state[f"resident_blocks_limit_{name}"] for name in _LIMITS
+    )
 
 
 def _ended_early(pair: Pair, fits: float) -> str:

@@ -72,10 +72,13 @@ def layer_section(
     have in common, such as precision and batch, for captions. `evidence` shows the single kernels'
     causes, the model's numbers and the advice, too.
     """
+    from perfml.explain.tree.causes import TERMS
+
     name = aligned_name(detail)
     missing = "; ".join(detail.causes.missing)
     metrics = metrics_table(detail, explanation)
     reasons = _reasons(detail)
+    denied = [f"not {TERMS[id_].label}: {why}" for id_, why in detail.causes.denied.items()]
     blocks: list[Block | None] = [
         _cures(detail),
         Points(reasons) if reasons else None,
@@ -87,6 +90,7 @@ def layer_section(
             "All causes, and what was not counted",
             causes_table(detail),
             pieces_table(detail) if evidence else None,
+            Points(tuple(denied)) if evidence and denied else None,
             Text(f"Not collected: {missing}.", note=True) if missing else None,
         ),
         _folded(
