@@ -268,7 +268,8 @@ class Account:
             "recommender": exchanges and "embedding" in launched and not attends,
             "decoding": attends
             and ("cache" in launched or launched.get("sampling", 0.0) >= _SAMPLED),
-            "convolutional": "convolution" in launched,
+            # a transformer of images has one, and many products
+            "convolutional": launched.get("convolution", 0.0) > launched.get("product", 0.0),
             "inference": attends
             or "normalisation" in launched
             or (self.pytorch and "product" in launched),
@@ -370,10 +371,11 @@ def _mean_rows(sides: Iterable[tuple[Sequence[_Row], float]]) -> tuple[_Row, ...
 
 
 _TRAINING = re.compile(
-    r"backward|wgrad|bn_bw|bwtr|bprop|_bwd|Optimizer\.step|multi_tensor_apply|fused_?(adam|sgd)",
+    r"backward|wgrad|bn_bw|bwtr|bprop|_bwd|Optimizer\.step|multi_tensor_apply(?!.*\bCopy<)|fused_?(adam|sgd)",
     re.IGNORECASE,
 )
-"""Names of kernels and ranges of training; a transposed convolution runs ``dgrad`` without it."""
+"""Names of kernels and ranges of training; a transposed convolution runs ``dgrad`` without it, and
+a server copies many tensors at once."""
 
 
 def shows_training(names: Iterable[str]) -> bool:

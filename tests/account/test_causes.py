@@ -175,6 +175,8 @@ def test_communication_is_told_apart_by_collective_and_phase(kernel, trains, cau
         (["cudnn::bn_bw_1C11_kernel_new"], True),
         (["cudnn::cnn::dgrad2d_grouped_direct_kernel"], False),  # a transposed convolution
         (["sm90_xmma_gemm", "forward"], False),
+        (["multi_tensor_apply_kernel<TensorListMetadata<3>, LerpFunctor<float>>"], True),
+        (["multi_tensor_apply_kernel<UnaryOpFunctor<long, 2>, at::Copy<long, long>>"], False),
     ],
 )
 def test_kernels_and_ranges_of_backward_or_an_optimizer_show_training(names, trains):
@@ -198,6 +200,12 @@ FLASH = part("flash_fwd", 5.0, does="attention")
         ([FLASH, part("reshape_and_cache", 1.0, does="cache")], False, "decoding"),
         ([part("fprop", 5.0, does="convolution")], False, "convolutional"),
         ([part("k", 5.0, operator="aten::cudnn_convolution")], False, "convolutional"),
+        # a transformer of images cuts them into patches by one convolution
+        (
+            [part("gemm", 5.0, does="product", launches=9.0), part("f", 1.0, does="convolution")],
+            False,
+            "inference",
+        ),
         ([part("stencil", 5.0)], False, "unknown"),
     ],
 )
