@@ -185,9 +185,13 @@ class Host:
         return parts
 
     def _drained(self, gaps: Intervals) -> Intervals:
-        """Return the gaps in which the host came back from waiting: it had nothing launched."""
-        ends = np.append(np.sort(self._blocking.end), np.inf)
-        held = ends[np.searchsorted(ends, gaps.start, side="left")] <= gaps.end
+        """Return the gaps in which the host came back from waiting: it had nothing launched.
+
+        The wait began while the device worked: one that begins in the gap waits for nothing.
+        """
+        ends, starts = (np.append(at, np.inf) for at in (self._blocking.end, self._blocking.start))
+        first = np.searchsorted(ends, gaps.start, side="left")
+        held = (ends[first] <= gaps.end) & (starts[first] < gaps.start)
         return Intervals(gaps.start[held], gaps.end[held])
 
     def _long(self, gaps: Intervals) -> Intervals:

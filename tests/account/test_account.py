@@ -138,6 +138,15 @@ def test_after_a_synchronising_call_the_device_waits_for_the_host(account):
     )
 
 
+def test_a_wait_that_begins_while_the_device_is_idle_is_no_more_than_its_call(account):
+    trace = loop(steps=2)
+    trace.event("cuda_runtime", "cudaDeviceSynchronize", 160, 10)  # the kernel ended at 150
+    trace.launch("next()", 300, 320, 10.0)
+    idle = {each.state: each.us * 2 for each in account(trace).devices[0].idle}
+    assert idle["synchronising"] == pytest.approx(10.0)
+    assert "relaunching" not in idle
+
+
 def test_an_operator_that_calls_no_device_computes_on_the_cpu(account):
     trace = loop(steps=2, length=10_000.0)
     trace.event("cpu_op", "aten::embedding", 1000, 6000)
