@@ -177,7 +177,7 @@ def advise(
         FLOP/s by precision, for what padding a product saves; by default those known of each
         device.
     layers
-        Only these layers.
+        Only these layers; what is improbable is listed of them, too.
     min_gain
         Findings below this fraction of the layer's time are counted, not listed.
     account
@@ -224,8 +224,13 @@ def advise(
     every = layers_of(with_totals(rows, sources), given)
     found = [finding for layer in every for finding in _findings(layer, merged)]
     large = [each for each in found if each["gain_high"] >= min_gain]
-    # how many blocks a grid has is a fact, whatever comes of it
-    likely = [e for e in large if e["probability"] >= LIKELY or e["rules"][0] == SPLIT]
+    # how many blocks a grid has is a fact, whatever comes of it; of a layer that is asked for by
+    # name (`predict` does, of slow ones) its chances are of another kind than of any layer
+    likely = [
+        e
+        for e in large
+        if layers is not None or e["probability"] >= LIKELY or e["rules"][0] == SPLIT
+    ]
     findings = _sorted(measured(likely, every, side.proved))
     findings = findings.sort_values(
         "confidence", key=lambda each: each.eq("refuted"), kind="stable", ignore_index=True
