@@ -48,7 +48,7 @@ import sys, torch, perfml
 model = torch.nn.Sequential(torch.nn.Linear(256, 256), torch.nn.ReLU()).cuda()
 batch = torch.randn(64, 256, device="cuda")
 model(batch)
-with perfml.profile(model, metrics=(), out=sys.argv[1], name="ranked"):
+with perfml.profile(model, metrics=(), out=sys.argv[1], name="ranked", bare=0):
     for _ in range(4):
         model(batch)
 """
