@@ -225,13 +225,15 @@ class Explanation(Shown):
 
     @property
     def leading(self) -> StepComparison | None:
-        """The comparison on the clock, where it says more than the kernels do, or is decided.
+        """The comparison on the clock, where it says more than the kernels do, or as much.
 
         What it says is the first sentence of every surface.
         """
         step = self.step
-        decided = step is not None and step.verdict in ("slower", "faster")
-        return step if step is not None and (step.leads or decided) else None
+        if step is None:
+            return None
+        decided = step.verdict in ("slower", "faster", self.total.verdict)
+        return step if step.leads or decided else None
 
     @property
     def further_notes(self) -> tuple[str, ...]:

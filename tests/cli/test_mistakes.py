@@ -39,7 +39,6 @@ def table(tmp_path_factory):
         (("rank", "{table}", "--features", "gld_efficiency,stall_sycn"), "stall_sync"),
         (("advise", "{table}", "--layer", "conv_1"), "conv_01? "),
         (("train", "{table}", "--where", "backend=cudn"), "cudnn"),
-        (("explain", "{table}", *SIDES, "--peaks", "datasheet"), "data-sheet"),
         (("collect", "yolov4", "--dry-run"), "yolov4-tiny"),
     ],
 )

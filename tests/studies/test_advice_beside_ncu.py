@@ -51,7 +51,11 @@ def test_healthy_kernels_are_told_nothing_surely(hazards):
     assert not (healthy["confidence"] == "high").any()
     first = healthy.groupby("layer")["rules"].first()
     assert first["healthy_copy"][0] in ("dram_bytes", "l2_sectors")
-    assert first["healthy_fma"][0] in ("fp32_pipe_time", "fp32_operations")
+    # at its roof or improbable: no finding at all
+    assert first.get("healthy_fma", ("fp32_operations",))[0] in (
+        "fp32_pipe_time",
+        "fp32_operations",
+    )
 
 
 @pytest.mark.parametrize(

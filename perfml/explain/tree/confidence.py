@@ -29,6 +29,7 @@ from perfml.explain.tree.layer_causes import (
 )
 from perfml.explain.tree.limits import load_limits
 from perfml.explain.tree.thresholds import MAJORITY, SMALL
+from perfml.util.words import percentage
 
 FEATURES = ("share", "margin", "nearness", "complete", "paired", "specific", "size", "new")
 """What the model sees; each can only raise the probability."""
@@ -236,14 +237,14 @@ def _missing_counters(evidence: Evidence, answered: Sequence[Answered]) -> Untol
 
 def _doubt(evidence: Evidence, check: str) -> Untold:
     """Return why a cause whose counters are all there is not certain."""
-    first, share = evidence.first, f"{evidence.share:.0%}"
+    first, share = evidence.first, percentage(evidence.share, 2)
     others: tuple[Term, ...] = ()
     reason = Reason.LIMIT
-    why = f"it holds {share} of the difference, and its limit works at {evidence.nearness:.0%}"
+    why = f"it holds {share} of the difference, and its limit works at {percentage(evidence.nearness, 2)}"
     if first.residual:
         reason, why = Reason.REST, f"{share} of the difference is in no limit that was counted"
     elif evidence.second is not None and evidence.margin < MAJORITY * evidence.share:
-        second = f"{evidence.share - evidence.margin:.0%}"
+        second = percentage(evidence.share - evidence.margin, 2)
         others, reason = (evidence.second,), Reason.RIVAL
         why = f"the first holds {share} of the difference, the other {second}"
     elif not evidence.paired:
