@@ -240,7 +240,8 @@ def _doubt(evidence: Evidence, check: str) -> Untold:
     first, share = evidence.first, percentage(evidence.share, 2)
     others: tuple[Term, ...] = ()
     reason = Reason.LIMIT
-    why = f"it holds {share} of the difference, and its limit works at {percentage(evidence.nearness, 2)}"
+    works = percentage(evidence.nearness, 2)
+    why = f"it holds {share} of the difference, and its limit works at {works}"
     if first.residual:
         reason, why = Reason.REST, f"{share} of the difference is in no limit that was counted"
     elif evidence.second is not None and evidence.margin < MAJORITY * evidence.share:
