@@ -225,15 +225,14 @@ class Explanation(Shown):
 
     @property
     def leading(self) -> StepComparison | None:
-        """The comparison on the clock, where it says more than the kernels do, or as much.
+        """The comparison on the clock, where it decides, or says more than the kernels do.
 
         What it says is the first sentence of every surface.
         """
         step = self.step
         if step is None:
             return None
-        decided = step.verdict in ("slower", "faster", self.total.verdict)
-        return step if step.leads or decided else None
+        return step if step.leads or step.verdict != "undecided" else None
 
     @property
     def further_notes(self) -> tuple[str, ...]:

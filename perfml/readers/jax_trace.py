@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -66,6 +66,10 @@ class _XlaKernel:
         return tuple(part for part in (self.path or self.operation)[:_LONGEST].split("/") if part)
 
 
+_AMD_GPU = "AMD GPU"
+"""What a device of AMD's is called, of which a trace has no name."""
+
+
 def recognises(source: Source) -> bool:
     """Tell whether the beginning looks like a plane or a Chrome trace of XLA's profiler."""
     if _PLANE.match(source.head):
@@ -86,10 +90,18 @@ def read(source: Source, options: ReadOptions | None = None) -> Kernels:
     try:
         planes = [_fields(data) for data in _fields(memoryview(source.data)).get(1, ())]
         held.update(_text(plane, 2) for plane in planes)
-        return _table(source, [each for plane in planes for each in _of_plane(plane)], held)
+        amd = any("AMD" in _vendors(plane) for plane in planes)
+        return _table(source, [each for plane in planes for each in _of_plane(plane)], held, amd)
     except (ValueError, TypeError, LookupError) as error:
         msg, cure = "the XPlane is cut or damaged", "Copy it again, or give the .trace.json.gz."
         raise InputError(msg, where=str(source.path), found=str(error)[:80], cure=cure) from error
+
+
+def _vendors(plane: _Fields) -> set[str]:
+    """Return what a device says of its vendor."""
+    named = (_fields(entry[2][-1]) for entry in map(_fields, plane.get(5, ())))
+    keys = {_number(name, 1) for name in named if _text(name, 2) == "device_vendor"}
+    return {_text(stat, 5) for stat in map(_fields, plane.get(6, ())) if _number(stat, 1) in keys}
 
 
 def _of_plane(plane: _Fields) -> Iterator[_XlaKernel]:
@@ -207,7 +219,9 @@ def _of_events(source: Source) -> tuple[list[_XlaKernel], set[str]]:
     return ran, names
 
 
-def _table(source: Source, events: Sequence[_XlaKernel], held: set[str]) -> Kernels:
+def _table(
+    source: Source, events: Sequence[_XlaKernel], held: set[str], amd: bool = False
+) -> Kernels:
     """Return the table of kernels among the events of streams.
 
     Those of XLA compute an operation. Without any that does, as in TensorFlow's own traces, kernels
@@ -245,12 +259,14 @@ def _table(source: Source, events: Sequence[_XlaKernel], held: set[str]) -> Kern
         "streams": len({(each.device, each.stream) for each in ran}),
         "kernels_busy": busy_share(spans),
     }
+    if amd:
+        launches["device"] = provenance["device"] = _AMD_GPU
     paths = [each.layer for each in ran]
     done = kernels_of([each.name for each in ran], spans, stream)
     done += moves_of([move.name for move in moves], copies)
     places = [*paths, *[()] * len(moves)]
     if (account := account_without_host(done, places)) is not None:
-        provenance[ACCOUNT] = account.to_dict()
+        provenance[ACCOUNT] = replace(account, amd=amd).to_dict()
     return Kernels(kernels_frame(launches, paths, instances=_instances(ran)), provenance)
 
 

@@ -40,7 +40,7 @@ def measure(built, tmp_path, monkeypatch):
     return measured
 
 
-RANGES = tuple(f"perfml_{name}" for name in ("begin", "counters_wanted", "end", "pop", "push"))
+RANGES = tuple(f"perfml_{n}" for n in ("bare", "begin", "counters_wanted", "end", "pop", "push"))
 
 
 @pytest.mark.slow

@@ -32,7 +32,7 @@ from tests.support.tables import make_kernels
 pytestmark = pytest.mark.process
 
 VECTORS = ROOT / "tests/data/ncu/vectors.csv"
-OLD = b"an older result"
+OLD = b"an older result\nperfml 1.0\n"  # what ends a report of perfml: nothing else is replaced
 ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
 PLACES = ("file/result.parquet", "none/result.parquet", "/proc/result")
 

@@ -7,14 +7,14 @@ are read, and how the provenance of several files becomes one document.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from perfml.errors import InputError, TableError
@@ -38,9 +38,6 @@ OPTIONAL = ("launches", "process", "time_source", CLOCK, *LAUNCH_CLOCK)
 
 TEXT = pa.dictionary(pa.int32(), pa.string())
 """How text is read: few distinct values in any stretch of rows, each of them once."""
-
-AHEAD = 2
-"""Batches that are read while one is merged."""
 
 
 @dataclass(frozen=True)
@@ -70,24 +67,54 @@ class KernelFiles:
         """
         text = [name for name in columns if self.types[name] == pa.string()]
         kinds = {name: TEXT if name in text else self.types[name] for name in columns}
-        coded = ds.ParquetFileFormat(dictionary_columns=text)
         for file in self.files:
-            with readable(file):
-                launches = ds.dataset(str(file), schema=pa.schema(kinds.items()), format=coded)
-                ahead = launches.to_batches(
-                    batch_size=rows, batch_readahead=AHEAD, fragment_readahead=1
-                )
             done = 0
-            while True:
-                with readable(file):
-                    batch = next(ahead, None)
-                if batch is None:
-                    break
-                table = pa.Table.from_batches([batch])
+            for batch in _batches_of(file, columns, text, rows):
+                table = _typed(batch, kinds)
                 if "kernel" in columns and len(table):
-                    _require_names(batch.column("kernel"), file, done)
+                    _require_names(table.column("kernel").chunk(0), file, done)
                 done += len(table)
                 yield table
+
+
+def _batches_of(
+    file: Path, columns: Sequence[str], text: Sequence[str], rows: int
+) -> Iterator[Any]:
+    """Yield the batches of a file; one is read while the one before it is merged.
+
+    `pyarrow.dataset` reads further ahead, up to all of the file, where merging is slower.
+    """
+    with readable(file), ThreadPoolExecutor(1) as reader:
+        held = set(pq.read_schema(file).names)
+        coded = [name for name in text if name in held]
+        opened = pq.ParquetFile(file, read_dictionary=coded, memory_map=False, pre_buffer=False)
+        wanted = [name for name in columns if name in held]
+        batches = opened.iter_batches(batch_size=rows, columns=wanted)
+        ahead = reader.submit(next, batches, None)
+        while (batch := ahead.result()) is not None:
+            ahead = reader.submit(next, batches, None)
+            yield batch
+
+
+def _typed(batch: Any, kinds: Mapping[str, Any]) -> Any:
+    """Bring a batch to columns of given types."""
+    held = set(batch.schema.names)
+    arrays = [
+        _cast(batch.column(name), kind) if name in held else pa.nulls(len(batch), kind)
+        for name, kind in kinds.items()
+    ]
+    return pa.Table.from_arrays(arrays, names=list(kinds))
+
+
+def _cast(array: Any, kind: Any) -> Any:
+    if array.type == kind:
+        return array
+    if kind != TEXT:
+        return array.cast(kind)
+    if not pa.types.is_dictionary(array.type):
+        return array.cast(pa.string()).dictionary_encode()
+    indices, values = array.indices.cast(pa.int32()), array.dictionary.cast(pa.string())
+    return pa.DictionaryArray.from_arrays(indices, values)
 
 
 def _require_names(kernels: Any, file: Path, done: int) -> None:

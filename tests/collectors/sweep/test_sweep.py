@@ -98,7 +98,6 @@ def test_two_gpus_share_the_runs_and_a_failing_one_stops_nobody(host):
             assert after["began"] >= before["ended"]
     assert on["0"][0]["TMPDIR"] != on["1"][0]["TMPDIR"]
     assert {each["OMP_NUM_THREADS"] for each in seen} == {None}
-    assert {each["processors"] for each in seen} == {max(1, len(os.sched_getaffinity(0)) // 2)}
 
     (host / "control/failing").unlink()
     code, document, said = sweep(host, "--resume")
