@@ -53,6 +53,7 @@ _COMPILING = re.compile(
 """Ranges of torch.compile (``compile_fx_inner (dynamo_timed)``), Triton and XLA that compile, and
 calls that compile or load code. A compiled region that runs is none."""
 _ALLOCATING = re.compile(r"(cuda|hip|cu)(Mem|Host)?(Malloc|Alloc|Free|Create|Map|Unmap|Release)\w*")
+_LAUNCHING = re.compile(r"(cuda|hip|cu)((?!Graph)\w)*Launch\w*")
 _LOADING = re.compile(
     r"enumerate\(DataLoader\).*|.*DataLoaderIter.*|"
     r"(get_?|next_?|load_?|fetch_?|prepare_?|make_?|read_?)?(data|batch|inputs?|samples?)"
@@ -147,7 +148,7 @@ class Host:
             State.PROFILING: _union(recording.spans(HostKind.OVERHEAD)),
             State.COMPILING: _union(s for s in (*ranges, *calls) if _COMPILING.fullmatch(s.name)),
             State.LOADING: _union(s for s in ranges if _LOADING.fullmatch(s.name)),
-            State.WARMING_UP: _union(first_calls(allocations)),
+            State.WARMING_UP: _union([*first_calls(allocations), *loading_launches(calls)]),
             State.ALLOCATING: _union(allocations),
             State.CPU_OPERATORS: _union(on_cpu),
             State.SYNCHRONISING: self._blocking,
@@ -245,6 +246,16 @@ def first_calls(calls: Sequence[HostSpan]) -> list[HostSpan]:
         if first.end - first.start >= max(_FIRST * usual, LONG_US * 1e3):
             found.append(first)
     return found
+
+
+def loading_launches(calls: Sequence[HostSpan]) -> list[HostSpan]:
+    """Return the launches of kernels in which the host loads code, as it does when that first runs.
+
+    So do ``CUDA_MODULE_LOADING=LAZY`` and HIP. Other launches take 2 to 50 us: while a device is
+    idle, no full queue holds them. A graph's launch grows with its nodes, and is none of them.
+    """
+    launches = (span for span in calls if _LAUNCHING.fullmatch(span.name))
+    return [span for span in launches if span.end - span.start >= LONG_US * 1e3]
 
 
 def self_times(spans: Iterable[HostSpan]) -> list[HostSpan]:

@@ -270,3 +270,15 @@ def test_the_first_call_of_a_library_is_warm_up_and_no_allocation_of_every_step(
     idle = {each.state: each.us for each in account(trace).devices[0].idle}
     assert idle["warming_up"] == pytest.approx(60_000.0)
     assert idle["allocating"] == pytest.approx(5 * 300.0)
+
+
+def test_a_launch_that_loads_its_code_is_warm_up_and_no_slow_host(account):
+    trace = Trace()
+    for at in range(40):
+        base, length = 1_000.0 * at, 6_500.0 if at == 20 else 6.0
+        base += 6_500.0 * (at > 20)
+        trace.launch(f"k{at}()", base, base + length + 2, 100.0, correlation=at + 1)
+        trace.events[-1]["dur"] = length
+    idle = {each.state: each.us for each in account(trace).devices[0].idle}
+    assert idle["warming_up"] == pytest.approx(6_500.0, rel=0.01)
+    assert idle.get("launching", 0.0) < 1_000.0
