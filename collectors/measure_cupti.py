@@ -8,7 +8,6 @@ asked for, those are counted on the spot, and nothing else is repeated.
 
 from __future__ import annotations
 
-import re
 import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -42,28 +41,17 @@ def chosen_kernels(names: Iterable[str], wanted: str) -> list[str]:
     """Return the kernels that a name means: that are called so, or whose name has or matches it.
 
     Raises `ProfilerError` if there is none.
-
-    Examples
-    --------
-    >>> chosen_kernels(["void gemm<4>(float*)", "gemm_reduce(float*)", "add(float*)"], "gemm")
-    ['void gemm<4>(float*)']
-    >>> chosen_kernels(["void gemm<4>(float*)", "gemm_reduce(float*)", "add(float*)"], "^(ge|ad)")
-    ['gemm_reduce(float*)', 'add(float*)', 'void gemm<4>(float*)']
     """
-    from perfml.kernel_names import function_name
+    from perfml.kernel_names import function_name, kernels_called
 
     known = list(dict.fromkeys(names))
-    called = [name for name in known if wanted in (name, function_name(name))]
-    parts = [name for name in known if wanted in name]
-    matching = [
-        name for name in known if re.search(wanted, name) or re.search(wanted, function_name(name))
-    ]
-    if not (called or parts or matching):
+    called = [wanted] if wanted in known else kernels_called(known, wanted)
+    if not called:
         short = list(dict.fromkeys(map(function_name, known)))
         msg = f"the program launches no kernel that is called {wanted}"
         cure = did_you_mean(wanted, short, "Name one of these, or a regular expression.")
         raise ProfilerError(msg, where="--kernel", found=", ".join(short[:8]), cure=cure)
-    return called or parts or matching
+    return called
 
 
 def _chosen_launches(job: Job) -> tuple[timing.Timing, tuple[str, ...]]:
@@ -73,8 +61,10 @@ def _chosen_launches(job: Job) -> tuple[timing.Timing, tuple[str, ...]]:
     """
     settings, table = job.subject.settings, job.folder / "timing.csv"
     assert settings.kernel is not None
-    found = timing.trace(job.subject.command("timing", job.folder), library(COUNTERS), **job.limits)
-    kernels = [launch for launch in found.launches if launch.bytes is None]
+    traced = timing.trace(
+        job.subject.command("timing", job.folder), library(COUNTERS), **job.limits
+    )
+    kernels = [launch for launch in traced.launches if launch.bytes is None]
     names = chosen_kernels((launch.kernel for launch in kernels), settings.kernel)
     of_them = [launch for launch in kernels if launch.kernel in names]
     first, end = settings.chosen
@@ -84,7 +74,7 @@ def _chosen_launches(job: Job) -> tuple[timing.Timing, tuple[str, ...]]:
         cure = "Count from 0, as ncu --launch-skip does."
         raise ProfilerError(msg, where=f"--launches {settings.launches}", found=has, cure=cure)
     timing.write_timing(of_them[first:end], table, starts=False)
-    return replace(found, launches=tuple(of_them[first:end])), tuple(names)
+    return replace(traced, launches=tuple(of_them[first:end])), tuple(names)
 
 
 def measure_with_cupti(job: Job) -> Measured:

@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 from perfml.account.device_time import DeviceTime
 from perfml.account.host import Waiting
+from perfml.account.phases import SAMPLED
 from perfml.account.window import WINDOW
 from perfml.kernel_names import kernel_class
 from perfml.util.json_values import json_object
@@ -33,8 +34,6 @@ WARM_UP = 1.25
 """A first step longer than all others by this factor may be out of line."""
 _SEQUENCES = frozenset({"attention", "cache", "rotary", "state_space"})
 """What networks launch that work on sequences of tokens."""
-_SAMPLED = 0.8
-"""Part of the steps that end in sampling, of a program that generates tokens (as in phases)."""
 _APART = 3.0
 """It is if it lies this many times as far from them as they lie apart."""
 AGREE = 1.1
@@ -267,7 +266,7 @@ class Account:
             "training": self.trains,
             "recommender": exchanges and "embedding" in launched and not attends,
             "decoding": attends
-            and ("cache" in launched or launched.get("sampling", 0.0) >= _SAMPLED),
+            and ("cache" in launched or launched.get("sampling", 0.0) >= SAMPLED),
             # a transformer of images has one, and many products
             "convolutional": launched.get("convolution", 0.0) > launched.get("product", 0.0),
             "inference": attends

@@ -32,7 +32,7 @@ _LONGER = 4.0
 tokens a sequence, and a decode step one (or the few that are speculated)."""
 _LEAST = 3
 """Steps that have to be alike, or nothing repeats."""
-_MOST = 0.8
+SAMPLED = 0.8
 """Part of the steps that end in sampling, where a program generates tokens."""
 _NAMING = 2
 """Words that a piece takes in the description. So steps win over the layers in them from half as
@@ -210,7 +210,7 @@ def _kinds(
     sizes = np.add.reduceat(np.nan_to_num(size), firsts)
     usual = float(np.median(sizes))
     longer = sizes > _LONGER * usual
-    samples = np.mean([_samples(classes[first:end]) for first, end in spans]) >= _MOST
+    samples = np.mean([_samples(classes[first:end]) for first, end in spans]) >= SAMPLED
     generates = samples and (longer.any() or launches.replayed >= 0.5)
     kinds = []
     for (first, end), long in zip(spans, longer.tolist(), strict=True):

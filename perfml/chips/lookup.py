@@ -251,6 +251,10 @@ REFERENCE = chip(capability="9.0")
 _AMD = ("amd", "radeon", "instinct", "gfx")
 
 
+AMD_GPU = "AMD GPU"
+"""What a device of AMD's is called where a recording has no name of it."""
+
+
 def is_amd(name: str | None) -> bool:
     """Return whether a GPU is one of AMD's, of which NVIDIA's tools count nothing.
 

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from perfml.errors import PerfmlError, did_you_mean
-from perfml.kernel_names import function_name, shortened
+from perfml.kernel_names import function_name, kernels_called, shortened
 from perfml.util.words import count
 
 
@@ -99,27 +99,17 @@ def _nth(kernels: pd.DataFrame, nth: int, where: str) -> pd.DataFrame:
 def _named(kernels: pd.DataFrame, pattern: str) -> pd.DataFrame:
     names = kernels["kernel"].astype("string").fillna("")
     known = names.unique()
-    matching = [name for name in known if pattern in name]
-    if not matching:
-        try:
-            expression = re.compile(pattern)
-        except re.error as error:
-            msg = f"neither a part of a kernel's name nor a regular expression: {error}"
-            cure = _listing(kernels)
-            raise PerfmlError(msg, where="--kernel", found=pattern, cure=cure) from error
-        # ^basic$ is the name that people see, without types, parameters and namespaces
-        matching = [
-            name
-            for name in known
-            if expression.search(name) or expression.search(function_name(name))
-        ]
-    if not matching:
+    try:
+        called = kernels_called(known, pattern)
+    except re.error as error:
+        msg = f"neither a part of a kernel's name nor a regular expression: {error}"
+        cure = _listing(kernels)
+        raise PerfmlError(msg, where="--kernel", found=pattern, cure=cure) from error
+    if not called:
         msg = f"no kernel's name has or matches {pattern!r}"
         cure = "Name a part of one of these."
         raise PerfmlError(msg, where="--kernel", found=named(known), cure=cure)
-    # gemm means the kernel that is called so, not gemm_reduce beside it
-    exact = [name for name in matching if function_name(name) == pattern]
-    return kernels[names.isin(exact or matching)]
+    return kernels[names.isin(called)]
 
 
 def _later(kernels: pd.DataFrame, skip: int, where: str) -> pd.DataFrame:

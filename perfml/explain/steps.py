@@ -107,7 +107,7 @@ class StepComparison:
                 return "undecided"
         rest = abs(self.difference_us - self.launching_us)
         shorter = min(side.step_us for side in self._sides)
-        longer = self.idle and not self.alone and abs(self.log_ratio) < math.log(_PROFILED)
+        longer = self._lengthened and abs(self.log_ratio) < math.log(_PROFILED)
         if self._against or (longer and rest <= _CLOSE * shorter):
             return "no difference" if found == "no difference" else "undecided"
         return found
@@ -122,6 +122,16 @@ class StepComparison:
         rest = self.difference_us - sum(e.us for e in self.changes if e.id == LAUNCH_BOUND)
         least = _CLOSE * min(each.step_us for each in sides)
         return idle and rest * self.difference_us < 0 and abs(rest) > least
+
+    @property
+    def _lengthened(self) -> bool:
+        """Whether both sides are mostly idle under a profiler, which makes that longer."""
+        return self.idle and not self.alone
+
+    @property
+    def _by_speed(self) -> tuple[Account, Account]:
+        """Both sides, the slower one last."""
+        return self._sides if self._sign > 0 else self._sides[::-1]
 
     @property
     def _sign(self) -> float:
@@ -202,9 +212,7 @@ class StepComparison:
             return None
         along = [each for each in self.changes if self._sign * each.us > 0]
         along.sort(key=lambda each: -abs(each.us))
-        if (
-            self.idle and not self.alone and self._as_much_longer
-        ):  # what the GPU computes tells more than that
+        if self._lengthened and self._as_much_longer:  # what the GPU computes tells more than that
             shorter = min(side.step_us for side in self._sides)
             others = (each for each in along if each.id != LAUNCH_BOUND)
             along = [*(o for o in others if abs(o.us) >= _NAMED * shorter), *along]
@@ -239,7 +247,7 @@ class StepComparison:
         first = self.first
         if first is None or first.cause is None:
             return ()
-        fast, slow = self._sides if self._sign > 0 else self._sides[::-1]
+        fast, slow = self._by_speed
         one, other = (amounts(side, side.busiest)[first.id] for side in (slow, fast))
         return tuple(
             Evidence(name, us, getattr(other, name), "us", slow.step_us)
@@ -302,7 +310,7 @@ class StepComparison:
     @cached_property
     def remedy(self) -> Remedy:
         """What to do about the first cause on the slower side."""
-        slow = self._sides[1] if self._sign > 0 else self._sides[0]
+        slow = self._by_speed[1]
         kernel = "" if self.first is None else self.first.kernel
         here = replace(of_account(slow, self.capability), kernel=kernel)
         return Remedy() if self.first is None else remedy_for(self.first.id, here)
@@ -319,7 +327,7 @@ class StepComparison:
         """Say it of each side, and what to believe of steps that are mostly idle."""
         sides = (self.baseline, self.target)
         said = tuple(map(step_sentence, sides, self.names))
-        if self.alone or not self.idle or not all(side.host for side in sides):
+        if not self._lengthened or not all(side.host for side in sides):
             return said
         one, other = (side.busiest.step.computing_us for side in sides)
         much = "Both devices are mostly idle, and a profiler makes launches longer"

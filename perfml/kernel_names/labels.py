@@ -65,6 +65,32 @@ def function_name(kernel: str) -> str:
     return re.split(r"[<(]", name, maxsplit=1)[0].rsplit("::", 1)[-1].strip()
 
 
+def kernels_called(names: Iterable[str], wanted: str) -> list[str]:
+    """Return the names that have a text in them, or else match it as a regular expression.
+
+    Of these the kernel that is called so, where there is one: gemm, and not gemm_reduce beside it.
+    Raises `re.error` if no name has the text, and it is no regular expression.
+
+    Examples
+    --------
+    >>> kernels_called(["void gemm<4>(float*)", "gemm_reduce(float*)", "add(float*)"], "gemm")
+    ['void gemm<4>(float*)']
+    >>> kernels_called(["void gemm<4>(float*)", "gemm_reduce(float*)", "add(float*)"], "^(ge|ad)")
+    ['void gemm<4>(float*)', 'gemm_reduce(float*)', 'add(float*)']
+    """
+    known = list(dict.fromkeys(names))
+    matching = [name for name in known if wanted in name]
+    if not matching:
+        expression = re.compile(wanted)
+        # ^basic$ is the name that people see, without types, parameters and namespaces
+        matching = [
+            name
+            for name in known
+            if expression.search(name) or expression.search(function_name(name))
+        ]
+    return [name for name in matching if function_name(name) == wanted] or matching
+
+
 def short_kernel(name: str, limit: int = 64) -> str:
     """Return a kernel's bare function name, or the start of what it is called.
 

@@ -19,6 +19,7 @@ import pandas as pd
 from perfml.account.account import ACCOUNT
 from perfml.account.build import account_without_host, kernels_of, moves_of
 from perfml.account.device_time import Spans, busy_share
+from perfml.chips.lookup import AMD_GPU
 from perfml.errors import InputError
 from perfml.readers.chrome_trace import ChromeTrace, Event
 from perfml.readers.frame import kernels_frame
@@ -64,10 +65,6 @@ class _XlaKernel:
     def layer(self) -> tuple[str, ...]:
         """The path in parts, or the operation where there is none; no part without both."""
         return tuple(part for part in (self.path or self.operation)[:_LONGEST].split("/") if part)
-
-
-_AMD_GPU = "AMD GPU"
-"""What a device of AMD's is called, of which a trace has no name."""
 
 
 def recognises(source: Source) -> bool:
@@ -260,7 +257,7 @@ def _table(
         "kernels_busy": busy_share(spans),
     }
     if amd:
-        launches["device"] = provenance["device"] = _AMD_GPU
+        launches["device"] = provenance["device"] = AMD_GPU
     paths = [each.layer for each in ran]
     done = kernels_of([each.name for each in ran], spans, stream)
     done += moves_of([move.name for move in moves], copies)

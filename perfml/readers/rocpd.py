@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from perfml.account.device_time import Spans
+from perfml.chips.lookup import AMD_GPU
 from perfml.errors import InputError
 from perfml.readers.rocprof import Dispatch, dispatched
 from perfml.readers.source import ReadOptions, Source
@@ -73,7 +74,7 @@ def _agents(database: Database, suffix: str) -> dict[int, tuple[int, str]]:
         columns=["product_name", "name"]
     )
     rows = zip(*(numbers[name].tolist() for name in numbers), *texts.to_numpy().T, strict=True)
-    return {key: (at, str(product or name or "AMD GPU")) for key, at, product, name in rows}
+    return {key: (at, str(product or name or AMD_GPU)) for key, at, product, name in rows}
 
 
 def _dispatches(database: Database, suffix: str) -> Iterator[Dispatch]:
@@ -89,7 +90,7 @@ def _dispatches(database: Database, suffix: str) -> Iterator[Dispatch]:
     columns = (rows[name].tolist() for name in (*required, *_OPTIONAL))
     for agent, kernel, start, end, *sizes, queue, number, shared in zip(*columns, strict=True):
         grid, block = sizes[:3], sizes[3:]
-        place, device = agents.get(agent, (agent, "AMD GPU"))
+        place, device = agents.get(agent, (agent, AMD_GPU))
         yield Dispatch(
             names.get(kernel, "").removesuffix(".kd"),
             place,

@@ -27,6 +27,7 @@ from perfml.account.account import ACCOUNT
 from perfml.account.audit import AUDIT, Audit, Fact
 from perfml.account.build import account_without_host, kernels_of, moves_of
 from perfml.account.device_time import NOTHING, Spans, busy_share
+from perfml.chips.lookup import AMD_GPU
 from perfml.errors import InputError
 from perfml.readers.frame import kernels_frame
 from perfml.readers.json_text import number
@@ -96,7 +97,7 @@ class Dispatch:
     threads: float
     grid: Sequence[int] | None = None
     block: Sequence[int] | None = None
-    device: str = "AMD GPU"
+    device: str = AMD_GPU
     number: int | None = None
     process: object = None
     counters: dict[str, float] = field(default_factory=dict)
@@ -183,10 +184,10 @@ def _summed(source: Source, sums: Sequence[tuple[str, float, int]]) -> Kernels:
         cure = "Give the results.stats.csv or kernel_stats.csv beside it."
         raise InputError(msg, where=str(source.path), found=sums[0][0][:80], cure=cure)
     frame = pd.DataFrame(kept, columns=["kernel", "time_us", "launches"])
-    frame = frame.assign(device="AMD GPU", time_source="rocprofv3")
+    frame = frame.assign(device=AMD_GPU, time_source="rocprofv3")
     total = int(frame["launches"].sum())
     note = f"{count(len(frame), 'row is a mean', 'rows are means')} over {total:,} launches."
-    provenance = {**source.provenance(NAME, "rocprof"), "device": "AMD GPU"}
+    provenance = {**source.provenance(NAME, "rocprof"), "device": AMD_GPU}
     return Kernels(kernels_frame(frame, [()] * len(frame)), provenance, (note,))
 
 

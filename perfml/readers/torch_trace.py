@@ -26,7 +26,7 @@ from perfml.account.origins import Origin, Origins, numbered, replay_of
 from perfml.account.recording import Activity, DeviceKind, HostKind, Recording
 from perfml.account.steps import Steps, find_steps
 from perfml.account.window import first_steps, of_the_first
-from perfml.chips.lookup import is_amd
+from perfml.chips.lookup import AMD_GPU, is_amd
 from perfml.errors import InputError
 from perfml.readers.chrome_trace import ChromeTrace
 from perfml.readers.frame import kernels_frame
@@ -49,8 +49,6 @@ _CAPABILITY = ("computeMajor", "computeMinor")
 _MTIA = "MTIA"
 """Meta's accelerator: Kineto's categories ``mtia_runtime`` and ``mtia_ccp_events``. How HTA groups
 them is followed here; no recorded file is."""
-_AMD = "AMD GPU"
-"""A device without a name whose runtime is HIP: some releases of ROCm write an empty one."""
 _WAVEFRONT = 64
 """Threads of a wavefront of AMD's; a warp of NVIDIA's has 32."""
 _RECORD = (
@@ -245,7 +243,7 @@ class _Trace:
         kinds = set(devices.values())
         alike = next(iter(kinds)) if len(kinds) == 1 else (_MTIA if self._of_mtia else None, None)
         if alike[0] is None and self._of_hip:
-            alike = _AMD, None
+            alike = AMD_GPU, None  # some releases of ROCm write an empty name
         known = (devices.get(device, alike) for device in numbers)
         return [alike if name is None else (name, capability) for name, capability in known]
 
@@ -272,7 +270,7 @@ def _name_and_capability(entry: Mapping[str, Any]) -> tuple[str | None, str | No
     name = entry.get("name")
     parts = [whole(entry.get(part)) for part in _CAPABILITY]
     amd = whole(entry.get("warpSize")) == _WAVEFRONT
-    text = name if isinstance(name, str) and name else _AMD if amd else None
+    text = name if isinstance(name, str) and name else AMD_GPU if amd else None
     amd = amd or is_amd(text)
     known = all(part is not None for part in parts) and not amd
     return text, ".".join(map(str, parts)) if known else None

@@ -18,7 +18,7 @@ import pandas as pd
 
 from perfml.errors import TableError
 from perfml.kernel_names import kernel_label
-from perfml.report.document import Sure
+from perfml.report.document import FALLING, Sure
 from perfml.report.labels import clean, listed, short_models
 
 _CONDITION = ("workload", "device", "precision", "batch")
@@ -282,15 +282,12 @@ def wins(shown: Sequence[Condition]) -> list[tuple[str, list[str]]]:
     return sorted(won.items(), key=lambda entry: -len(entry[1]))
 
 
-_ORDER: tuple[Sure, ...] = ("high", "medium", "low")
-
-
 def sure_of_totals(*shown: Condition) -> Sure:
     """Return whether the repeats of the fastest backend's total lie apart from the others'.
 
     Of several conditions the least sure one counts.
     """
-    return max(map(_sure_of_total, shown), key=_ORDER.index)
+    return max(map(_sure_of_total, shown), key=FALLING.index)
 
 
 def _sure_of_total(condition: Condition) -> Sure:

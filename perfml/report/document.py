@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 
 Sure = Confidence | Literal["caution"]
+FALLING: tuple[Sure, ...] = ("high", "medium", "low", "caution")
+"""From the surest one on."""
 
 _OF_MODELS = ("metric", "error", "caution")
 

@@ -17,7 +17,7 @@ from perfml.account.ranks import Ranks, account_in
 from perfml.errors import PerfmlError
 from perfml.modeling.layer_shapes import described_layers
 from perfml.report.conditions import Condition, settings
-from perfml.report.document import KernelChooser, Sure
+from perfml.report.document import FALLING, KernelChooser, Sure
 from perfml.report.figures.comparisons import Roofs, layer_roofs
 from perfml.report.figures.style import PALETTE
 from perfml.report.labels import clean, is_random, members
@@ -202,8 +202,6 @@ _OFTEN, _SOMETIMES, _SELDOM = 0.9, 0.6, 0.3
 """Shares of the resamples in which a metric is in the top 3, of high and medium confidence, and
 from which on a further one is named."""
 
-_ORDER: tuple[Sure, ...] = ("high", "medium", "low", "caution")
-
 
 def is_reliable(row: pd.Series) -> bool:
     """Return whether a metric is in the top 3 often enough to explain the target."""
@@ -224,7 +222,7 @@ def sure_of_metric(ranking: Ranking, limit: Sure) -> Sure:
         sure = "low"
     if sure == "high" and 0 < ranking.resamples < ENOUGH_RESAMPLES:
         sure = "medium"
-    return max(sure, limit, key=_ORDER.index)
+    return max(sure, limit, key=FALLING.index)
 
 
 def sure_of_model(mine: float, simple: float, up: bool) -> Sure:

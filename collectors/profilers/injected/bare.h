@@ -50,7 +50,7 @@ class Steps {
       thread_ = std::this_thread::get_id();
       // after the driver's own, so before them
       static std::once_flag once;
-      std::call_once(once, [] { std::atexit([] { only().close(false); }); });
+      std::call_once(once, [] { std::atexit([] { only().close(); }); });
     }
     if (thread_ != std::this_thread::get_id()) return;
     inside_ = true;
@@ -65,12 +65,10 @@ class Steps {
     end_ = mark();
   }
 
-  // `follows`: another iteration begins now.
-  void close(bool follows) {
+  void close() {
     std::lock_guard<std::mutex> guard(lock_);
     if (folder_.empty() || begins_.empty()) return;
-    if (follows) begins_.push_back(mark());
-    else if (!inside_) begins_.push_back(end_);
+    if (!inside_) begins_.push_back(end_);
     const std::string path = folder_ + "/" + std::to_string(getpid()) + ".steps";
     folder_.clear();
     std::FILE* file = std::fopen(path.c_str(), "w");
@@ -114,7 +112,7 @@ class Steps {
 
 inline void pushed(const std::string& name, size_t depth) { Steps::only().pushed(name, depth); }
 inline void popping(size_t depth) { Steps::only().popping(depth); }
-inline void close() { Steps::only().close(false); }
+inline void close() { Steps::only().close(); }
 
 inline void listen() {
   Steps::only().open();

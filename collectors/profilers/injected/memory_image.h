@@ -51,16 +51,10 @@ class Allocations {
         if (!enters && succeeded(call)) add(call, map->ptr, map->size);
         return true;
       }
-      case CUPTI_DRIVER_TRACE_CBID_cuMemHostAlloc: {
-        const auto* host = static_cast<const cuMemHostAlloc_params*>(given);
-        if (!enters && succeeded(call)) pin(*host->pp, host->bytesize);
-        return true;
-      }
-      case CUPTI_DRIVER_TRACE_CBID_cuMemAllocHost_v2: {
-        const auto* host = static_cast<const cuMemAllocHost_v2_params*>(given);
-        if (!enters && succeeded(call)) pin(*host->pp, host->bytesize);
-        return true;
-      }
+      case CUPTI_DRIVER_TRACE_CBID_cuMemHostAlloc:
+        return pinned<cuMemHostAlloc_params>(call, enters);
+      case CUPTI_DRIVER_TRACE_CBID_cuMemAllocHost_v2:
+        return pinned<cuMemAllocHost_v2_params>(call, enters);
       case CUPTI_DRIVER_TRACE_CBID_cuMemHostRegister_v2: {
         const auto* host = static_cast<const cuMemHostRegister_v2_params*>(given);
         if (!enters && succeeded(call)) pin(host->p, host->bytesize);
@@ -112,6 +106,13 @@ class Allocations {
   bool made(const CUpti_CallbackData& call, bool enters) {
     const auto* given = static_cast<const Parameters*>(call.functionParams);
     if (!enters && succeeded(call)) add(call, *given->dptr, given->bytesize);
+    return true;
+  }
+
+  template <typename Parameters>
+  bool pinned(const CUpti_CallbackData& call, bool enters) {
+    const auto* given = static_cast<const Parameters*>(call.functionParams);
+    if (!enters && succeeded(call)) pin(*given->pp, given->bytesize);
     return true;
   }
 
