@@ -32,7 +32,7 @@ from threadpoolctl import threadpool_limits
 from perfml.datasets.published import from_published
 from perfml.modeling import build_problem
 from perfml.modeling.linear_model_tree.regressor import LinearModelTreeRegressor
-from perfml.modeling.models.sklearn_compat import linear_tree_regressor
+from perfml.modeling.parallel import linear_tree_regressor
 
 N_METRICS = 19
 GOAL_ROWS, GOAL = 1_000, 10

@@ -26,7 +26,7 @@ from collectors.profilers.gpu import Gpu, NoGpuError, gpus
 from collectors.run_spec import Run, metric_names
 from collectors.settings import Settings
 from perfml.errors import InputError, PerfmlError
-from perfml.util.signals import interruptible
+from perfml.util.files import interruptible
 
 Progress = Callable[[int, int, str], None]
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from perfml.errors import PerfmlError
-from perfml.util.signals import undisturbed
+from perfml.util.files import undisturbed
 
 _POLL_S = 0.05
 _GRACE_S = 3.0

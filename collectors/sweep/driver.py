@@ -28,8 +28,7 @@ from collectors.sweep.executors import RESOURCE, Executor, ExecutorError, worker
 from collectors.sweep.manifest import FILE, Manifest, State
 from collectors.sweep.spec import Sweep, longest_first
 from perfml.errors import InputError
-from perfml.util.files import cannot_write
-from perfml.util.signals import interruptible
+from perfml.util.files import cannot_write, interruptible
 
 _LOCK = ".sweep.lock"
 _POLL_S = 0.5

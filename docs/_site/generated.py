@@ -159,7 +159,7 @@ def causes() -> str:
 def words() -> str:
     """Return the glossary of reports: words around causes, and the causes; metrics have a page."""
     from perfml.metrics import load_catalogue
-    from perfml.report.glossary import entries
+    from perfml.report.labels import entries
 
     metrics_ = set(load_catalogue().names)
     rows = ["| word | what it means |", "|---|---|"]

@@ -5,9 +5,11 @@ where a number comes from stands in ``sources.toml``. What a profile says of its
 all three.
 """
 
-from perfml.chips.chip import FACTS, UNKNOWN, Chip
 from perfml.chips.lookup import (
+    FACTS,
     REFERENCE,
+    UNKNOWN,
+    Chip,
     capabilities,
     chip,
     of_launch,

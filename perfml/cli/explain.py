@@ -9,8 +9,7 @@ import typer
 
 from perfml.cli import options
 from perfml.cli.output import Output
-from perfml.cli.reading import read, show_ranks, show_step
-from perfml.cli.verb import verb
+from perfml.cli.verb import read, show_ranks, show_step, verb
 from perfml.datasets import Selection
 from perfml.errors import PerfmlError
 

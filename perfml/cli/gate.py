@@ -11,8 +11,7 @@ import typer
 
 from perfml.cli import options
 from perfml.cli.output import Output
-from perfml.cli.reading import read
-from perfml.cli.verb import verb
+from perfml.cli.verb import read, verb
 from perfml.datasets import Selection
 from perfml.errors import PerfmlError
 from perfml.gate.policy import ExitCode

@@ -20,9 +20,8 @@ from typer.core import TyperGroup
 
 from perfml.cli.verbs import whole_words, write_verbs
 from perfml.errors import PerfmlError, did_you_mean, plain
-from perfml.util.files import replacing, require_place
+from perfml.util.files import interruptible, replacing, require_place
 from perfml.util.json_values import json_value
-from perfml.util.signals import interruptible
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -31,7 +31,7 @@ def tables_of(kernels: Path, output: Output) -> Iterator[Path]:
     if not kernels.exists() or ranged or next(tables, None) is not None:
         yield kernels
         return
-    from perfml.cli.reading import read
+    from perfml.cli.verb import read
     from perfml.datasets import Selection
     from perfml.tables import write_table
 

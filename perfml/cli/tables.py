@@ -13,8 +13,7 @@ import typer
 from perfml.cli import options
 from perfml.cli.output import Output
 from perfml.cli.partitioned import show_runs
-from perfml.cli.reading import show_ranks, show_step
-from perfml.cli.verb import verb
+from perfml.cli.verb import show_ranks, show_step, verb
 from perfml.datasets import Selection
 from perfml.datasets.inspected import kernel_times, metric_ranges, run_summary
 from perfml.util.words import count

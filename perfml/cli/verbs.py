@@ -157,11 +157,11 @@ VERBS: dict[str, tuple[str, str, Documents]] = {
     "roofline": ("answers", "explain", _types("Roofline")),
     "rank": ("study", "models", _rank),
     "train": ("study", "models", _result("Train", _TRAIN, dataset=str)),
-    "select": ("study", "study", _result("Select", _SELECT, dataset=str, out=str | None)),
+    "select": ("study", "models", _result("Select", _SELECT, dataset=str, out=str | None)),
     "attach": ("", "collect", _types("Attached")),
     "datasets": ("", "tables", _types("Datasets", "DatasetPath")),
     "plot": ("", "report", _types("Plot", "PlotList")),
-    "reproduce": ("", "study", _types("Reproduce")),
+    "reproduce": ("", "models", _types("Reproduce")),
     "mcp": ("", "agents", lambda: ()),
 }
 """Group in the help (empty: its last line), module of the verb, and its documents."""

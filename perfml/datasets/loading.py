@@ -186,7 +186,7 @@ class Input:
         """
         if self.ranged:
             return self
-        from perfml.ingest.merge.by_kernel import kernels_as_layers
+        from perfml.ingest.merge.groups import kernels_as_layers
 
         return replace(self, kernels=kernels_as_layers(self.timed), stored=None)
 

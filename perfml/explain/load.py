@@ -33,8 +33,13 @@ from perfml.explain.compared import (
     sides_of,
 )
 from perfml.explain.reports import Report, reports_behind
-from perfml.ingest.merge.by_kernel import KernelUnit, kernel_units, occurrences, with_layers
-from perfml.ingest.merge.groups import launch_numbers
+from perfml.ingest.merge.groups import (
+    KernelUnit,
+    kernel_units,
+    launch_numbers,
+    occurrences,
+    with_layers,
+)
 
 _SHOWN = 4  # pairs of kernels with different names that the sentence on pairing lists
 

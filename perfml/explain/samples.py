@@ -11,7 +11,7 @@ from perfml.explain.lines import own_places
 from perfml.explain.reports import Report, code_of
 from perfml.explain.results import file_name
 from perfml.explain.speed_of_light import KernelLevels
-from perfml.ingest.merge.by_kernel import kernel_units
+from perfml.ingest.merge.groups import kernel_units
 from perfml.readers.ncu.instructions import SAMPLES, STALLED
 
 _KERNELS, _LINES = 5, 5

@@ -15,7 +15,7 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from perfml.ingest.merge.by_kernel import (
+from perfml.ingest.merge.groups import (
     KernelUnit,
     kernel_units,
     launch_shape,

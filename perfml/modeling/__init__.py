@@ -27,11 +27,11 @@ _HOMES = {
     "with_shapes": "layer_shapes",
     "shapes_of_runs": "layer_shapes",
     "average_repeats": "layer_shapes",
-    "SelectBeyondChance": "selection.beyond_chance",
+    "SelectBeyondChance": "selection.search",
     "select_metrics": "selection.metric_set",
     "MetricSet": "selection.metric_set",
     "LinearModelTreeRegressor": "linear_model_tree.regressor",
-    "linear_tree_regressor": "models.sklearn_compat",
+    "linear_tree_regressor": "parallel",
 }
 
 __all__ = sorted(_HOMES)

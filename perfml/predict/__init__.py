@@ -4,9 +4,9 @@
 of some kind, shape and precision take, and compares a profile's layers with that. What was fitted
 on the atlas is kept beside it as arrays; on other tables a model is fitted on first use.
 
-Here to change: what a layer is described by, in ``describe.py`` and ``families.py``; the model
+Here to change: what a layer is described by, in ``describe.py``; the model
 and its intervals, in ``model.py``; what is kept of it, in ``learned.py``; what is refused, in
-``compare.py``; the reasons, in ``reasons.py``.
+``comparable.py``, and so the reasons.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _HOMES = {
     "PredictedLayer": "results",
     "with_bounds": "describe",
     "prepare_layers": "describe",
-    "family_of": "families",
+    "family_of": "describe",
 }
 
 __all__ = sorted(_HOMES)

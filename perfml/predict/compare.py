@@ -14,18 +14,22 @@ from perfml.account.time_sources import time_note
 from perfml.errors import PerfmlError
 from perfml.explain.roofs.peaks import Peaks
 from perfml.modeling.features import BOUND
-from perfml.predict.comparable import Refused, by_counters, unseen_axes, weaker, why_not
-from perfml.predict.describe import MOST, WHOLE, knows_launches, prepare_layers, with_bounds
-from perfml.predict.learned import NETWORK, FittedNow, Kept, KeptFor
-from perfml.predict.model import CONFIDENCE, Intervals
-from perfml.predict.reasons import (
+from perfml.predict.comparable import (
+    Refused,
+    by_counters,
     condition,
     findings_of,
     named_peers,
     peers_of,
     slowest_kernel,
+    unseen_axes,
     unusual_counts,
+    weaker,
+    why_not,
 )
+from perfml.predict.describe import MOST, WHOLE, knows_launches, prepare_layers, with_bounds
+from perfml.predict.learned import NETWORK, FittedNow, Kept, KeptFor
+from perfml.predict.model import CONFIDENCE, Intervals
 from perfml.predict.results import PredictedLayer, Prediction, Why
 from perfml.tables import metric_columns
 from perfml.util.typing import Floats, Progress

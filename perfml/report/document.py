@@ -253,7 +253,7 @@ class KernelChooser:
 
 @dataclass(frozen=True)
 class Glossary:
-    """The words of `perfml.report.glossary` that the page used before; its place is at the end."""
+    """The words of `perfml.report.labels` that the page used before; its place is at the end."""
 
 
 @dataclass(frozen=True)

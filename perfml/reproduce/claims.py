@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from perfml.reproduce import published
-from perfml.reproduce.published import KEY_METRIC
-from perfml.reproduce.source import Source
+from perfml.reproduce.published import KEY_METRIC, Source
 from perfml.util.json_values import json_object
 
 REPRODUCED = "reproduced"

@@ -10,9 +10,8 @@ import pandas as pd
 from perfml.report import figures as shared
 from perfml.report.figures.axes import name_rows
 from perfml.report.figures.style import GRID, INK, MUTED, PALETTE, colours, new_axes, plain, styled
-from perfml.reproduce.published import KEY_METRIC
+from perfml.reproduce.published import KEY_METRIC, Recording
 from perfml.reproduce.run import Reproduction, importance_table
-from perfml.reproduce.source import Recording
 from perfml.reproduce.splits import Runs, studied_model
 from perfml.util.words import number
 

@@ -14,8 +14,7 @@ from perfml.errors import PerfmlError
 from perfml.modeling.features import build_problem
 from perfml.reproduce import summary
 from perfml.reproduce.claims import LEGEND, Claim, judge
-from perfml.reproduce.published import KEY_METRIC
-from perfml.reproduce.source import Source, find_data
+from perfml.reproduce.published import KEY_METRIC, Source, find_data
 from perfml.reproduce.splits import OWN, Plan, Runs, run_tasks
 from perfml.util.json_values import json_value
 from perfml.util.shown import section

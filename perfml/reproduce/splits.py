@@ -15,8 +15,7 @@ from sklearn.linear_model import LinearRegression
 
 from perfml.modeling.features import Problem
 from perfml.modeling.models.registry import Model, get_model
-from perfml.modeling.models.sklearn_compat import LinearTreeRegressorCompat
-from perfml.modeling.parallel import run_all
+from perfml.modeling.parallel import LinearTreeRegressorCompat, run_all
 from perfml.modeling.scoring.folds import Outcome, Work, run_split
 from perfml.modeling.scoring.protocols import Target, leave_one_out, random_splits
 from perfml.reproduce.published import KEY_METRIC

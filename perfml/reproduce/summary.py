@@ -10,8 +10,7 @@ import numpy.typing as npt
 from perfml.modeling.results import Leakage
 from perfml.modeling.scoring.leakage import detect_leakage
 from perfml.reproduce import published
-from perfml.reproduce.published import KEY_METRIC, Published
-from perfml.reproduce.source import Source
+from perfml.reproduce.published import KEY_METRIC, Published, Source
 from perfml.reproduce.splits import OWN, Runs
 from perfml.util.typing import Floats
 

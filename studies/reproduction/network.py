@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from perfml.datasets import find
-from perfml.reproduce.source import Recording
+from perfml.reproduce.published import Recording
 from studies.reproduction import published
 from studies.reproduction.published import SHAPES, layer_number
 

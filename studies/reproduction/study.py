@@ -12,8 +12,8 @@ from perfml.modeling.scoring.protocols import leave_one_out
 from perfml.reproduce import Plan, Reproduction
 from perfml.reproduce import reproduce as analyse
 from perfml.reproduce.claims import Claim
+from perfml.reproduce.published import Recording, find_recording
 from perfml.reproduce.run import standing_in
-from perfml.reproduce.source import Recording, find_recording
 from perfml.reproduce.splits import Runs, run_works, scores_of, work_maker
 from perfml.util.json_values import json_value
 from perfml.util.typing import Progress

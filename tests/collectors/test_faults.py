@@ -389,7 +389,7 @@ def test_a_second_ctrl_c_does_not_save_the_children(tmp_path):
 def test_a_signal_that_is_ignored_stays_ignored(tmp_path):
     code = """
         import os, signal
-        from perfml.util.signals import interruptible
+        from perfml.util.files import interruptible
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         with interruptible():
             os.kill(os.getpid(), signal.SIGHUP)

@@ -14,7 +14,7 @@ from perfml.datasets import Input, Inputs, Selection, read_input, read_inputs
 from perfml.datasets.choosing import layer_names
 from perfml.errors import InputError, PerfmlError
 from perfml.explain.load import load_sides
-from perfml.ingest.merge.by_kernel import kernels_as_layers
+from perfml.ingest.merge.groups import kernels_as_layers
 from perfml.ingest.merge.rule import merge
 from perfml.ingest.profiles import ingest
 from perfml.kernel_names import setup_note

@@ -28,14 +28,14 @@ NOWHERE = "http://127.0.0.1:9"
 FOUR_LAYERS = """
 from dataclasses import replace
 
-from perfml.reproduce import source
+from perfml.reproduce import published
 
-whole = source.find_recording()
+whole = published.find_recording()
 names = ["conv_03", "conv_15", "conv_18", "conv_20"]
 layers, kernels = (table[table["layer"].isin(names)].reset_index(drop=True)
                    for table in (whole.layers, whole.kernels))
 part = replace(whole, layers=layers, kernels=kernels)
-source.find_recording = lambda: part
+published.find_recording = lambda: part
 """
 """Runs before a reproduction on a recording, which has 21 layers: half a minute of fits."""
 

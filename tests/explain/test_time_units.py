@@ -7,7 +7,7 @@ import pytest
 from perfml.explain import TERMS, advise, explain
 from perfml.explain.advice.first_fix import _after
 from perfml.explain.load import pair_kernels
-from perfml.ingest.merge.by_kernel import kernels_as_layers
+from perfml.ingest.merge.groups import kernels_as_layers
 from perfml.util.findings import Time
 from tests.support.causes import pair_with
 from tests.support.tables import make_kernels

@@ -10,7 +10,7 @@ import perfml
 from perfml.modeling import average_repeats, build_problem, rank
 from perfml.modeling.layer_shapes import distinct_layers
 from perfml.modeling.ranking.association import against_chance
-from perfml.modeling.ranking.draws import exchanged_classes, exchanged_rows
+from perfml.modeling.ranking.measure import exchanged_classes, exchanged_rows
 from perfml.modeling.results import LEVEL
 from tests.support.modeling_data import linear_layers
 

@@ -11,8 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from perfml.modeling import evaluate, rank
 from perfml.modeling.models import registry
-from perfml.modeling.models.sklearn_compat import collecting, noting
-from perfml.modeling.parallel import run_all
+from perfml.modeling.parallel import collecting, noting, run_all
 from tests.support.modeling_data import linear_layers
 
 

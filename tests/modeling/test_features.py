@@ -16,7 +16,7 @@ from perfml.modeling import (
     shapes_of_runs,
     with_shapes,
 )
-from perfml.modeling.models.importance import builtin_importance
+from perfml.modeling.models.own import builtin_importance
 from perfml.modeling.models.registry import get_model, imputed_owners, make_imputer
 from perfml.modeling.scoring.folds import prepare
 from perfml.modeling.scoring.protocols import make_target

@@ -20,7 +20,7 @@ from perfml.modeling.linear_model_tree.regressor import (
     LinearModelTreeRegressor,
     ParameterError,
 )
-from perfml.modeling.models.sklearn_compat import linear_tree_regressor
+from perfml.modeling.parallel import linear_tree_regressor
 from tests.support.examples import examples
 
 mpl.use("Agg")

@@ -24,9 +24,8 @@ from perfml.errors import PerfmlError
 from perfml.modeling import build_problem, rank
 from perfml.modeling.layer_shapes import distinct_layers
 from perfml.modeling.models.forest import tree_shapley
-from perfml.modeling.models.importance import permutation_importance, shapley_importance
-from perfml.modeling.ranking.draws import resampled
-from perfml.modeling.ranking.measure import spearman_groups
+from perfml.modeling.models.own import permutation_importance, shapley_importance
+from perfml.modeling.ranking.measure import resampled, spearman_groups
 from perfml.modeling.ranking.summary import ranks, top_share
 from perfml.tables import write_table
 from tests.support.modeling_data import linear_layers, six_conditions

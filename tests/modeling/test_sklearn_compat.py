@@ -7,7 +7,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from perfml.modeling.models.sklearn_compat import linear_tree_regressor
+from perfml.modeling.parallel import linear_tree_regressor
 
 
 @pytest.fixture

@@ -11,10 +11,9 @@ from perfml.errors import PerfmlError
 from perfml.explain import advise
 from perfml.modeling.layer_shapes import FACTS
 from perfml.predict import family_of, predict, prepare_layers, with_bounds
-from perfml.predict.describe import TIERS, Vocabulary, describe
-from perfml.predict.families import usual_kind
+from perfml.predict.comparable import condition, findings_of, slowest_kernel
+from perfml.predict.describe import TIERS, Vocabulary, describe, usual_kind
 from perfml.predict.model import Intervals
-from perfml.predict.reasons import condition, findings_of, slowest_kernel
 from perfml.predict.results import SlowestKernel
 from tests.predict.conftest import SLOW, WASTEFUL
 

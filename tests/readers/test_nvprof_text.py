@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from perfml.errors import InputError
 from perfml.ingest import ingest
-from perfml.ingest.merge.by_kernel import kernel_units
+from perfml.ingest.merge.groups import kernel_units
 from perfml.metrics import load_catalogue
 from perfml.readers.nvprof import csv_log as nvprof_csv
 from perfml.readers.nvprof import text_log as nvprof_text

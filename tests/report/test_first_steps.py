@@ -9,7 +9,7 @@ import pytest
 
 from perfml.report import build_report, to_html, to_markdown
 from perfml.report.build import build_comparison
-from perfml.report.glossary import CAUSES, WORDS, entries
+from perfml.report.labels import CAUSES, WORDS, entries
 from perfml.report.pairs import advise_conditions, explain_pairs
 from tests.support.report_data import kernels, layers
 

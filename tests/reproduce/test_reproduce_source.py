@@ -12,8 +12,8 @@ from perfml.errors import PerfmlError
 from perfml.reproduce import Plan, reproduce
 from perfml.reproduce.claims import NOT_TESTABLE
 from perfml.reproduce.files import score_lines
+from perfml.reproduce.published import find_data, find_recording
 from perfml.reproduce.run import standing_in
-from perfml.reproduce.source import find_data, find_recording
 from tests.support.published_data import synthetic
 
 pytestmark = pytest.mark.long
@@ -72,7 +72,7 @@ def test_a_download_with_another_hash_is_refused_and_the_recording_stands_in(ser
 
 
 def test_a_hash_error_is_raised_where_no_recording_can_stand_in(server, monkeypatch):
-    monkeypatch.setattr("perfml.reproduce.source.find_recording", lambda: None)
+    monkeypatch.setattr("perfml.reproduce.published.find_recording", lambda: None)
     with pytest.raises(PerfmlError, match="sha256"):
         find_data(None, url=server)
 
@@ -99,7 +99,7 @@ def test_without_the_file_nothing_published_is_judged(monkeypatch):
         layers=whole.layers[whole.layers["layer"].isin(few)].reset_index(drop=True),
         kernels=whole.kernels[whole.kernels["layer"].isin(few)].reset_index(drop=True),
     )
-    monkeypatch.setattr("perfml.reproduce.source.find_recording", lambda: part)
+    monkeypatch.setattr("perfml.reproduce.published.find_recording", lambda: part)
     plan = Plan(splits=3, model_seeds=1, own_splits=1, study_splits=2, n_jobs=1)
     found = reproduce(plan=plan, url="http://127.0.0.1:9/x")
     own = [claim for claim in found.claims if claim.data == found.source.name]

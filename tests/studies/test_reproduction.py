@@ -184,7 +184,7 @@ def test_without_a_recording_its_claims_are_not_testable(made, monkeypatch):
 @pytest.mark.slow
 def test_a_recording_that_cannot_be_read_is_named(made, monkeypatch, tmp_path):
     (tmp_path / "notes.md").write_text("nothing recorded yet")
-    monkeypatch.setattr("perfml.reproduce.source.find", lambda name: tmp_path)
+    monkeypatch.setattr("perfml.reproduce.published.find", lambda name: tmp_path)
     found = reproduce(made, plan=Plan(splits=2, own_splits=1))
     claim = verdict(found, "Layer 3 under cuDNN")
     assert claim.verdict == NOT_TESTABLE

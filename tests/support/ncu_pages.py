@@ -5,7 +5,7 @@ import io
 
 import pyarrow as pa
 
-from perfml.readers.ncu.nvtx import push_pops
+from perfml.readers.ncu.table import push_pops
 
 NVTX = "thread Domain:Push/Pop_Range:PL_Type:PL_Value:CLR_Type:Color:Msg_Type:Msg"
 IDENTITY = (

@@ -13,7 +13,7 @@ import pandas as pd
 from perfml.account.device_time import repeat_keys
 from perfml.explain.launches import known
 from perfml.explain.speed_of_light import fact_key, unit_keys
-from perfml.ingest.merge.by_kernel import kernel_units, launches_behind_rows
+from perfml.ingest.merge.groups import kernel_units, launches_behind_rows
 
 _LINK = re.compile(r"@section:[^:@]*:([^@]*)@|@url:([^:@]*):[^@]*@")
 """ncu's links in messages: ``@section:WarpStateStats:Warp State Statistics@``."""

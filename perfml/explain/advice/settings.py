@@ -14,7 +14,7 @@ from typing import Any, Literal
 import pandas as pd
 
 from perfml import chips
-from perfml.chips.chip import UNKNOWN, Chip
+from perfml.chips.lookup import UNKNOWN, Chip
 from perfml.explain.advice.answer import Finding, Gain, KnownBy, Where
 from perfml.explain.advice.persons import Person
 from perfml.explain.confidence import probability

@@ -19,7 +19,7 @@ from perfml.explain.launches import LABEL, Launch, kernel_label, with_limits, wi
 from perfml.explain.roofs.peaks import Peaks, peaks_of
 from perfml.explain.speed_of_light import fact_key
 from perfml.explain.tree.causes import TERMS
-from perfml.ingest.merge.by_kernel import launch_shape
+from perfml.ingest.merge.groups import launch_shape
 from perfml.kernel_names import kernel_traits
 from perfml.metrics import load_catalogue
 from perfml.readers.ncu.findings import LONGEST

@@ -19,7 +19,7 @@ from perfml.explain.confidence import probability
 from perfml.explain.remedies import Situation, remedy_for
 from perfml.explain.speed_of_light import is_ordinary, kernel_levels
 from perfml.explain.tree.ideal import START_US
-from perfml.ingest.merge.by_kernel import kernel_units, launches_behind_rows
+from perfml.ingest.merge.groups import kernel_units, launches_behind_rows
 from perfml.kernel_names import function_name, kernel_traits
 from perfml.util.findings import Time
 from perfml.util.words import count, micros

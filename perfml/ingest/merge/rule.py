@@ -25,7 +25,6 @@ import pyarrow as pa
 from perfml.account.device_time import on_busiest_device
 from perfml.account.time_sources import joined_sources
 from perfml.errors import PerfmlError, TableError
-from perfml.ingest.merge.by_kernel import kernel_layers, kernels_as_layers
 from perfml.ingest.merge.groups import (
     LAUNCH_CLOCK,
     LEAST_SHARE,
@@ -33,6 +32,8 @@ from perfml.ingest.merge.groups import (
     Coverage,
     combined,
     coverage_of,
+    kernel_layers,
+    kernels_as_layers,
     launch_numbers,
     layer_clock,
     numbered,

@@ -73,7 +73,7 @@ def _standardized(seed: int) -> Any:
 
 
 def _linear_tree(seed: int) -> Any:
-    from perfml.modeling.models.sklearn_compat import linear_tree_regressor
+    from perfml.modeling.parallel import linear_tree_regressor
 
     return linear_tree_regressor()
 

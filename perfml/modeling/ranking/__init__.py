@@ -1,5 +1,5 @@
 """Rankings: importances over resamples, leakage, groups of metrics, comparisons of rankings.
 
-Here to change: a method of importance in ``importance.py``, what is repeated in ``draws.py``,
-which metrics are one group in ``measure.py``.
+Here to change: a method of importance in ``perfml/modeling/models/own.py``; what is repeated, and
+which metrics are one group, in ``measure.py``.
 """

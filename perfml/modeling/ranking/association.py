@@ -11,7 +11,7 @@ Every statistic is a correlation of the target's normal scores with a shape of a
 
 A piece of evidence counts the same however many rows it has: its rows share one weight.
 
-The tables of chance have the target of other rows (`draws.py`). In each the largest value of a
+The tables of chance have the target of other rows (`measure.py`). In each the largest value of a
 statistic over all features counts (max-T: Westfall and Young 1993, Resampling-Based Multiple
 Testing), and the smallest weighted p-value over the statistics (min-P, the same book). The table
 as it is counts as one of them, so the p-value is exact for any number of permutations where rows
@@ -31,7 +31,7 @@ import numpy.typing as npt
 import pandas as pd
 from scipy.special import ndtri
 
-from perfml.modeling.ranking.draws import exchanged_classes, exchanged_rows, several_inside
+from perfml.modeling.ranking.measure import exchanged_classes, exchanged_rows, several_inside
 from perfml.modeling.results import ASKED_R2, LEVEL, Chance
 from perfml.util.typing import Floats, Ints
 

@@ -16,21 +16,20 @@ from perfml.modeling.features import Problem, build_problem
 from perfml.modeling.layer_shapes import ENOUGH_LAYERS, average_repeats, distinct_layers
 from perfml.modeling.models.own import Models, chosen_models
 from perfml.modeling.models.registry import Model
-from perfml.modeling.models.sklearn_compat import Notes, sentences
 from perfml.modeling.own_data import NO_GROUPS, own_problem
-from perfml.modeling.parallel import run_all
+from perfml.modeling.parallel import Notes, run_all, sentences
 from perfml.modeling.ranking.association import (
     FEWEST_PERMUTATIONS,
     PERMUTATIONS,
     against_chance,
 )
-from perfml.modeling.ranking.draws import resampled
 from perfml.modeling.ranking.measure import (
     REFIT_METHOD,
     Groups,
     Measured,
     Resample,
     measure,
+    resampled,
     spearman_groups,
 )
 from perfml.modeling.ranking.summary import (

@@ -18,9 +18,8 @@ from perfml.modeling.features import OWN_TARGET, Problem, build_problem
 from perfml.modeling.layer_shapes import average_repeats
 from perfml.modeling.models.own import Models, chosen_models
 from perfml.modeling.models.registry import Model, title_of
-from perfml.modeling.models.sklearn_compat import Notes, sentences
 from perfml.modeling.own_data import NO_GROUPS, own_problem
-from perfml.modeling.parallel import run_all
+from perfml.modeling.parallel import Notes, run_all, sentences
 from perfml.modeling.results import Evaluation, Leakage
 from perfml.modeling.scoring.baselines import (
     ROOFLINE_BASELINES,

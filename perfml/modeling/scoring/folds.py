@@ -11,13 +11,13 @@ import numpy.typing as npt
 from sklearn.tree import BaseDecisionTree
 
 from perfml.modeling.features import Problem
-from perfml.modeling.models.importance import (
+from perfml.modeling.models.own import (
     builtin_importance,
     class_coefficients,
     permutation_importance,
 )
 from perfml.modeling.models.registry import Model, get_model, imputed_owners, make_imputer
-from perfml.modeling.models.sklearn_compat import noting
+from perfml.modeling.parallel import noting
 from perfml.modeling.scoring.baselines import predict_baseline
 from perfml.modeling.scoring.protocols import Split, Target
 from perfml.util.typing import Floats, Ints

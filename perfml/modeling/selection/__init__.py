@@ -1,5 +1,5 @@
 """Selections: metrics that predict the time together, and those that go with it beyond chance.
 
-Here to change: the criterion of a set in ``metric_set.py``, the way through the sets in
-``search.py``; scikit-learn's selector in ``beyond_chance.py``.
+Here to change: the criterion of a set in ``metric_set.py``; the way through the sets, and
+scikit-learn's selector, in ``search.py``.
 """

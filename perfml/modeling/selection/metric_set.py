@@ -28,8 +28,7 @@ from perfml.metrics.passes import (
 from perfml.modeling.features import build_design, build_problem
 from perfml.modeling.layer_shapes import average_repeats
 from perfml.modeling.models.registry import get_model
-from perfml.modeling.models.sklearn_compat import Notes, sentences
-from perfml.modeling.parallel import run_all
+from perfml.modeling.parallel import Notes, run_all, sentences
 from perfml.modeling.scoring.protocols import make_target
 from perfml.modeling.selection.search import CLOSE, FOLDS, Choice, Search, judge, run_search
 from perfml.util.json_values import json_object

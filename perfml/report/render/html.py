@@ -16,8 +16,7 @@ from perfml import __version__
 from perfml.report.document import Block, Document, Picture, in_words
 from perfml.report.figures.axes import alternative
 from perfml.report.figures.style import svg
-from perfml.report.glossary import Entry, entries
-from perfml.report.labels import capital, clean
+from perfml.report.labels import Entry, capital, clean, entries
 from perfml.util.words import ended
 
 
