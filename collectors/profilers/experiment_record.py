@@ -70,8 +70,8 @@ def hung(rows: Sequence[Sequence[str]]) -> tuple[str, str] | None:
     return (names[0].partition(" ")[0], names[0].partition(" ")[2]) if names else None
 
 
-def read_record(path: Path) -> Experiments:
-    """Read what the injected library wrote for one process.
+def read_record(path: Path, *, stopped: bool = False) -> Experiments:
+    """Read what the injected library wrote for one process; also before it was stopped.
 
     Raises `ProfilerError` if the library says that something failed, or the process died before it
     was done.
@@ -83,11 +83,13 @@ def read_record(path: Path) -> Experiments:
         found = errors[0].removeprefix("# error ")
         cure = "They need CUDA 12.4 or newer, and no other profiler attached."
         raise ProfilerError(msg, found=found, cure=cure)
-    if not lines or lines[0] != _FORMAT or lines[-1] != "# end":
+    if not lines or lines[0] != _FORMAT or (lines[-1] != "# end" and not stopped):
         msg = "the examined process ended without finishing its record"
         cure = "It was killed, or left by _exit; let it end normally."
         raise ProfilerError(msg, found=f"{len(lines)} lines", cure=cure)
-    rows = rows_of(path)
+    rows = [line.split("\t") for line in lines]
+    while stopped and rows and not rows[-1][0].startswith("# "):
+        rows.pop()  # of a launch that was not finished
     device = next((row for row in rows if row[0] == "D"), ["D", "0", "0", "nan"])
     calibrations = [
         Examined((), name, conditions=tuple(conditions))

@@ -51,6 +51,9 @@ MOST_RUNS = 8
 _PATIENCE = {"PERFML_EXPERIMENTS_PATIENCE": "3"}
 """Seconds until a mutant is said not to end."""
 _NO_PTX = "no repair is measured: its PTX is not in the program (vendors' libraries have none)"
+_NO_TIME = "not all repairs were tried before its time was over; raise --timeout"
+_OPENING_S = 3.0
+"""Seconds of a start beside the program's own and its experiments: streams and known kernels."""
 
 
 def examine(
@@ -74,18 +77,25 @@ def examine(
 ) -> Experiments:
     """Run a program once, and each of its launches under every condition that applies.
 
-    Raises `ProfilerError` if the library cannot be built, the program fails, or no launch could be
-    examined.
+    A program whose starts take long gets fewer seconds of experiments, or no repairs, so that all
+    of them end in time. Raises `ProfilerError` if the library cannot be built, the program fails,
+    or no launch could be examined.
     """
     command = (*launcher, *program)
     variables = {**(env or {}), "PERFML_EXPERIMENTS_UNIT": "nvtx" if iterations else ""}
     planned = [[name, *order] for name, order in plan(findings).items()]
     leave: list[str] = []
-    end = time.monotonic() + timeout_s
+    begun = time.monotonic()
+    end = begun + timeout_s
     times = _own_times(command, log, timeout_s, env, iterations=iterations)
-    own = shutil.which(program[0])
-    known = global_variables(kernels_of([Path(own)] if own else []))
-    stored = tuple((kernel, *names) for kernel, names in known.items())
+    alone_s = time.monotonic() - begun
+    path = shutil.which(program[0])
+    own = kernels_of([Path(path)] if path else [])
+    stored = tuple((kernel, *names) for kernel, names in global_variables(own).items())
+    needed = alone_s + _OPENING_S + 1
+    starts = 2 if repairs and end - time.monotonic() > 2 * needed else 1
+    room = (end - time.monotonic()) / starts - alone_s - _OPENING_S
+    seconds = min(seconds, max(1.0, room))
     settings = Settings(command, log, seconds, rounds, variables, findings, times, stored)
     while True:
         with TemporaryDirectory(prefix="perfml-experiments-") as name:
@@ -98,33 +108,37 @@ def examine(
             if stopped and len(leave) < MOST_HUNG:
                 leave += stopped
                 continue
-            failed = _failed_later(ended, timeout_s, files)
-            records = [read_record(path) for path in files]
-            modules = kernels_of(_loaded(files, program)) if repairs else {}
+            failed = _failed_later(ended, timeout_s, files, alone_s)
+            records = [read_record(path, stopped=ended.timed_out) for path in files]
+            modules = own | kernels_of(_loaded(files)) if repairs else {}
         record = _only(records, program, ended.output)
         if failed:
             record = replace(record, skipped=((Path(program[0]).name, failed), *record.skipped))
         record = replace(record, seconds=ended.seconds, command=command)
         if not repairs:
             return record
+        if end - time.monotonic() < needed:
+            why = f"no repair is measured: a start takes {alone_s:.0f} s; raise --timeout"
+            return replace(record, skipped=(*record.skipped, (Path(program[0]).name, why)))
         return _with_mutants(record, modules, settings, end - time.monotonic())
 
 
-def _failed_later(ended: Finished, timeout_s: float, files: Sequence[Path]) -> str:
+def _failed_later(ended: Finished, timeout_s: float, files: Sequence[Path], alone_s: float) -> str:
     """Return how a program failed after its launches were examined; empty where it did not.
 
     Experiments that were finished are kept: a program may fail at its very end because of them, as
-    where it checks ``cudaDeviceReset()``. Raises `ProfilerError` if it failed before.
+    where it checks ``cudaDeviceReset()``, or be stopped when its time is over. Raises
+    `ProfilerError` if it failed before.
     """
     try:
-        check_ended(ended, timeout_s)
+        check_ended(ended, timeout_s, f"one start of it takes {alone_s:.0f} s without experiments")
     except ProfilerError as error:
-        finished = not ended.timed_out and not ended.flooded and files
-        if not finished or not all(rows_of(path)[-1:] == [["# end"]] for path in files):
+        finished = ended.timed_out or all(rows_of(path)[-1:] == [["# end"]] for path in files)
+        if ended.flooded or not finished:
             raise
-        if not any(read_record(path).launches for path in files):
+        if not any(read_record(path, stopped=ended.timed_out).launches for path in files):
             raise
-        return f"{error.what}, after its launches were examined: {error.found}"
+        return f"{error.what}, after launches of it were examined: {error.found}"
     return ""
 
 
@@ -181,12 +195,10 @@ def _longest(launch: Examined) -> float:
     return max(us for each in launch.conditions for us in each.times_us)
 
 
-def _loaded(files: Sequence[Path], program: Sequence[str]) -> list[Path]:
-    """Return the files of code that the program loaded, and its own."""
-    noted = [row[0].removeprefix("# code ") for path in files for row in rows_of(path)
-             if row[0].startswith("# code /")]  # fmt: skip
-    own = shutil.which(program[0])
-    return [*([Path(own)] if own else []), *map(Path, noted)]
+def _loaded(files: Sequence[Path]) -> list[Path]:
+    """Return the files of code that the program loaded."""
+    return [Path(row[0].removeprefix("# code ")) for path in files for row in rows_of(path)
+            if row[0].startswith("# code /")]  # fmt: skip
 
 
 def _with_mutants(
@@ -213,12 +225,13 @@ def _with_mutants(
     for _ in range(MOST_RUNS):
         if not left or time.monotonic() >= end:
             break
-        rows = _run_mutants(left, settings, end - time.monotonic())
+        rows, is_late = _run_mutants(left, settings, end - time.monotonic())
         done = launches_of(rows)
         measured |= {_identity(each): each for each in done}
         skipped += [(row[2], row[3]) for row in rows if row[0] == "S"]
         stopped = hung(rows)
         if stopped is None:
+            left = left if is_late else []
             break
         kernel, condition = stopped
         mutation = condition.removesuffix(f".{OFF}")
@@ -231,6 +244,8 @@ def _with_mutants(
             if each.kernel in unfinished
             and not (each.kernel == kernel and (not changed or each.mutation == mutation))
         ]
+    if left:
+        skipped.append((Path(settings.command[0]).name, _NO_TIME))
     launches = tuple(
         replace(each, conditions=each.conditions + found.conditions)
         if (found := measured.get(_identity(each)))
@@ -246,8 +261,10 @@ def _identity(launch: Examined) -> tuple[object, ...]:
     return (launch.ranges, launch.symbol, launch.grid, launch.block, launch.dynamic_shared)
 
 
-def _run_mutants(left: Sequence[Mutant], settings: Settings, timeout_s: float) -> list[list[str]]:
-    """Run the program once; return what the library wrote, as far as it came."""
+def _run_mutants(
+    left: Sequence[Mutant], settings: Settings, timeout_s: float
+) -> tuple[list[list[str]], bool]:
+    """Run the program once; return what the library wrote, and whether it was stopped before."""
     with TemporaryDirectory(prefix="perfml-mutants-") as name:
         folder, lines = Path(name), []
         for number, mutant in enumerate(left):
@@ -261,5 +278,6 @@ def _run_mutants(left: Sequence[Mutant], settings: Settings, timeout_s: float) -
             lines.append([mutant.kernel, mutant.mutation, *files, switched, *mutant.variables])
         ranges = [[name] for name in plan(settings.findings)]
         impatient = replace(settings, env={**settings.env, **_PATIENCE})
-        impatient.run(folder, timeout_s, {"MUTANTS": lines, "PLAN": ranges})
-        return [row for path in sorted(folder.glob("*.tsv")) for row in rows_of(path)]
+        ended = impatient.run(folder, timeout_s, {"MUTANTS": lines, "PLAN": ranges})
+        rows = [row for path in sorted(folder.glob("*.tsv")) for row in rows_of(path)]
+        return rows, ended.timed_out

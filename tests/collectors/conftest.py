@@ -18,12 +18,12 @@ def examine(experiments_on_cpu, tmp_path, monkeypatch):
     library, program = experiments_on_cpu
     monkeypatch.setattr(experiment_record, "library", lambda name: library)
 
-    def examined(words, *, env=None, **settings):
+    def examined(words, *, env=None, timeout_s=PATIENCE_S, **settings):
         command = [str(program), *words.split()]
         log = tmp_path / "log.txt"
         variables = {"PERFML_EXPERIMENTS_PATIENCE": "1", **(env or {})}
         found = experiments.examine(
-            command, log=log, timeout_s=PATIENCE_S, env=variables, **settings
+            command, log=log, timeout_s=timeout_s, env=variables, **settings
         )
         return found, log.read_text()
 

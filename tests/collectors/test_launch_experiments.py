@@ -133,6 +133,17 @@ def test_a_launch_of_seconds_is_skipped_and_one_without_time_left_is_counted(exa
     assert "2 launches left open" in str(caught.value)
 
 
+def test_of_a_program_that_is_stopped_what_was_examined_stays(examine, monkeypatch):
+    monkeypatch.setattr(experiments, "_own_times", lambda *_, **settings: ())
+    found, _ = examine("adds units rests", timeout_s=6, repairs=True)
+    assert [each.kernel for each in found.launches] == ["adds(int*)", "units(float*)"]
+    why = " ".join(why for _, why in found.skipped)
+    assert "did not end within 6 s" in why
+    assert "no repair is measured" in why
+    with pytest.raises(ProfilerError, match="did not end within 6 s"):
+        examine("rests", timeout_s=6)
+
+
 def test_with_findings_only_launches_in_their_layers_are_examined(examine):
     found, _ = examine("units iterations", findings=[Finding("layer", "dram_bytes", "", "low")])
     assert [each.ranges for each in found.launches] == [("iter_1", "layer")]
@@ -145,6 +156,7 @@ def test_a_record_without_its_end_is_an_error(tmp_path):
     path.write_text("# perfml-experiments 1\nD\t132\t52428800\t3.4\n")
     with pytest.raises(ProfilerError, match="without finishing"):
         experiment_record.read_record(path)
+    assert experiment_record.read_record(path, stopped=True).launches == ()
     path.write_text("# perfml-experiments 1\n# error no green contexts\n# end\n")
     with pytest.raises(ProfilerError, match="cannot be run"):
         experiment_record.read_record(path)

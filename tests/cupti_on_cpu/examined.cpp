@@ -9,11 +9,13 @@
 // away                                a launch in another context
 // reset                               cudaDeviceReset(), which fails while a green context lives
 // loads                               PTX is given to the driver
+// rests                               nothing more, for as long as it may
 #include "fake_cupti.h"
 
 #include <nvtx3/nvToolsExt.h>
 
 #include <dlfcn.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
@@ -58,6 +60,7 @@ int main(int count, char** words) {
       cuMemHostAlloc_params pinned = {&host, 64, 0};
       fake_call(0, CUPTI_DRIVER_TRACE_CBID_cuMemHostAlloc, nullptr, &pinned);
     }
+    if (word == "rests") sleep(1000);
     if (word == "loads") {  // what FAKE_PTX holds
       cuModuleLoadData_params given = {nullptr, std::getenv("FAKE_PTX")};
       fake_call(0, CUPTI_DRIVER_TRACE_CBID_cuModuleLoadData, nullptr, &given);

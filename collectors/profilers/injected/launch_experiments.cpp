@@ -157,7 +157,6 @@ class Examiner {
     std::lock_guard<std::mutex> guard(lock_);
     if (!file_.is_open()) return;
     file_.note("launches", seen_);
-    file_.note("examined", examined_);
     file_.note("left", left_);
     file_.note("shortened", shortened_);
     file_.close();
@@ -275,7 +274,7 @@ class Examiner {
     }
     for (const std::string& refused : made.refused)
       file_.line("S\t" + path_ + '\t' + launches::demangled(launch.kernel) + '\t' + refused);
-    ++examined_;
+    file_.note("examined", ++examined_);  // and is written out, should the program be stopped
   }
 
   void skip(const Launch& launch, const std::string& why) {
