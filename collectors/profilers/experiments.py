@@ -34,6 +34,7 @@ from collectors.profilers.process import Finished, ProfilerError, last_lines
 from collectors.profilers.timing import check_ended, trace
 from perfml.experiments.mutation.programs import (
     OFF,
+    SPLITS,
     Mutant,
     global_variables,
     kernels_of,
@@ -275,7 +276,9 @@ def _run_mutants(
                 counted.write_text(counts, encoding="utf-8")
             files = (str(path), str(counted) if counts is not None else "")
             switched = "1" if mutant.switched else "0"
-            lines.append([mutant.kernel, mutant.mutation, *files, switched, *mutant.variables])
+            split = str(SPLITS.get(mutant.mutation, 1))
+            lines.append([mutant.kernel, mutant.mutation, *files, switched, split])
+            lines[-1] += mutant.variables
         ranges = [[name] for name in plan(settings.findings)]
         impatient = replace(settings, env={**settings.env, **_PATIENCE})
         ended = impatient.run(folder, timeout_s, {"MUTANTS": lines, "PLAN": ranges})

@@ -1,6 +1,6 @@
 """Kernels as their mutants: the real library over a stand-in for the driver.
 
-There a kernel of PTX takes 10 us, and 4 us while its switch is on.
+There a kernel of PTX takes 10 us in blocks of 128 threads, and 4 us while its switch is on.
 """
 
 import pytest
@@ -51,6 +51,16 @@ def test_a_repair_gains_what_its_mutant_takes_less_than_the_same_code_switched_o
     assert repair_of(launch, "bank_conflicts") is None
 
 
+def test_a_mutant_in_blocks_of_another_size_is_launched_so(repaired):
+    (launch,) = responses(repaired("loads units"))
+    gained = {each.mutation: each.factor for each in repairs(launch)}
+    # of its 10 us launching adds 0
+    assert gained["smaller_blocks"] == pytest.approx(0.25)
+    assert gained["larger_blocks"] == pytest.approx(4)
+    path = [launch.launch.condition(f"{each}_blocks").same_path for each in ("smaller", "larger")]
+    assert path[1] is None  # it saves nothing
+
+
 def test_a_kernel_without_ptx_is_left_alone_and_named(repaired):
     found = repaired("loads dram")
     assert repairs(*responses(found)) == []
@@ -62,7 +72,8 @@ def test_a_kernel_without_ptx_is_left_alone_and_named(repaired):
 def test_a_mutant_that_breaks_the_process_is_left_out_and_the_others_are_measured(repaired):
     found = repaired("loads units", "atom.global.add.u32 %r3, [%rd1], 1;")
     (launch,) = responses(found)
-    assert {each.mutation for each in repairs(launch)} == {"dense_loads", "cached_loads"}
+    measured = {each.mutation for each in repairs(launch)}
+    assert measured == {"dense_loads", "smaller_blocks", "larger_blocks"}
     assert ("_Z5unitsPf", "no_global_atomics does not end, or ends the process") in found.skipped
 
 

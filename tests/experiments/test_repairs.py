@@ -67,14 +67,15 @@ def test_a_habit_that_costs_nothing_is_refuted_however_the_launch_is_limited(sid
     assert said.repair.low > 0.9
 
 
-def test_loads_that_hit_do_not_win_over_the_mutation_of_a_cause(sides):
+def test_what_no_change_of_the_source_reaches_is_the_last_repair_and_proves_a_cause_alone(sides):
     launch = sides[0]["energy"]
-    by_name = {each.mutation: each for each in repairs(launch)}
-    assert by_name["cached_loads"].factor < by_name["dense_loads"].factor
+    cheap = {"cheap_functions": Response("cheap_functions", 0.01, 0.01, 0.01, 1)}
+    launch = dataclasses.replace(launch, by_condition={**launch.by_condition, **cheap})
     assert repairs(launch)[0].mutation == "dense_loads"
-    assert repair_of(launch, "uncoalesced_loads").mutation == "dense_loads"
-    assert all(habit_of(launch, cause) is None for cause in ("dram_bytes", "redundant_traffic"))
-    assert {"cached_loads"} == UNREACHED
+    last = repairs(launch)[-1]
+    assert (last.mutation, last.proves) == ("cheap_functions", False)
+    assert habit_of(launch, "special_function_pipe_time") == last
+    assert {"cheap_functions"} == UNREACHED
 
 
 def test_a_control_that_is_slower_than_the_kernel_gives_no_number(sides):

@@ -6,6 +6,7 @@ function of the address; branches are taken if the first lane takes them.
 
 import re
 import struct
+from collections import Counter
 
 LANES = range(32)
 ALL = (1 << 32) - 1
@@ -24,8 +25,11 @@ def _signed(value, bits):
 class Warp:
     """Runs one kernel; `accesses` then has (opcode, space, addresses of the lanes that made it)."""
 
-    def __init__(self, ptx, parameters, *, switch=0, loads=lambda address: 0, block=0):
+    def __init__(
+        self, ptx, parameters, *, switch=0, loads=lambda address: 0, block=0, special=None
+    ):
         self.registers, self.accesses, self.barriers = {}, [], 0
+        self.steps = Counter()
         self.switch, self.loads = switch, loads
         head, body = ptx.split("{", 1) if ".entry" in ptx.split("{", 1)[0] else self._entry(ptx)
         names = re.findall(r"\.param\s+\.\w+\s+(\w+)", head)
@@ -34,9 +38,10 @@ class Warp:
         for number, name in enumerate(re.findall(r"\.(?:shared|const|local)[^;]*?(\w+)\[", ptx)):
             self.symbols[name] = 4096 * (number + 1)
         self.symbols["perfml_switch"] = "switch"
-        special = {"%ctaid.x": block, "%ntid.x": 256, "%ctaid.y": 0, "%nctaid.x": 1}
-        self.special = {name: [value] * 32 for name, value in special.items()}
+        numbers = {"%ctaid.x": block, "%ntid.x": 256, "%ctaid.y": 0, "%nctaid.x": 1}
+        self.special = {name: [value] * 32 for name, value in numbers.items()}
         self.special |= {"%tid.x": list(LANES), "%laneid": list(LANES), "%tid.y": [0] * 32}
+        self.special |= special or {}
         self._run(body)
 
     @staticmethod
@@ -62,6 +67,7 @@ class Warp:
                 r"(?:@(!?%\w+)\s+)?([a-z][\w.:]*)\s*(.*)", steps[at], re.S
             ).groups()
             active = self._active(guard)
+            self.steps[opcode.split(".")[0]] += 1
             at += 1
             if opcode.startswith("bra") and active[0]:
                 at = labels[rest.strip()]

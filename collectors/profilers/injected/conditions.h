@@ -35,7 +35,27 @@ struct Condition {
   CUfunction instead = nullptr;  // runs in place of the program's kernel
   CUdeviceptr toggle = 0;        // its switch, and whether it is on
   bool on = false;
+  int split = 1;                 // parts of each block; negative: blocks that become one
 };
+
+// Gives a launch blocks of another size, and as many threads; false where that cannot be. Warps stay
+// in smaller blocks; in a larger one the blocks that become one lie behind each other along z.
+inline bool reshape(CUlaunchConfig& config, int split) {
+  const unsigned blocks = static_cast<unsigned>(split < 0 ? -split : split);
+  if (blocks == 1) return true;
+  if (config.numAttrs > 0 || config.sharedMemBytes > 0) return false;
+  if (split > 0) {
+    if (config.blockDimX % (32 * blocks)) return false;
+    config.blockDimX /= blocks;
+    config.gridDimX *= blocks;
+    return true;
+  }
+  const unsigned threads = config.blockDimX * config.blockDimY * blocks;
+  if (config.blockDimZ != 1 || threads > 1024 || config.gridDimX % blocks) return false;
+  config.blockDimZ = blocks;
+  config.gridDimX /= blocks;
+  return true;
+}
 
 struct Outcome {
   Condition condition;

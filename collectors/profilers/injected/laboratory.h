@@ -135,7 +135,7 @@ class Laboratory {
     // as long as the probe, which put memory back and ran it twice, and the rest of the batch
     const double probed = std::chrono::duration<double>(Clock::now() - begun).count();
     const double once = std::max(probed, 2e-6 * first) + 1e-6 * first * (made.batch - 1);
-    LoadedMutants loaded(function, kept.most_shared, kept.carveout, all_);
+    LoadedMutants loaded(function, config, kept.most_shared, kept.carveout, all_);
     std::vector<Condition> chosen = mutants.empty()
                                         ? conditions(subject, function, threads, made.blocks, kept)
                                         : loaded.conditions(mutants);
@@ -374,12 +374,9 @@ class Laboratory {
       return nullptr;
     };
     MutantCheck checked(image_, comparison_, all_,
-                        [&](CUfunction function, CUdeviceptr toggle, bool on, std::string& reason) {
+                        [&](const Condition& condition, std::string& reason) {
       Subject once = subject;
-      if (function) once.function = function;
-      if (toggle && failed(driver().fill(toggle, on ? 0xff : 0, 4, all_), "switch", reason))
-        return false;
-      return batch(once, all_, 1, reason) >= 0;
+      return mutated(once, condition, reason) && batch(once, all_, 1, reason) >= 0;
     });
     LoadedMutants::Counted unchanged;
     for (const Mutant& mutant : mutants) {
@@ -391,7 +388,7 @@ class Laboratory {
       outcome->changed = checked.changed(control->condition, outcome->condition, why);
       if (!hangs_) {
         const LoadedMutants::Counted counted = loaded.counted(mutant);
-        if (!mutant.switched && !unchanged.function) unchanged = loaded.counted(mutants.front());
+        if (!mutant.switched && !unchanged.condition.instead) unchanged = loaded.counted(mutants.front());
         outcome->same_path = checked.same_path(mutant.switched ? counted : unchanged, counted, why);
       }
       loaded.given_up = checked.given_up = hangs_;
@@ -430,6 +427,14 @@ class Laboratory {
     return batch(subject, all_, 1, why);
   }
 
+  // Puts a mutant in the place of the program's kernel, where the condition has one.
+  bool mutated(Subject& subject, const Condition& condition, std::string& why) {
+    if (condition.instead) subject.function = condition.instead;
+    return reshape(subject.config, condition.split) &&
+           !(condition.toggle &&
+             failed(driver().fill(condition.toggle, condition.on ? 0xff : 0, 4, all_), "switch", why));
+  }
+
   double run(const Subject& subject, CUfunction function, const Condition& condition, int size,
              const Kept& kept, std::string& why) {
     const Driver& all = driver();
@@ -441,10 +446,7 @@ class Laboratory {
     }
     if (condition.carveout != -2)
       all.set(function, CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, condition.carveout);
-    if (condition.instead) changed.function = condition.instead;
-    if (condition.toggle &&
-        failed(all.fill(condition.toggle, condition.on ? 0xff : 0, 4, all_), "switch", why))
-      return -1;
+    if (!mutated(changed, condition, why)) return -1;
     size_t limit = 0;
     if (condition.less_l2) {
       all.limit_now(&limit, CU_LIMIT_PERSISTING_L2_CACHE_SIZE);

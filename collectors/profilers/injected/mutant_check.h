@@ -20,8 +20,8 @@ namespace experiments {
 
 class MutantCheck {
  public:
-  // Runs a function in place of the program's kernel, once, and waits; its switch is set before.
-  using Once = std::function<bool(CUfunction, CUdeviceptr toggle, bool on, std::string& why)>;
+  // Runs the launch under a condition, once, and waits; its switch is set before.
+  using Once = std::function<bool(const Condition&, std::string& why)>;
 
   MutantCheck(Image& image, Comparison& comparison, CUstream stream, Once once)
       : image_(image), comparison_(comparison), stream_(stream), once_(std::move(once)) {}
@@ -57,7 +57,7 @@ class MutantCheck {
   // counted, or differs between two runs of the control.
   int same_path(const LoadedMutants::Counted& control, const LoadedMutants::Counted& mutant,
                 std::string& why) {
-    if (!control.function || !mutant.function || control.bytes != mutant.bytes) return -1;
+    if (!control.condition.instead || !mutant.condition.instead || control.bytes != mutant.bytes) return -1;
     const std::vector<uint64_t> first = counts(control, false, why), again = counts(control, false, why);
     const std::vector<uint64_t> other = counts(mutant, true, why);
     if (first.empty() || first != again || other.empty()) return -1;
@@ -66,8 +66,7 @@ class MutantCheck {
 
  private:
   bool fresh(const Condition& condition, std::string& why) {
-    return image_.put_back(stream_, why) &&
-           once_(condition.instead, condition.toggle, condition.on, why);
+    return image_.put_back(stream_, why) && once_(condition, why);
   }
 
   // Copies what was written, so that `copy` of each region is that.
@@ -100,10 +99,12 @@ class MutantCheck {
 
   std::vector<uint64_t> counts(const LoadedMutants::Counted& which, bool on, std::string& why) {
     const Driver& all = driver();
+    Condition condition = which.condition;
+    condition.on = on;
     std::vector<uint64_t> made(which.bytes / sizeof(uint64_t));
     if (!image_.put_back(stream_, why) ||
         failed(all.fill(which.counts, 0, which.bytes, stream_), "counts", why) ||
-        !once_(which.function, which.toggle, on, why) ||
+        !once_(condition, why) ||
         failed(all.to_host(made.data(), which.counts, which.bytes, stream_), "counts", why) ||
         failed(all.wait(stream_), "counts", why))
       return {};

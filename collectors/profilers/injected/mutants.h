@@ -2,12 +2,13 @@
 //
 // PERFML_EXPERIMENTS_MUTANTS names a file with a line a mutant: kernel (mangled), name, file of PTX,
 // file of the same that counts how often each basic block is executed, "1" if it carries a switch,
-// and names of variables, between tabs. The driver compiles the PTX; variables take the values of the
+// parts of a block (`Condition::split`), and names of variables, between tabs. The driver compiles the PTX; variables take the values of the
 // program's own. A mutant with a switch is its own control.
 #pragma once
 
 #include <cuda.h>
 
+#include <cstdlib>
 #include <fstream>
 #include <iterator>
 #include <map>
@@ -23,6 +24,7 @@ namespace experiments {
 struct Mutant {
   std::string kernel, name, file, counted;
   bool switched = false;
+  int split = 1;
   std::vector<std::string> variables;
 };
 
@@ -32,13 +34,15 @@ inline std::map<std::string, std::vector<Mutant>> read_mutants(const std::string
   for (std::string line; std::getline(lines, line);) {
     std::istringstream fields(line);
     Mutant mutant;
-    std::string switched;
+    std::string switched, split;
     std::getline(fields, mutant.kernel, '\t');
     std::getline(fields, mutant.name, '\t');
     std::getline(fields, mutant.file, '\t');
     std::getline(fields, mutant.counted, '\t');
     std::getline(fields, switched, '\t');
     mutant.switched = switched == "1";
+    std::getline(fields, split, '\t');
+    mutant.split = std::atoi(split.c_str());
     for (std::string name; std::getline(fields, name, '\t');) mutant.variables.push_back(name);
     known[mutant.kernel].push_back(mutant);
   }
@@ -48,8 +52,10 @@ inline std::map<std::string, std::vector<Mutant>> read_mutants(const std::string
 // The modules of a kernel's mutants, for as long as it lives.
 class LoadedMutants {
  public:
-  LoadedMutants(CUfunction original, int most_shared, int carveout, CUstream stream)
-      : original_(original), most_shared_(most_shared), carveout_(carveout), stream_(stream) {}
+  LoadedMutants(CUfunction original, const CUlaunchConfig& config, int most_shared, int carveout,
+                CUstream stream)
+      : original_(original), config_(config), most_shared_(most_shared), carveout_(carveout),
+        stream_(stream) {}
   ~LoadedMutants() {
     if (given_up) return;
     for (CUmodule module : modules_) driver().unload(module);
@@ -67,7 +73,10 @@ class LoadedMutants {
     std::string control = "original";
     for (const Mutant& mutant : mutants) {
       Condition condition{mutant.name, control, stream_};
+      condition.split = mutant.split;
+      CUlaunchConfig config = config_;
       std::string why;
+      if (!reshape(config, mutant.split)) continue;
       if (!load(mutant, condition, why)) {
         refused.push_back(mutant.name + ": " + why);
         continue;
@@ -85,16 +94,17 @@ class LoadedMutants {
 
   // The mutant that counts its blocks; no function where it cannot be had.
   struct Counted {
-    CUfunction function = nullptr;
-    CUdeviceptr toggle = 0, counts = 0;
+    Condition condition;
+    CUdeviceptr counts = 0;
     size_t bytes = 0;
   };
   Counted counted(const Mutant& mutant) {
     Counted made;
     std::string why;
     CUmodule module = nullptr;
+    made.condition.split = mutant.split;
     if (mutant.counted.empty() ||
-        !load(mutant, mutant.counted, module, made.function, made.toggle, why) ||
+        !load(mutant, mutant.counted, module, made.condition.instead, made.condition.toggle, why) ||
         driver().variable(&made.counts, &made.bytes, module, "perfml_blocks") != CUDA_SUCCESS)
       return {};
     return made;
@@ -138,6 +148,7 @@ class LoadedMutants {
   }
 
   CUfunction original_;
+  CUlaunchConfig config_;
   int most_shared_, carveout_;
   CUstream stream_;
   std::vector<CUmodule> modules_;

@@ -1,4 +1,4 @@
-"""Mutants whose accesses go elsewhere: dense, free of conflicts, alike for a warp, or in the cache.
+"""Mutants whose accesses go elsewhere: dense, free of conflicts, or alike for a warp.
 
 They carry a switch: a word in constant memory that the host sets. Where it is 0 every access goes
 where the program wants it, by the same machine code; that is the mutant's control.
@@ -20,8 +20,6 @@ SWITCH = "perfml_switch"
 """The word in constant memory: 0 or all bits."""
 DECLARED = f".visible .const .align 4 .u32 {SWITCH} = 0;"
 _PLAIN = re.compile(r"ld\.global\.(?:v[24]\.)?[busf]\d+$")
-WINDOW = 16384
-"""Bytes of each array that loads of the mutant in the cache use: L1 holds several of them."""
 _LINES = (0, 16, 8, 24, 4, 20, 12, 28)
 """Lanes whose lines the fields of a record take, so that no two share one."""
 
@@ -254,39 +252,6 @@ class _Alike:
 def alike_constants(kernel: Kernel) -> str | None:
     """Return the kernel whose warps read one address of constant memory at a time."""
     return _redirected(kernel, _Alike())
-
-
-class _Cached:
-    """A load stays in the first `WINDOW` bytes behind the pointer of its array."""
-
-    def __init__(self) -> None:
-        self.window: str | None = None
-
-    def __call__(self, statement: Statement, fact: Value, scratch: Scratch) -> list[str] | None:
-        address = statement.address
-        if not _accesses(statement, ("ld",), "global") or not fact.pointer:
-            return None
-        assert address is not None
-        if address.base == fact.pointer:
-            return None
-        if self.window is None:
-            switch = scratch.switch()
-            wide = scratch.once("b64", f"cvt.s64.s32 {{}}, {switch};")
-            self.window = scratch.once("b64", f"not.b64 {{}}, {wide};")
-            scratch.start.append(f"or.b64 {self.window}, {self.window}, {WINDOW - 1};")
-        at = scratch.register("b64")
-        return [
-            f"add.s64 {at}, {address.base}, {address.offset};",
-            f"sub.s64 {at}, {at}, {fact.pointer};",
-            f"and.b64 {at}, {at}, {self.window};",
-            f"add.s64 {at}, {at}, {fact.pointer};",
-            statement.at(at),
-        ]
-
-
-def cached_loads(kernel: Kernel) -> str | None:
-    """Return the kernel whose loads hit L1; None where no load's array is known."""
-    return _redirected(kernel, _Cached())
 
 
 def read_only_loads(kernel: Kernel) -> str | None:

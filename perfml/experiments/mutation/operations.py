@@ -1,13 +1,13 @@
-"""Mutants that leave operations out, or do cheaper ones in their place."""
+"""Mutants that leave operations out, do cheaper ones in their place, or the same ones elsewhere."""
 
 from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from perfml.experiments.mutation.addresses import DECLARED, Scratch
-from perfml.experiments.mutation.ptx import Kernel, Statement, steering
+from perfml.experiments.mutation.addresses import DECLARED, Scratch, read_only_loads
+from perfml.experiments.mutation.ptx import IMMEDIATE, Kernel, Statement
 
 _HEX = re.compile(r"0[dD][0-9a-fA-F]{16}")
 _SLOW = frozenset({"div", "rcp", "sqrt", "rsqrt", "sin", "cos", "ex2", "lg2", "tanh"})
@@ -15,7 +15,6 @@ _FLUSHED = _SLOW - {"tanh"} | {
     *("add", "sub", "mul", "fma", "mad", "abs", "neg", "min", "max", "setp")
 }
 """Operations in single precision that may take denormals for 0."""
-_CONVERSION = re.compile(r"cvt\.r\w+\.(?:ftz\.|sat\.)*(?:f32\.[su]32|[su]32\.f32)")
 _WHOLE = re.compile(r"[us](?:32|64)")
 
 Rewrite = Callable[[Statement, Scratch], list[str] | None]
@@ -183,17 +182,9 @@ def _conversion(parts: list[str], types: list[str]) -> str:
 
 
 def cheap_functions(kernel: Kernel) -> str | None:
-    """Return the kernel with a product for each division, root, sine and exponential.
-
-    A conversion between a float and a whole number becomes a copy, unless an address or a branch
-    depends on it.
-    """
-    chosen = steering(kernel.statements)
+    """Return the kernel with a product for each division, root, sine and exponential."""
 
     def rewrite(statement: Statement, _: Scratch) -> list[str] | None:
-        if _CONVERSION.fullmatch(statement.opcode) and not chosen.intersection(statement.written):
-            guard = f"@{statement.guard} " if statement.guard else ""
-            return [f"{guard}mov.b32 {', '.join(statement.operands)};"]
         if statement.parts[0] not in _SLOW or statement.type not in ("f32", "f64"):
             return None
         taken = list(statement.operands[1:])
@@ -261,3 +252,131 @@ def cheap_division(kernel: Kernel) -> str | None:
         ]
 
     return _rewritten(kernel, rewrite, switched=False)
+
+
+BLOCKS = 4
+"""Blocks that become one, or parts of one: 512 threads become 128, and 16 become 64."""
+_TOGETHER = re.compile(
+    r"\.shared|%(?:n?warpid|lane|smid|cluster)"
+    r"|\b(?:bar|barrier|shfl|vote|activemask|match|redux|elect|call|w?g?mma)\b"
+)
+"""What ties the threads of a block to each other."""
+_PLACE = re.compile(r"%(n?(?:ctaid|tid))\.([xyz])")
+_SMALLER = """
+mov.u32 %perfml_block, %ctaid.x; and.b32 %perfml_part, %perfml_block, 3;
+shr.u32 %perfml_ctaid_x, %perfml_block, 2;
+mov.u32 %perfml_blocks, %nctaid.x; shr.u32 %perfml_nctaid_x, %perfml_blocks, 2;
+mov.u32 %perfml_threads, %ntid.x; shl.b32 %perfml_ntid_x, %perfml_threads, 2;
+mov.u32 %perfml_thread, %tid.x;
+mad.lo.u32 %perfml_tid_x, %perfml_part, %perfml_threads, %perfml_thread;
+"""
+_LARGER = """
+mov.u32 %perfml_block, %ctaid.x; mov.u32 %perfml_part, %tid.z;
+mad.lo.u32 %perfml_ctaid_x, %perfml_block, 4, %perfml_part;
+mov.u32 %perfml_blocks, %nctaid.x; shl.b32 %perfml_nctaid_x, %perfml_blocks, 2;
+mov.u32 %perfml_tid_z, 0; mov.u32 %perfml_ntid_z, 1;
+"""
+
+
+def smaller_blocks(kernel: Kernel) -> str | None:
+    """Return the kernel for a quarter of the threads in a block, and four times the blocks.
+
+    The launch is changed with it, along x; every thread does what it did. None where threads of a
+    block work together.
+    """
+    return _moved(kernel, _SMALLER)
+
+
+def larger_blocks(kernel: Kernel) -> str | None:
+    """Return the kernel for four times the threads in a block, and a quarter of the blocks.
+
+    Blocks that were neighbours along x lie above each other along z. None where threads of a block
+    work together.
+    """
+    return _moved(kernel, _LARGER)
+
+
+def _moved(kernel: Kernel, start: str) -> str | None:
+    """Return the kernel whose threads take themselves for others."""
+    texts = [each.text for each in kernel.statements]
+    if any(map(_TOGETHER.search, texts)):
+        return None
+    names = sorted({*re.findall(r"%perfml_\w+", start)})
+
+    def other(place: re.Match[str]) -> str:
+        name = f"%perfml_{place[1]}_{place[2]}"
+        return name if name in names else place[0]
+
+    lines = [f".reg .b32 {', '.join(names)};", start, *(_PLACE.sub(other, text) for text in texts)]
+    before = re.sub(r"\.(?:maxntid|reqntid)\s+\d+(?:,\s*\d+)*", "", kernel.before)
+    return kernel.with_body(lines, before=before)
+
+
+TURNS = 4
+"""Of a loop, that one turn of an unrolled one makes: what compilers and authors write most."""
+_MOST = 100
+"""Instructions in a loop: four times as many still fit into the cache of instructions."""
+_UNTIL = re.compile(r"setp\.(lt|le|gt|ge|ne)\.[su](?:16|32|64)")
+
+
+def unrolled_loops(kernel: Kernel) -> str | None:
+    """Return the kernel whose innermost counted loops test for their end once in four turns.
+
+    While fewer turns are left, single ones are made.
+    """
+    scratch, ends = Scratch(), dict[int, str]()
+    lines: list[str] = []
+    for at, statement in enumerate(kernel.statements):
+        lines.append(statement.text)
+        if at in ends:
+            lines.append(ends[at])
+        size, step = _counted(kernel.statements[at:])
+        if not step:
+            continue
+        turn = [each.text for each in kernel.statements[at + 1 : at + size]]
+        _, counter, last = kernel.statements[at + size - 1].operands
+        bits = kernel.statements[at + size - 1].type[1:]
+        left, few = scratch.register(f"b{bits}"), scratch.register("pred")
+        one, end = (f"$perfml_{name}_{few[1:]}:" for name in ("one", "end"))
+        ends[at + size] = end
+        lines += [
+            f"sub.s{bits} {left}, {last}, {counter};",
+            f"setp.{'le' if step > 0 else 'ge'}.s{bits} {few}, {left}, {(TURNS - 1) * step};",
+            f"@{few} bra {one[:-1]};",
+            *(turn * TURNS),
+            *(kernel.statements[at + size].text, f"bra {end[:-1]};", one),
+        ]
+    return kernel.with_body(scratch.body(lines)) if ends else None
+
+
+def _counted(statements: Sequence[Statement]) -> tuple[int, int]:
+    """Return the place of the branch that ends a counted loop, and its step; 0 and 0 for none.
+
+    The loop begins at the first statement, has no other branch, and tests a register to which it
+    adds a number against one that it leaves as it is.
+    """
+    turns = (n for n, each in enumerate(statements[:_MOST]) if each.parts[0] in ("bra", "call"))
+    size = next(turns, 0)
+    leave, test, inside = statements[size], statements[size - 1], statements[1 : size - 1]
+    label = f"{''.join(leave.operands)}:" == statements[0].text and leave.guard == test.operands[0]
+    if not label or not _UNTIL.fullmatch(test.opcode) or any(e.text[-1] in ":{}" for e in inside):
+        return 0, 0
+    _, counter, last = test.operands
+    steps = [each for each in inside if counter in each.written]
+    if len(steps) != 1 or any(last in each.written for each in inside):
+        return 0, 0
+    moves = steps[0].parts[0] == "add" and steps[0].operands[1] == counter and not steps[0].guard
+    if not moves or not IMMEDIATE.fullmatch(steps[0].operands[2]):
+        return 0, 0
+    step = int(steps[0].operands[2], 0)
+    ends = ("lt", "le", "ne") if step > 0 else ("gt", "ge", "ne")
+    return size, step if test.parts[1] in ends else 0
+
+
+def batched_loads(kernel: Kernel) -> str | None:
+    """Return the kernel whose loops are unrolled and whose loads pass by stores.
+
+    So that the loads of four turns are under way at once. None where one of both changes nothing.
+    """
+    text, alone = unrolled_loops(kernel), read_only_loads(kernel)
+    return None if text is None or alone is None else read_only_loads(kernel.again(text))

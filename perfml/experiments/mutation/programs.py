@@ -103,51 +103,22 @@ def _entries(data: mmap.mmap, start: int) -> Iterator[str]:
 
 
 def _unpacked(packed: bytes, flags: int, size: int) -> bytes | None:
-    if flags & _ZSTD:
-        return _zstd(packed, size)
-    return lz4_block(packed) if flags & _LZ4 else packed
-
-
-def _zstd(packed: bytes, size: int) -> bytes | None:
-    """Return what the system's libzstd makes of it; None where there is none, or it refuses."""
-    name = ctypes.util.find_library("zstd")
-    if name is None:
-        return None
-    library = ctypes.CDLL(name)
-    library.ZSTD_decompress.restype = ctypes.c_size_t
+    """Return what the system's library makes of it; None where there is none, or it refuses."""
     made = ctypes.create_string_buffer(size)
-    length = library.ZSTD_decompress(
-        made, ctypes.c_size_t(size), packed, ctypes.c_size_t(len(packed))
-    )
-    return made.raw[:length] if length <= size else None
+    if flags & _ZSTD and (library := _library("zstd")):
+        library.ZSTD_decompress.restype = ctypes.c_size_t
+        sizes = (ctypes.c_size_t(size), packed, ctypes.c_size_t(len(packed)))
+        length = library.ZSTD_decompress(made, *sizes)
+    elif flags & _LZ4 and (library := _library("lz4")):
+        length = library.LZ4_decompress_safe(packed, made, len(packed), size)
+    else:
+        return None if flags & (_ZSTD | _LZ4) else packed
+    return made.raw[:length] if 0 <= length <= size else None
 
 
-def lz4_block(packed: bytes) -> bytes:
-    """Return what a block of LZ4 stands for (github.com/lz4/lz4, doc/lz4_Block_format.md)."""
-    made, place = bytearray(), 0
-
-    def length(start: int) -> int:
-        nonlocal place
-        while start >= 15 and place < len(packed):
-            start += packed[place]
-            place += 1
-            if packed[place - 1] != 255:
-                break
-        return start
-
-    while place < len(packed):
-        token = packed[place]
-        place += 1
-        literals = length(token >> 4)
-        made += packed[place : place + literals]
-        place += literals
-        if place + 2 > len(packed):
-            break
-        back = int.from_bytes(packed[place : place + 2], "little")
-        place += 2
-        for _ in range(length(token & 15) + 4):
-            made.append(made[-back])
-    return bytes(made)
+def _library(name: str) -> ctypes.CDLL | None:
+    path = ctypes.util.find_library(name)
+    return None if path is None else ctypes.CDLL(path)
 
 
 def _beside(machine_code: bytes) -> Iterator[str]:
@@ -176,7 +147,6 @@ MUTATIONS: dict[str, Callable[[Kernel], str | None]] = {
     "dense_stores": addresses.dense_stores,
     "dense_accesses": addresses.dense_accesses,
     "read_only_loads": addresses.read_only_loads,
-    "cached_loads": addresses.cached_loads,
     "no_conflicts": addresses.no_conflicts,
     "alike_constants": addresses.alike_constants,
     "no_global_atomics": operations.no_global_atomics,
@@ -188,8 +158,19 @@ MUTATIONS: dict[str, Callable[[Kernel], str | None]] = {
     "fast_math": operations.fast_math,
     "cheap_functions": operations.cheap_functions,
     "cheap_division": operations.cheap_division,
+    "smaller_blocks": operations.smaller_blocks,
+    "larger_blocks": operations.larger_blocks,
+    "unrolled_loops": operations.unrolled_loops,
+    "batched_loads": operations.batched_loads,
 }
 """Id of a mutation to what makes its module; it returns None where a kernel has no such habit."""
+
+
+SPLITS: dict[str, int] = {
+    "smaller_blocks": operations.BLOCKS,
+    "larger_blocks": -operations.BLOCKS,
+}
+"""Mutations that change the launch: parts of a block, or, negative, blocks that become one."""
 
 
 @dataclass(frozen=True)

@@ -119,6 +119,10 @@ class Kernel:
         """The module as it is."""
         return self.with_body([each.text for each in self.statements])
 
+    def again(self, text: str) -> Kernel:
+        """Return the kernel of a module that was made of this one."""
+        return kernel(text, kernels_in(text)[0])
+
 
 BLOCKS = "perfml_blocks"
 """The array in which a counting kernel counts: 8 bytes a basic block."""
@@ -208,7 +212,7 @@ def _statements(body: str) -> Iterator[Statement]:
         raise ValueError(msg)
 
 
-_IMMEDIATE = re.compile(r"-?(?:0x[0-9a-fA-F]+|\d+)")
+IMMEDIATE = re.compile(r"-?(?:0x[0-9a-fA-F]+|\d+)")
 _PASSES = 6
 """Over the kernel: facts of a register that loops change come round again."""
 _SMALL = 64
@@ -303,7 +307,7 @@ def _moves_itself(statement: Statement, register: str) -> bool:
     if kind not in ("add", "sub") or len(operands) != 3 or register not in operands[1:]:
         return False
     step = operands[2] if operands[1] == register else operands[1]
-    return _IMMEDIATE.fullmatch(step) is not None and abs(int(step, 0)) <= _SMALL
+    return IMMEDIATE.fullmatch(step) is not None and abs(int(step, 0)) <= _SMALL
 
 
 def _lane(statement: Statement, taken: Sequence[Value]) -> int | None:
@@ -324,7 +328,7 @@ def _lane(statement: Statement, taken: Sequence[Value]) -> int | None:
     if kind == "or":
         # bits that do not meet: an index that was shifted, and the lane
         return known[0] + known[1] if 0 in known else None
-    number = _IMMEDIATE.fullmatch(numbers[-1])
+    number = IMMEDIATE.fullmatch(numbers[-1])
     if kind in ("and", "shr") and number and known[0] == 1:
         bits = int(number[0], 0)
         return _of_lane_bits(kind, bits)
@@ -345,26 +349,9 @@ def _product(kind: str, numbers: Sequence[str], known: Sequence[int]) -> int | N
     if known[0] == known[1] == 0:
         return 0
     if kind == "shl":
-        shift = _IMMEDIATE.fullmatch(numbers[1])
+        shift = IMMEDIATE.fullmatch(numbers[1])
         return known[0] << int(shift[0], 0) if shift else None
     for factor, lane in ((numbers[1], known[0]), (numbers[0], known[1])):
-        if _IMMEDIATE.fullmatch(factor):
+        if IMMEDIATE.fullmatch(factor):
             return int(factor, 0) * lane
     return None
-
-
-def steering(statements: Sequence[Statement]) -> frozenset[str]:
-    """Return the registers on which an address or a branch depends."""
-    chosen: set[str] = set()
-    for each in statements:
-        if each.address is not None:
-            chosen.add(each.address.base)
-        if each.guard:
-            chosen.add(each.guard.lstrip("!"))
-    size = -1
-    while size != len(chosen):
-        size = len(chosen)
-        for each in statements:
-            if chosen.intersection(each.written):
-                chosen.update(r for r in each.read if REGISTER.fullmatch(r))
-    return frozenset(chosen)

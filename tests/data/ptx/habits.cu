@@ -72,3 +72,8 @@ extern "C" __global__ void fences(volatile int* to) {
   __threadfence();
   to[threadIdx.x] = 2;
 }
+extern "C" __global__ void copies(const float* from, float* to, int away) {
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  to[(i + away) * 64] = from[i * 64];
+}
+extern "C" __global__ void adds(const float* from, float* to) { to[threadIdx.x] += from[threadIdx.x]; }

@@ -55,7 +55,7 @@ def test_a_module_with_one_kernel_does_what_the_kernel_did(name):
         ("scatters", "dense_stores", (FROM, TO)),
         ("banks", "no_conflicts", (FROM, TO)),
         pytest.param("bins", "no_conflicts", (FROM, TO), marks=pytest.mark.slow),
-        ("records", "cached_loads", (FROM, TO)),
+        ("copies", "dense_accesses", (FROM, TO, 1)),
         ("constants", "alike_constants", (FROM, TO)),
         ("bins", "no_global_atomics", (FROM, TO)),
         ("fences", "no_fences", (TO,)),
@@ -118,11 +118,88 @@ def test_atomics_in_shared_memory_meet_no_longer():
     assert len({a // 4 % 32 for a in made}) == 32
 
 
-def test_cached_loads_stay_in_a_window_of_their_array():
-    ptx = mutant("records", "cached_loads")
-    for block in (0, 10_000):
-        for made in addresses(ptx, (FROM, TO), "ld", switch=ALL, block=block):
-            assert all(FROM <= address < FROM + 16384 for address in made)
+def test_with_dense_loads_and_stores_a_warp_touches_as_many_lines_as_words():
+    ptx = mutant("copies", "dense_accesses")
+    for kind in ("ld", "st"):
+        (before,) = addresses(ptx, (FROM, TO, 1), kind, switch=0)
+        (after,) = addresses(ptx, (FROM, TO, 1), kind, switch=ALL)
+        assert (len(lines(before)), len(lines(after))) == (32, 1)
+    made = {each.mutation for each in mutants(PTX, "scatters")}
+    assert "dense_stores" in made
+    assert "dense_accesses" not in made
+
+
+def test_only_loads_from_arrays_that_are_not_written_to_pass_by_stores():
+    before = Warp(mutant("adds", RECOMPILED), (FROM, TO))
+    after = Warp(mutant("adds", "read_only_loads"), (FROM, TO))
+    assert [made[1:] for made in before.accesses] == [made[1:] for made in after.accesses]
+    past = {min(at): "nc" in code.split(".") for code, _, at in after.accesses}
+    assert past == {FROM: True, TO: False}
+    assert "read_only_loads" not in {each.mutation for each in mutants(PTX, "fences")}
+
+
+def test_fast_math_does_the_same_operations_in_the_compilers_fast_way():
+    before, after = (mutant("functions", each) for each in (RECOMPILED, "fast_math"))
+    fast = re.findall(r"(?:div|ex2|add|mul|fma)\.[\w.]*f32", after)
+    assert len(fast) == len(re.findall(r"(?:div|ex2|add|mul|fma)\.[\w.]*f32", before))
+    assert all("ftz" in each.split(".") for each in fast)
+    assert "div.approx.ftz.f32" in fast
+    assert "div.rn.f32" not in after
+    # exponentials are as fast as they get: what they cost tells the other mutant
+    assert "ex2.approx.ftz.f32" in after
+    assert "ex2" not in mutant("functions", "cheap_functions")
+    assert "fast_math" not in {each.mutation for each in mutants(PTX, "doubles")}
+
+
+@pytest.mark.parametrize("name", ["records", "scatters", "divides", "copies"])
+def test_threads_of_smaller_and_of_larger_blocks_do_what_they_did(name):
+    parameters = {"divides": (FROM, TO, 7, 1 << 40), "copies": (FROM, TO, 5)}.get(name, (FROM, TO))
+    smaller, larger = (mutant(name, f"{each}_blocks") for each in ("smaller", "larger"))
+    for block in (0, 3):
+        for part in range(4):
+            lanes = [64 * part + lane for lane in range(32)]
+            own = {"%tid.x": lanes, "%nctaid.x": [8] * 32}
+            program = Warp(mutant(name, RECOMPILED), parameters, block=block, special=own)
+            places = {"%ntid.x": [64] * 32, "%nctaid.x": [32] * 32}
+            made = Warp(smaller, parameters, block=4 * block + part, special=places)
+            assert made.accesses == program.accesses
+            own = {"%nctaid.x": [8] * 32}
+            program = Warp(
+                mutant(name, RECOMPILED), parameters, block=4 * block + part, special=own
+            )
+            places = {"%tid.z": [part] * 32, "%nctaid.x": [2] * 32}
+            assert (
+                Warp(larger, parameters, block=block, special=places).accesses == program.accesses
+            )
+    for tied in ("banks", "bins"):
+        assert not {"smaller_blocks", "larger_blocks"} & {e.mutation for e in mutants(PTX, tied)}
+
+
+@pytest.mark.parametrize("mutation", ["unrolled_loops", "batched_loads"])
+@pytest.mark.parametrize("turns", [*range(1, 10), 32, 35])
+def test_an_unrolled_loop_makes_as_many_turns_and_tests_less_often(mutation, turns):
+    program = Warp(mutant("rows", RECOMPILED), (FROM, TO, turns))
+    made = Warp(mutant("rows", mutation), (FROM, TO, turns))
+    assert [at for _, _, at in made.accesses] == [at for _, _, at in program.accesses]
+    past = {"nc" in code.split(".") for code, _, _ in made.accesses if code.startswith("ld")}
+    assert past == {mutation == "batched_loads"}
+    branches = [each.steps["bra"] for each in (program, made)]
+    assert branches[0] - turns < 3
+    assert turns < 5 or branches[1] < branches[0] + 3
+    assert turns < 16 or branches[1] < 0.8 * branches[0]
+
+
+@pytest.mark.parametrize("test", ["setp.lt.s32 %p2, %r10, %r4;", "setp.ne.s32 %p2, %r10, %r4;"])
+def test_loops_are_unrolled_however_they_count_and_only_where_nothing_else_ends_them(test):
+    ptx = PTX.replace("setp.lt.s32 \t%p2, %r10, %r4;", test)
+    for turns in (1, 4, 5, 11):
+        (made,) = (e.ptx for e in mutants(ptx, "rows") if e.mutation == "unrolled_loops")
+        read = [at for code, _, at in Warp(made, (FROM, TO, turns)).accesses if code[:2] == "ld"]
+        assert [at[0] - FROM for at in read] == [4 * turn for turn in range(turns)]
+    leaves = ptx.replace(test, f"@%p1 bra $L__BB1_3; {test}")
+    steps = ptx.replace("add.s32 \t%r10, %r10, 1;", "add.s32 \t%r10, %r10, %r4;")
+    for other in (leaves, steps):
+        assert "unrolled_loops" not in {each.mutation for each in mutants(other, "rows")}
 
 
 def test_a_warp_reads_one_constant():
@@ -172,11 +249,6 @@ def test_bounds_on_registers_go_and_the_size_of_blocks_stays():
     text = mutant("bounded", "more_registers")
     assert ".minnctapersm" not in text
     assert ".maxntid" in text
-
-
-def test_functions_become_products_and_conversions_that_steer_nothing_copies():
-    text = mutant("functions", "cheap_functions")
-    assert not [word for word in ("div.", "ex2.", "cvt.rzi", "rcp.") if word in text]
 
 
 def test_variables_that_a_mutant_takes_over_are_named():
