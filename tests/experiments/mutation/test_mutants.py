@@ -3,6 +3,7 @@
 import math
 import re
 import shutil
+import struct
 import subprocess
 
 import pytest
@@ -12,6 +13,7 @@ from perfml.experiments.mutation.programs import (
     RECOMPILED,
     WORDS,
     global_variables,
+    kernels_of,
     mutants,
     mutations_of,
 )
@@ -295,6 +297,17 @@ def test_a_counting_kernel_does_the_same_and_counts_each_block_at_its_own_place(
     assert [int(each) for each in places] == list(range(0, 8 * len(places), 8))
     assert f"{BLOCKS}[{len(places)}]" in counted
     assert re.sub(r"red\.global\.add\.u64 \[perfml_blocks\+\d+\], 1;\n", "", counted) != counted
+
+
+def test_ptx_in_a_program_is_read_as_it_is_and_compressed_by_lz4(tmp_path):
+    text = b".version 8.0\n.entry late() { ret; }\0"
+    literals = bytes([0xF0, len(text) - 15]) + text  # a block of LZ4 without a repetition
+    for flags, packed, size in ((0, text, 0), (0x2000, literals, len(literals))):
+        entry = struct.pack("<HHIQI", 1, 0x101, 64, len(packed), size).ljust(40, b"\0")
+        entry += struct.pack("<QQQ", flags, 0, len(text)) + packed
+        head = b"\x50\xed\x55\xba" + struct.pack("<HHQ", 1, 16, len(entry))
+        (tmp_path / "program").write_bytes(b"\x7fELF" + head + entry)
+        assert kernels_of([tmp_path / "program"]) == {"late": text.decode().rstrip("\0")}
 
 
 def test_variables_of_a_module_that_its_code_names_are_known_by_kernel():
