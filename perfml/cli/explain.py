@@ -34,7 +34,7 @@ def explain(
 
     One screen; --more shows all of it: kernels, causes by counters, metrics that changed, a
     model's view, and what to do. The layers of --layer, or the --top slowest, are explained in
-    detail. The model is gbr; none where kernels without ranges are compared, which are too few.
+    detail. --model gbr adds the view of a model that learns from the layers of both sides.
 
     Example: perfml explain before.ncu-rep after.ncu-rep;
     perfml explain A.ncu-rep --kernel naive --kernel-b tiled;
@@ -50,8 +50,6 @@ def explain(
 
     with output.progress("explaining") as progress:
         sides = load_sides(read(selection, output))
-        if model is None and sides.alignment is None:
-            model = "gbr"
         explanation = explain_sides(
             sides.baseline,
             sides.target,

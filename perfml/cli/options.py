@@ -166,8 +166,7 @@ Model = Annotated[
     str | None,
     typer.Option(
         "--model",
-        help="dt, gbr, lmt or none; dt, lr, rf of backends. train and rank take several, with "
-        "commas.",
+        help="dt, gbr or lmt; dt, lr, rf of backends. train and rank take several, with commas.",
     ),
 ]
 Features = Annotated[

@@ -33,8 +33,9 @@ def report(
     output: Output,
     out: options.OptionalOut = None,
     form: options.Format = None,
-    splits: options.Splits = 5,
-    resamples: options.Resamples = 20,
+    models: Annotated[
+        bool, typer.Option("--models", help="Train models: a ranking of the metrics, scores.")
+    ] = False,
     title: Annotated[str | None, typer.Option(help="Heading of the report.")] = None,
     seed: options.Seed = 0,
 ) -> None:
@@ -72,6 +73,7 @@ def report(
             document = build_comparison(
                 *sides.tables,
                 provenance=(inputs.tables[0].provenance, inputs.tables[1].provenance),
+                model="gbr" if models else None,
                 seed=seed,
                 title=title,
                 progress=progress,
@@ -88,8 +90,7 @@ def report(
                 launches,
                 provenance=given.provenance,
                 recorded=_all_conditions(selection) if given.ranged else None,
-                splits=splits,
-                resamples=resamples,
+                models=models,
                 seed=seed,
                 title=title,
                 reports=reports_behind(given, launches),

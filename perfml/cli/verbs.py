@@ -73,7 +73,7 @@ def write_verbs(group: Any, ctx: Any, formatter: Any) -> None:
     grouped = {name for verbs in groups().values() for name in verbs}
     rest = ", ".join(name for name in group.list_commands(ctx) if name not in grouped)
     lines.append(f"{'':{_GROUP}}{rest} (COMMAND --help says more)")
-    names = [each.opts[-1] for each in group.get_params(ctx) if each.opts[-1].startswith("--")]
+    names = [max(option.opts, key=len) for option in group.get_params(ctx)]
     lines.append(f"options {', '.join(names)}")
     formatter.write("\n".join(lines) + "\n")
 

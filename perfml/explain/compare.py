@@ -171,7 +171,7 @@ def explain(
     *,
     layers: Sequence[str] | None = None,
     top: int = 3,
-    model: str | None = "gbr",
+    model: str | None = None,
     training: pd.DataFrame | Explainer | None = None,
     tolerance: float = TOLERANCE,
     seed: int = 0,
@@ -191,7 +191,7 @@ def explain(
     top
         How many those are.
     model
-        Regression model of the model attribution; None leaves it out.
+        Regression model of the model attribution, such as ``gbr``; None leaves it out.
     training
         Layers table the model learns from, or an `Explainer` that has learned (then `model` and
         `seed` are its own); the two sides by default.

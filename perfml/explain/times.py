@@ -224,15 +224,15 @@ def _welch(before: Floats, after: Floats, confidence: float, beyond: float) -> t
     """Return half the interval of a difference of means, and its p-value (Welch 1947)."""
     # The p-value is how often a ratio no further from 1 than the tolerance would look as far, by
     # `beyond` its logarithm lies outside; in both directions, as the interval has two ends.
-    from scipy.stats import t
+    from scipy.special import stdtr, stdtrit  # scipy.stats takes a second to import
 
     parts = [(float(side.var(ddof=1)) / len(side), len(side)) for side in (before, after)]
     variance = sum(part for part, _ in parts)
     if variance == 0:
         return 0.0, 0.0 if beyond > 0 else 1.0
     freedom = variance**2 / sum(part**2 / (count - 1) for part, count in parts)
-    half = float(t.ppf(0.5 + confidence / 2, freedom) * np.sqrt(variance))
-    return half, min(1.0, float(2 * t.sf(beyond / np.sqrt(variance), freedom)))
+    half = float(stdtrit(freedom, 0.5 + confidence / 2) * np.sqrt(variance))
+    return half, min(1.0, float(2 * stdtr(freedom, -beyond / np.sqrt(variance))))
 
 
 FEWEST = 3
@@ -243,12 +243,15 @@ _BY_CHANCE = 0.01
 
 def follow(before: npt.ArrayLike, after: npt.ArrayLike) -> bool:
     """Return whether times of both sides grow and shrink together from launch to launch."""
-    from scipy.stats import pearsonr
+    from scipy.special import betainc
 
     one, other = np.log(np.asarray(before, dtype=float)), np.log(np.asarray(after, dtype=float))
     if len(one) != len(other) or len(one) < FEWEST or not (np.ptp(one) and np.ptp(other)):
         return False
-    return bool(pearsonr(one, other, alternative="greater").pvalue < _BY_CHANCE)
+    # Pearson's correlation of unrelated normal numbers is a beta distribution over -1 to 1
+    shape = len(one) / 2 - 1
+    correlation = min(max(float(np.corrcoef(one, other)[0, 1]), -1.0), 1.0)
+    return bool(betainc(shape, shape, (1 - correlation) / 2) < _BY_CHANCE)
 
 
 def _over_pairs(
@@ -258,7 +261,7 @@ def _over_pairs(
 
     One long launch is nearly all of the time: then there are few pairs, and little freedom.
     """
-    from scipy.stats import t
+    from scipy.special import stdtr, stdtrit  # scipy.stats takes a second to import
 
     share = np.exp((before + after) / 2)
     share /= share.sum()
@@ -267,8 +270,8 @@ def _over_pairs(
     if scatter * fewer < _SAME:
         return 0.0, 0.0 if beyond > 0 else 1.0
     error, freedom = math.sqrt(scatter * fewer / (1 - fewer)), 1 / fewer - 1
-    half = float(t.ppf(0.5 + confidence / 2, freedom) * error)
-    return half, min(1.0, float(2 * t.sf(beyond / error, freedom)))
+    half = float(stdtrit(freedom, 0.5 + confidence / 2) * error)
+    return half, min(1.0, float(2 * stdtr(freedom, -beyond / error)))
 
 
 _SAME = 1e-18

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 SPLITS, RESAMPLES = 5, 20
 """Random splits and bootstrap resamples of a report, which has to be quick: `perfml.evaluate` and
-`perfml.rank` take 20 and 50."""
+`perfml.rank` take 20 and 50, and others where asked."""
 
 MOST_ROWS, MOST_LAYERS = 4000, 100
 """With more rows than this, the models of a report learn from this number of whole layers. Each is
@@ -43,8 +43,7 @@ def analysed(
     *,
     provenance: Mapping[str, Any] | None = None,
     recorded: pd.DataFrame | None = None,
-    splits: int = SPLITS,
-    resamples: int = RESAMPLES,
+    models: bool = False,
     seed: int = 0,
     title: str | None = None,
     reports: Sequence[Report] = (),
@@ -60,14 +59,14 @@ def analysed(
     from perfml.report.pairs import advise_conditions, explain_pairs
 
     named_layers(layers)  # what is no Layers table is told here, before anything is computed
-    evaluations, rankings, warnings = _modelled(
-        layers, splits=splits, resamples=resamples, seed=seed, progress=progress
-    )
+    evaluations, rankings, warnings = _modelled(layers, seed, progress) if models else ([], [], [])
     shown = conditions(layers)
     sources = [each for each in (provenance or {}).get("sources", ()) if isinstance(each, Mapping)]
     account = account_in(provenance or {})
     advice = advise_conditions(shown, kernels, sources, account)
-    pairs = explain_pairs(shown, kernels, seed=seed, progress=progress)
+    pairs = explain_pairs(
+        shown, kernels, model="gbr" if models else None, seed=seed, progress=progress
+    )
     known = dict(provenance or {})
     known["warnings"] = [*StudyNote.without(known.get("warnings", ())), *warnings]
     levels: tuple[KernelLevels, ...] = ()
@@ -92,7 +91,7 @@ def analysed(
 
 
 def _modelled(
-    layers: pd.DataFrame, *, splits: int, resamples: int, seed: int, progress: Progress | None
+    layers: pd.DataFrame, seed: int, progress: Progress | None
 ) -> tuple[list[Evaluation], list[Ranking], list[str]]:
     """Return the scores and rankings of the models of a table, and which there are not and why."""
     from perfml.modeling.features import has_counters
@@ -121,9 +120,9 @@ def _modelled(
     for task in tasks:
         words: dict[str, Any] = {"task": task, "seed": seed, "progress": progress}
         try:
-            scored = evaluate(learnt, splits=splits, average=True, quick=True, **words)
+            scored = evaluate(learnt, splits=SPLITS, average=True, quick=True, **words)
             evaluations.append(scored)
-            ranking = {"resamples": resamples, "methods": RANKED_BY, "leakage": scored.leakage}
+            ranking = {"resamples": RESAMPLES, "methods": RANKED_BY, "leakage": scored.leakage}
             rankings.append(rank(learnt, **ranking, **words))
         except PerfmlError as error:
             # too few layers to learn from is no reason to withhold the times
@@ -150,8 +149,7 @@ def report(
     *,
     out: str | Path | None = "report.html",
     kernels: pd.DataFrame | None = None,
-    splits: int = SPLITS,
-    resamples: int = RESAMPLES,
+    models: bool = False,
     seed: int = 0,
     title: str | None = None,
     progress: Progress | None = None,
@@ -163,14 +161,16 @@ def report(
     data
         A Layers table, or the name of a profile, a folder, a table or a recorded data set.
     other
-        The same, to compare with: `data` is the baseline then, and `kernels`, `splits` and
-        `resamples` mean nothing.
+        The same, to compare with: `data` is the baseline then, and `kernels` means nothing.
     out
         The file: HTML, or Markdown if its name ends in ``.md``; None writes none.
     kernels
         The Kernels table behind a Layers table, to show the kernels of each layer.
-    splits, resamples, seed
-        As for `perfml.evaluate` and `perfml.rank`, whose defaults are 20 and 50: a report is quick.
+    models
+        Train models too: a ranking of the metrics, scores on unseen layers, and a model's view of
+        the largest differences. They take longer than all else.
+    seed
+        Of the models.
     title
         Heading; made from workload and device without.
     progress
@@ -194,9 +194,9 @@ def report(
     """
     require_place(None if out is None else Path(out))
     if other is None:
-        document = _of_one(data, kernels, splits, resamples, seed, title, progress)
+        document = _of_one(data, kernels, models, seed, title, progress)
     else:
-        document = _compared(data, other, seed, title, progress)
+        document = _compared(data, other, models, seed, title, progress)
     if out is not None:
         from perfml.tables import replacing
 
@@ -208,8 +208,7 @@ def report(
 def _of_one(
     data: pd.DataFrame | Source,
     kernels: pd.DataFrame | None,
-    splits: int,
-    resamples: int,
+    models: bool,
     seed: int,
     title: str | None,
     progress: Progress | None,
@@ -230,8 +229,7 @@ def _of_one(
         layers,
         kernels,
         provenance=provenance,
-        splits=splits,
-        resamples=resamples,
+        models=models,
         seed=seed,
         title=title,
         reports=reports,
@@ -243,6 +241,7 @@ def _of_one(
 def _compared(
     data: pd.DataFrame | Source,
     other: pd.DataFrame | Source,
+    models: bool,
     seed: int,
     title: str | None,
     progress: Progress | None,
@@ -255,7 +254,13 @@ def _compared(
     provenance = (inputs.tables[0].provenance, inputs.tables[1].provenance)
     left, right = sides.tables
     return build_comparison(
-        left, right, provenance=provenance, seed=seed, title=title, progress=progress
+        left,
+        right,
+        provenance=provenance,
+        model="gbr" if models else None,
+        seed=seed,
+        title=title,
+        progress=progress,
     )
 
 

@@ -86,7 +86,7 @@ def test_verbs_that_learn_take_a_profile_too(verb, words, report):
 
 
 def test_a_report_page_is_made_of_a_profile(report, tmp_path):
-    words = ("--splits", "2", "--resamples", "2", "--out", "report.md")
+    words = ("--models", "--out", "report.md")
     assert run("report", report, *words).exit_code == 0
     assert "update/scale" in (tmp_path / "report.md").read_text()
     assert run("report", report, report, "--out", "both.md").exit_code == 0
@@ -155,7 +155,7 @@ def test_a_file_of_others_is_answered_or_named_by_every_verb(name, tmp_path, mon
         # reports fit models, so that explain needs none here
         check(name, ("explain", path, path, "--model", "none"))
     if path.name in REPORTED:
-        check(name, ("report", path, "--splits", "2", "--resamples", "2"))
+        check(name, ("report", path, "--models"))
 
 
 @pytest.mark.slow

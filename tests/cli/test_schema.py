@@ -52,7 +52,7 @@ CASES = [
     ("gate", ("vectors.csv", "vectors.csv")),
     ("gate", ("base.parquet", "more.parquet")),
     ("gate", ("--save", "main", "vectors.csv")),
-    ("report", ("vectors.csv", "--splits", "2", "--resamples", "2")),
+    ("report", ("vectors.csv", "--models")),
     ("plot", ("times", "vectors.csv")),
     ("plot", ("--list",)),
     ("doctor", ()),

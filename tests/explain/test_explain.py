@@ -28,7 +28,7 @@ def recorded_kernels(sweep):
 def explained(recorded_kernels):
     layers = merge(recorded_kernels)
     pair = sides_of(layers, "cublas", "cudnn", kernels=recorded_kernels)
-    return explain(*pair, layers=["conv_03", "conv_20"], training=layers)
+    return explain(*pair, layers=["conv_03", "conv_20"], model="gbr", training=layers)
 
 
 def test_the_interval_of_a_ratio_covers_the_true_ratio_as_often_as_it_says():
@@ -197,7 +197,7 @@ def test_one_unnamed_kernel_a_side_is_aligned_and_its_launches_are_repeats(kerne
         kernels_of([{"kernel": name, "layer": None, "time_us": each} for each in values])
         for name, values in zip(("attention_v7", "attention_v8"), times, strict=True)
     ]
-    found = explain(*sides)
+    found = explain(*sides, model="gbr")
     detail = found.details[0]
     assert (detail.layer, detail.target_layer) == ("attention_v7", "attention_v8")
     assert detail.time.verdict == "faster"
@@ -216,7 +216,7 @@ def test_launches_outside_the_layers_are_named_not_dropped_in_silence(kernels_of
 def test_two_identical_runs_give_no_difference(recorded_kernels):
     layers = merge(recorded_kernels)
     run = layers[layers["backend"] == "cudnn"]
-    found = explain(run, run.copy(), training=layers)
+    found = explain(run, run.copy(), model="gbr", training=layers)
     assert found.total.verdict == "no difference"
     assert set(found.layers["verdict"]) == {"no difference"}
     for each in found.details:

@@ -77,7 +77,7 @@ def test_explain_and_advise_take_files_as_the_verbs_do():
 
 def test_report_writes_the_page_and_plot_draws(tmp_path):
     path = tmp_path / "page.html"
-    document = perfml.report(DATA / "conv_03_cublas.csv", out=path, splits=2, resamples=2)
+    document = perfml.report(DATA / "conv_03_cublas.csv", out=path)
     assert "<html" in path.read_text("utf-8")
     assert document.lines
     ax = perfml.plot("kernels", DATA / "conv_03_cublas.csv", layer="conv_03")
@@ -202,7 +202,7 @@ def results(fitted):
         perfml.gate(kernels, slower),
         perfml.inspect(DATA / "conv_03_cublas.csv"),
         perfml.report(left, right, out=None),
-        perfml.report(DATA / "conv_03_cublas.csv", out=None, splits=2, resamples=2),
+        perfml.report(DATA / "conv_03_cublas.csv", out=None),
         Prediction("others", 3, 30, (layer,), 0.9, None),
     ]
 

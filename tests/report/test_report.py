@@ -126,7 +126,7 @@ def test_an_unnamed_profile_is_no_backend_called_unknown():
 
 
 def test_few_layers_are_not_learned_from():
-    document, warnings = analysed(layers(layers=4), None, splits=2, resamples=2)
+    document, warnings = analysed(layers(layers=4), None, models=True)
     assert len(warnings) == 2
     assert "needs 5 distinct layers" in warnings[0]
     assert "metrics" not in {part.anchor for part in document.sections}
@@ -136,10 +136,10 @@ def test_no_model_learns_from_a_trace_which_has_no_counters():
     trace = str(ROOT / "tests/data/servers/decoder_ranges.json.gz")
     given = read_input(trace)
     assert given.reported_layers["layer"].nunique() >= 5
-    document, warnings = analysed(given.reported_layers, given.in_layers.kernels)
+    document, warnings = analysed(given.reported_layers, given.in_layers.kernels, models=True)
     assert not [each for each in warnings if "analysis" in each]
     assert "metrics" not in {part.anchor for part in document.sections}
-    sides = explain(trace, trace, top=1)
+    sides = explain(trace, trace, top=1, model="gbr")
     assert all(detail.model is None for detail in sides.details)
 
 
@@ -156,7 +156,7 @@ def test_of_very_many_rows_whole_layers_are_learned_from_and_it_is_said(monkeypa
     monkeypatch.setattr(write, "MOST_LAYERS", 2)
     assert write._learnt(table, 0)["layer"].nunique() == 2
     monkeypatch.setattr(write, "MOST_LAYERS", 100)
-    _, warnings = analysed(table, None, splits=2, resamples=2)
+    _, warnings = analysed(table, None, models=True)
     assert (
         f"fitted to {learnt['layer'].nunique()} of {table['layer'].nunique()} layers" in warnings[0]
     )
