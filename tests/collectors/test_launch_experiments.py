@@ -92,7 +92,7 @@ def test_a_program_that_fails_without_a_launch_is_an_error_with_its_last_line(ex
 def test_conditions_under_which_a_launch_is_refused_are_left_out(examine):
     found, _ = examine("cluster units")
     (cluster, _) = responses(found)
-    assert {"l2_less", "warps_half"} <= set(cluster.by_condition)
+    assert {"l1_small", "warps_half"} <= set(cluster.by_condition)
     assert not {"sm_half", "dram_traffic"} & set(cluster.by_condition)
     # what was not measured is not a limit
     assert breakdown(cluster).limit is None

@@ -170,11 +170,6 @@ CUresult CUDAAPI cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, CUfunc
   *blocks = shared ? static_cast<int>(230'000 / shared) : 8;
   return CUDA_SUCCESS;
 }
-CUresult CUDAAPI cuCtxSetLimit(CUlimit, size_t) { return CUDA_SUCCESS; }
-CUresult CUDAAPI cuCtxGetLimit(size_t* value, CUlimit) {
-  *value = 0;
-  return CUDA_SUCCESS;
-}
 CUresult CUDAAPI cuModuleLoadData(CUmodule* module, const void* image) {
   auto* made = new Module{static_cast<const char*>(image)};
   if (made->text.find("wgmma") != std::string::npos) return CUDA_ERROR_INVALID_PTX;
@@ -213,7 +208,6 @@ CUresult CUDAAPI cuDeviceGetAttribute(int* value, CUdevice_attribute which, CUde
   switch (which) {
     case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: *value = 132; break;
     case CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE: *value = 50 << 20; break;
-    case CU_DEVICE_ATTRIBUTE_MAX_PERSISTING_L2_CACHE_SIZE: *value = 32 << 20; break;
     case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR: *value = 233'472; break;
     case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN: *value = 232'448; break;
     default: *value = 1024;

@@ -28,9 +28,6 @@ struct Condition {
   double amount = 1;          // of the resource, relative to the control
   unsigned more_shared = 0;   // dynamic shared memory beyond what the launch asks for, bytes
   int carveout = -2;          // share of shared memory in L1, per cent; -2: as the program has it
-  bool less_l2 = false;       // as much of L2 as the driver allows is set aside
-  bool single = false;        // launches one at a time
-  bool cold = false;          // L2 is filled with something else before each launch
   Flow traffic = Flow::none;
   CUfunction instead = nullptr;  // runs in place of the program's kernel
   CUdeviceptr toggle = 0;        // its switch, and whether it is on

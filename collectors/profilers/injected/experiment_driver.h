@@ -24,8 +24,8 @@ namespace experiments {
     each(wait_for_all, cuCtxSynchronize) each(event, cuEventCreate) each(record, cuEventRecord) \
     each(reached, cuEventQuery) each(launch, cuLaunchKernelEx) each(set, cuFuncSetAttribute) \
     each(get, cuFuncGetAttribute) each(function_of, cuKernelGetFunction) \
-    each(blocks, cuOccupancyMaxActiveBlocksPerMultiprocessor) each(limit, cuCtxSetLimit) \
-    each(limit_now, cuCtxGetLimit) each(load, cuModuleLoadData) \
+    each(blocks, cuOccupancyMaxActiveBlocksPerMultiprocessor) \
+    each(load, cuModuleLoadData) \
     each(function, cuModuleGetFunction) each(unload, cuModuleUnload) \
     each(variable, cuModuleGetGlobal) each(module_of, cuFuncGetModule) each(parameter, cuFuncGetParamInfo) \
     each(device, cuCtxGetDevice) each(attribute, cuDeviceGetAttribute) \

@@ -47,8 +47,6 @@ class Laboratory {
     if (failed(all.device(&device), "device", why)) return false;
     multiprocessors_ = attribute(device, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
     l2_bytes_ = static_cast<size_t>(attribute(device, CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE));
-    persisting_ = static_cast<size_t>(
-        attribute(device, CU_DEVICE_ATTRIBUTE_MAX_PERSISTING_L2_CACHE_SIZE));
     shared_of_multiprocessor_ = static_cast<unsigned>(
         attribute(device, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR));
     shared_of_block_ = static_cast<unsigned>(
@@ -72,14 +70,11 @@ class Laboratory {
 
   // Before the program resets its device, which frees the rest.
   void close() {
-    for (Partition* part : {&most_, &half_, &quarter_}) part->close();
+    for (Partition* part : {&most_, &half_}) part->close();
   }
 
   unsigned multiprocessors() const { return static_cast<unsigned>(multiprocessors_); }
   size_t l2_bytes() const { return l2_bytes_; }
-  const Partition& most() const { return most_; }
-  const Partition& half() const { return half_; }
-  const Partition& quarter() const { return quarter_; }
   Image& image() { return image_; }
   CUstream stream() const { return all_; }
 
@@ -244,8 +239,7 @@ class Laboratory {
   bool make_partitions(CUdevice device, std::string& why) {
     if (!driver().has_green()) return true;
     const unsigned count = multiprocessors();
-    return part(device, count * 3 / 4, most_, why) &&
-           part(device, count / 2, half_, why) && part(device, count / 4, quarter_, why);
+    return part(device, count * 3 / 4, most_, why) && part(device, count / 2, half_, why);
   }
 
   bool make_buffers(std::string& why) {
@@ -277,23 +271,11 @@ class Laboratory {
     const unsigned least = std::min(100u, 1 + 100 * needed / shared_of_multiprocessor_);
     if (least < 60) add("l1_large", "l1_large", all_).carveout = static_cast<int>(least);
     add("l1_small", least < 60 ? "l1_large" : "all", all_).carveout = 100;
-    for (int part : {2, 4}) {
-      Condition fewer{part == 2 ? "warps_half" : "warps_quarter", "l1_small", all_};
-      fewer.carveout = 100;
-      if (blocks >= part &&
-          fill_shared(subject, function, threads, blocks / part, kept, fewer, blocks))
-        chosen.push_back(fewer);
-    }
-    if (persisting_ > 0) {
-      Condition& less = add("l2_less", "all", all_);
-      less.less_l2 = true;
-      less.amount = 1 - static_cast<double>(persisting_) / static_cast<double>(l2_bytes_);
-    }
-    add("single", "single", all_).single = true;
-    Condition& cold = add("l2_cold", "single", all_);
-    cold.single = cold.cold = true;
-    const std::pair<const char*, const Partition&> parts[] = {
-        {"sm_most", most_}, {"sm_half", half_}, {"sm_quarter", quarter_}};
+    Condition fewer{"warps_half", "l1_small", all_};
+    fewer.carveout = 100;
+    if (blocks >= 2 && fill_shared(subject, function, threads, blocks / 2, kept, fewer, blocks))
+      chosen.push_back(fewer);
+    const std::pair<const char*, const Partition&> parts[] = {{"sm_most", most_}, {"sm_half", half_}};
     for (const auto& [name, part] : parts) {
       if (part.stream && part.multiprocessors < multiprocessors())
         add(name, "all", part.stream).amount =
@@ -447,14 +429,8 @@ class Laboratory {
     if (condition.carveout != -2)
       all.set(function, CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, condition.carveout);
     if (!mutated(changed, condition, why)) return -1;
-    size_t limit = 0;
-    if (condition.less_l2) {
-      all.limit_now(&limit, CU_LIMIT_PERSISTING_L2_CACHE_SIZE);
-      all.limit(CU_LIMIT_PERSISTING_L2_CACHE_SIZE, persisting_);
-    }
     double us = -1;
     if (image_.put_back(all_, why)) us = timed(changed, condition, size, why);
-    if (condition.less_l2) all.limit(CU_LIMIT_PERSISTING_L2_CACHE_SIZE, limit);
     if (condition.carveout != -2)
       all.set(function, CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, kept.carveout);
     if (condition.more_shared > 0)
@@ -464,26 +440,25 @@ class Laboratory {
 
   double timed(const Subject& subject, const Condition& condition, int size, std::string& why) {
     if (batch(subject, condition.stream, 1, why) < 0) return -1;  // warms the caches up
-    if (condition.traffic == Flow::none) return some(subject, condition, size, why);
+    if (condition.traffic == Flow::none) return some(subject, condition.stream, size, why);
     if (!start_traffic(condition.traffic, why)) return -1;
     double us = batch(subject, condition.stream, 1, why);  // until the traffic flows
-    if (us >= 0) us = some(subject, condition, size, why);
+    if (us >= 0) us = some(subject, condition.stream, size, why);
     return stop_traffic(why) ? us : -1;
   }
 
   // Times some launches: a batch, or one at a time with what lies between them.
-  double some(const Subject& subject, const Condition& condition, int size, std::string& why) {
-    if (!condition.single && replay_ == Replay::warm)
-      return batch(subject, condition.stream, size, why);
+  double some(const Subject& subject, CUstream stream, int size, std::string& why) {
+    if (replay_ == Replay::warm) return batch(subject, stream, size, why);
     std::array<double, 3> times{};
     for (double& us : times) {
-      if ((condition.cold || replay_ == Replay::cold) &&
+      if (replay_ == Replay::cold &&
           failed(driver().fill(written_, 0, std::max(kOverDram, 2 * l2_bytes_), all_), "cold cache",
                  why))
         return -1;
-      if (replay_ != Replay::warm && !restore(why)) return -1;
+      if (!restore(why)) return -1;
       if (failed(driver().wait(all_), "earlier work", why)) return -1;
-      us = batch(subject, condition.stream, 1, why);
+      us = batch(subject, stream, 1, why);
       if (us < 0) return -1;
     }
     std::sort(times.begin(), times.end());
@@ -573,10 +548,10 @@ class Laboratory {
   }
 
   int multiprocessors_ = 0;
-  size_t l2_bytes_ = 0, persisting_ = 0;
+  size_t l2_bytes_ = 0;
   unsigned shared_of_multiprocessor_ = 0, shared_of_block_ = 0, reserved_shared_ = 0;
   CUstream all_ = nullptr;
-  Partition most_, half_, quarter_;
+  Partition most_, half_;
   CUevent from_ = nullptr, to_ = nullptr;
   CUfunction traffic_ = nullptr, empty_ = nullptr;
   CUdeviceptr read_ = 0, written_ = 0, stop_ = 0;
