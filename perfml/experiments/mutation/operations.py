@@ -132,7 +132,6 @@ def _single(statement: Statement, scratch: Scratch) -> list[str] | None:
     parts = statement.parts
     if "f64" not in parts or parts[0] in ("ld", "st", "atom", "red", "selp", "call", "mma", "wmma"):
         return None
-    guard = f"@{statement.guard} " if statement.guard else ""
     operands, lines = list(statement.operands), list[str]()
     types = [part for part in parts if re.fullmatch(r"[usbf]f?\d+", part)]
     result_is_double = types[0] == "f64" and parts[0] not in ("setp", "testp", "set")
@@ -146,10 +145,10 @@ def _single(statement: Statement, scratch: Scratch) -> list[str] | None:
     opcode = ".".join("f32" if part == "f64" else part for part in parts)
     if parts[0] == "cvt":
         opcode = _conversion(parts, types)
-    lines.append(f"{guard}{opcode} {', '.join(operands)};")
+    lines.append(f"{statement.start}{opcode} {', '.join(operands)};")
     if result_is_double:
         zero = scratch.once("f32", "mov.f32 {}, 0f00000000;")
-        lines.append(f"{guard}mov.b64 {destination}, {{{operands[0]}, {zero}}};")
+        lines.append(f"{statement.start}mov.b64 {destination}, {{{operands[0]}, {zero}}};")
     return lines
 
 
@@ -188,10 +187,9 @@ def cheap_functions(kernel: Kernel) -> str | None:
         if statement.parts[0] not in _SLOW or statement.type not in ("f32", "f64"):
             return None
         taken = list(statement.operands[1:])
-        guard = f"@{statement.guard} " if statement.guard else ""
         numbers = ", ".join([statement.operands[0], taken[0], taken[-1]])
         rounded = ".rn" if statement.type == "f64" else ""
-        return [f"{guard}mul{rounded}.{statement.type} {numbers};"]
+        return [f"{statement.start}mul{rounded}.{statement.type} {numbers};"]
 
     return _rewritten(kernel, rewrite, switched=False)
 
@@ -238,17 +236,16 @@ def cheap_division(kernel: Kernel) -> str | None:
         elif kind == "div":
             quotients[destination] = (number, divisor)
         size = statement.type[1:]
-        guard = f"@{statement.guard} " if statement.guard else ""
         less = scratch.register(f"b{size}")
         lines = [f"mov.b{size} {less}, {divisor};", f"add.s{size} {less}, {less}, -1;"]
         if kind != "div":
-            return [*lines, f"{guard}and.b{size} {destination}, {number}, {less};"]
+            return [*lines, f"{statement.start}and.b{size} {destination}, {number}, {less};"]
         bits = scratch.register()
         return [
             *lines,
             f"bfind.u{size} {bits}, {less};",
             f"add.s32 {bits}, {bits}, 1;",
-            f"{guard}shr.{statement.type} {destination}, {number}, {bits};",
+            f"{statement.start}shr.{statement.type} {destination}, {number}, {bits};",
         ]
 
     return _rewritten(kernel, rewrite, switched=False)

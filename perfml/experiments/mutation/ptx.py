@@ -64,6 +64,11 @@ class Statement:
         return size * next((int(p[1:]) for p in self.parts if re.fullmatch(r"v[248]", p)), 1)
 
     @property
+    def start(self) -> str:
+        """What stands before the opcode: the guard, or nothing."""
+        return f"@{self.guard} " if self.guard else ""
+
+    @property
     def address(self) -> Address | None:
         """Where it reads or writes; None where it has no address of this form."""
         for operand in self.operands:
