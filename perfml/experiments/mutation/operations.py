@@ -70,14 +70,19 @@ class _Skipped:
         return [f"@!{self.off} mov.{type_} {statement.operands[0]}, {value};"]
 
 
-def no_global_atomics(kernel: Kernel) -> str | None:
-    """Return the kernel without atomics on global memory."""
+def _left_out(chosen: Callable[[Statement], bool]) -> Callable[[Kernel], str | None]:
+    """Return what makes a kernel without the chosen operations."""
+    return lambda kernel: _rewritten(kernel, _Skipped(chosen), switched=True)
 
-    def chosen(statement: Statement) -> bool:
-        kind = statement.parts[0] in ("atom", "red")
-        return kind and "shared" not in statement.parts and statement.address is not None
 
-    return _rewritten(kernel, _Skipped(chosen), switched=True)
+no_global_atomics = _left_out(
+    lambda each: (
+        each.parts[0] in ("atom", "red") and "shared" not in each.parts and each.address is not None
+    )
+)
+no_fences = _left_out(lambda each: each.parts[0] in ("membar", "fence"))
+no_local_arrays = _left_out(lambda each: each.parts[0] in ("ld", "st") and "local" in each.parts)
+"""Accesses to local memory that the source makes; spilled registers stay."""
 
 
 def no_barriers(kernel: Kernel) -> str | None:
@@ -95,27 +100,22 @@ def no_barriers(kernel: Kernel) -> str | None:
     return _rewritten(kernel, rewrite, switched=False)
 
 
-def no_fences(kernel: Kernel) -> str | None:
-    """Return the kernel that does not wait until others see what it wrote."""
-    return _rewritten(
-        kernel, _Skipped(lambda each: each.parts[0] in ("membar", "fence")), switched=True
-    )
-
-
-def no_local_arrays(kernel: Kernel) -> str | None:
-    """Return the kernel without accesses to local memory that its source makes."""
-
-    def chosen(statement: Statement) -> bool:
-        return statement.parts[0] in ("ld", "st") and "local" in statement.parts
-
-    return _rewritten(kernel, _Skipped(chosen), switched=True)
-
-
 def more_registers(kernel: Kernel) -> str | None:
     """Return the kernel without the bounds that make the compiler spill registers."""
     before = re.sub(r"\.(?:minnctapersm|maxnreg)\s+\d+", "", kernel.before)
     if before == kernel.before:
         return None
+    return kernel.with_body([each.text for each in kernel.statements], before=before)
+
+
+def fewer_registers(kernel: Kernel) -> str | None:
+    """Return the kernel with 64 registers at most, so that half of the warps fit; None if bounded.
+
+    A multiprocessor has 65,536 registers and room for 2,048 threads (Volta to Blackwell).
+    """
+    if re.search(r"\.(?:minnctapersm|maxnreg)\b", kernel.before):
+        return None
+    before = f"{kernel.before.removesuffix('{')}.maxnreg 64\n{{"
     return kernel.with_body([each.text for each in kernel.statements], before=before)
 
 
