@@ -62,7 +62,3 @@ def test_what_no_experiment_on_a_launch_can_tell_is_not_decided(probe):
     assert said.verdict == OPEN
     assert "outside the launch" in said.sentence(probe[0])
     assert of_layer(probe, "no such layer") is None
-
-
-def test_every_limit_of_a_cause_exists():
-    assert all(limits <= set(LIMITS) for limits in LIMITS_OF.values())

@@ -1,6 +1,5 @@
 """The table of experiments: written, read, and refused where it is damaged."""
 
-import csv
 from dataclasses import replace
 
 import pytest
@@ -30,19 +29,6 @@ def test_what_is_written_is_read(tmp_path):
     path = tmp_path / "experiments.csv"
     path.write_text(experiments_csv(WHOLE), encoding="utf-8")
     assert read_experiments(path) == WHOLE
-
-
-def test_a_row_stands_for_a_launch_a_condition_and_a_round():
-    rows = list(csv.DictReader(experiments_csv(WHOLE).splitlines()))
-    measured = [row for row in rows if row["condition"] != "device"]
-    assert len(measured) == 3 * 2 * 3
-    assert measured[-1] == {
-        "launch": "1", "range": "iter_1/conv_1", "kernel": LAUNCH.kernel, "grid": "(8, 1, 1)",
-        "block": "(256, 1, 1)", "dynamic_shared": "1024", "blocks_per_multiprocessor": "4",
-        "batch": "10", "condition": "sm_half", "control": "all", "amount": "0.545455",
-        "round": "2", "time_us": "18.25", "own_us": "9.5", "replay": "restored", "same_path": "1",
-        "changed": "0.25",
-    }  # fmt: skip
 
 
 @pytest.mark.parametrize(
