@@ -7,7 +7,6 @@ from perfml.experiments.record import read_experiments
 from perfml.experiments.responses import responses
 from perfml.experiments.verdicts import (
     IMPLAUSIBLE,
-    LIMITS_OF,
     OPEN,
     PLAUSIBLE,
     of_layer,
