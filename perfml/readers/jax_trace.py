@@ -88,7 +88,9 @@ def read(source: Source, options: ReadOptions | None = None) -> Kernels:
         planes = [_fields(data) for data in _fields(memoryview(source.data)).get(1, ())]
         held.update(_text(plane, 2) for plane in planes)
         amd = any("AMD" in _vendors(plane) for plane in planes)
-        return _table(source, [each for plane in planes for each in _of_plane(plane)], held, amd)
+        return _table(
+            source, [kernel for plane in planes for kernel in _of_plane(plane)], held, amd
+        )
     except (ValueError, TypeError, LookupError) as error:
         msg, cure = "the XPlane is cut or damaged", "Copy it again, or give the .trace.json.gz."
         raise InputError(msg, where=str(source.path), found=str(error)[:80], cure=cure) from error
@@ -117,8 +119,8 @@ def _of_plane(plane: _Fields) -> Iterator[_XlaKernel]:
         for event in map(_fields, line.get(4, ())):
             about = metadata.get(_number(event, 1), {})
             said = {
-                texts.get(_number(each, 1), ""): _text(each, 5) or texts.get(_number(each, 7), "")
-                for each in map(_fields, (*about.get(5, ()), *event.get(4, ())))
+                texts.get(_number(stat, 1), ""): _text(stat, 5) or texts.get(_number(stat, 7), "")
+                for stat in map(_fields, (*about.get(5, ()), *event.get(4, ())))
             }
             start = _number(line, 3) + _number(event, 2) // 1000
             end = start + _number(event, 3) // 1000
@@ -232,14 +234,14 @@ def _table(
         msg = "this trace of JAX holds no kernels of a GPU"
         found = ", ".join(sorted(held - {""})) or "no device"
         raise InputError(msg, where=str(source.path), found=found[:200], cure=_RECORD)
-    numbers = [(each.device, each.start, each.end, each.stream) for each in ran]
+    numbers = [(row.device, row.start, row.end, row.stream) for row in ran]
     device, start, end, stream = np.array(numbers, dtype=np.int64).T
     spans = Spans(device, start, end).after(start[0])
     copies = Spans.of([(move.device, move.start, move.end) for move in moves]).after(start[0])
-    details = [_details(each) for each in ran]
+    details = [_details(row) for row in ran]
     launches = pd.DataFrame(
         {
-            "kernel": [each.name for each in ran],
+            "kernel": [row.name for row in ran],
             "grid": [_shape(detail.get("grid")) for detail in details],
             "block": [_shape(detail.get("block")) for detail in details],
             **timed_columns(spans, stream, "jax", copies),
@@ -253,13 +255,13 @@ def _table(
     )
     provenance = {
         **source.provenance(NAME, "JAX profiler"),
-        "streams": len({(each.device, each.stream) for each in ran}),
+        "streams": len({(row.device, row.stream) for row in ran}),
         "kernels_busy": busy_share(spans),
     }
     if amd:
         launches["device"] = provenance["device"] = AMD_GPU
-    paths = [each.layer for each in ran]
-    done = kernels_of([each.name for each in ran], spans, stream)
+    paths = [row.layer for row in ran]
+    done = kernels_of([row.name for row in ran], spans, stream)
     done += moves_of([move.name for move in moves], copies)
     places = [*paths, *[()] * len(moves)]
     if (account := account_without_host(done, places)) is not None:

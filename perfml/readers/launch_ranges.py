@@ -73,7 +73,7 @@ def default_domain(ranges: Sequence[Range]) -> tuple[list[Range], list[str]]:
 
     Libraries annotate their work in domains of their own, which are no layers.
     """
-    own = [each for each in ranges if each.domain == 0]
+    own = [span for span in ranges if span.domain == 0]
     others = len(ranges) - len(own)
     if not own or not others:
         return list(ranges), []
@@ -96,12 +96,12 @@ def locate(
     numbers: dict[str, int] = {}
     rows = [
         (
-            each.start,
-            each.end,
-            NOWHERE if each.thread is None else each.thread,
-            numbers.setdefault(each.name, len(numbers)),
+            span.start,
+            span.end,
+            NOWHERE if span.thread is None else span.thread,
+            numbers.setdefault(span.name, len(numbers)),
         )
-        for each in ranges
+        for span in ranges
     ]
     start, end, thread, name = np.array(rows, dtype=np.int64).reshape(-1, 4).T
     table = RangeTable(start, end, thread, name, list(numbers))

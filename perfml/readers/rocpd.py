@@ -49,7 +49,7 @@ def read(source: Source, options: ReadOptions | None = None) -> Kernels:
         tables = (_SET.fullmatch(name) for name in sorted(database.tables))
         sets = [table[1] or "" for table in tables if table] or [""]
         try:
-            ran = [each for suffix in sets for each in _dispatches(database, suffix)]
+            ran = [dispatch for suffix in sets for dispatch in _dispatches(database, suffix)]
         except ValueError as error:
             msg = "a dispatch of this rocpd database cannot be read"
             cure = "Record it again: rocprofv3 --kernel-trace -- COMMAND"

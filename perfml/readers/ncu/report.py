@@ -264,15 +264,17 @@ def _ranges(launch: Any) -> tuple[str, ...]:
 def _rules_in(launches: Sequence[Any]) -> Iterator[Rule]:
     for index, launch in enumerate(launches):
         kernel = ""
-        for found in launch.rule_results():
+        for rule_result in launch.rule_results():
             kernel = kernel or launch.name(DEMANGLED)
-            message = found.rule_message() if found.has_rule_message() else {}
-            estimate = found.speedup_estimation() if found.has_speedup_estimation() else {}
+            message = rule_result.rule_message() if rule_result.has_rule_message() else {}
+            estimate = (
+                rule_result.speedup_estimation() if rule_result.has_speedup_estimation() else {}
+            )
             yield Rule(
                 index,
                 kernel,
-                found.rule_identifier(),
-                found.section_identifier(),
+                rule_result.rule_identifier(),
+                rule_result.section_identifier(),
                 _KINDS.get(int(message.get("type", 0)), "none"),
                 str(message.get("message", "")),
                 float(estimate["speedup"]) if "speedup" in estimate else None,

@@ -85,7 +85,7 @@ def read_calls(database: Database) -> Calls:
     start, end, correlation, thread, name = (rows[row].to_numpy() for row in rows)
     codes, ids = pd.factorize(name)
     strings = database.texts_of("StringIds", "id", "value", ids.tolist())
-    names = [_VERSION.sub("", strings.get(each, "")) for each in ids.tolist()]
+    names = [_VERSION.sub("", strings.get(number, "")) for number in ids.tolist()]
     return Calls(start, np.maximum(start, end), correlation, thread, codes, names)
 
 
@@ -127,7 +127,7 @@ class Export:
         operations = (self.kernels, *self.moves.values())
         ends = [*(operation["end"].to_numpy() for operation in operations), self.calls.end]
         last = max(int(end.max()) for end in ends if len(end))
-        begins = [self.calls.start, *(each.start for each in self.ranges.values())]
+        begins = [self.calls.start, *(span.start for span in self.ranges.values())]
         begun, most = np.concatenate(begins), MOST
         while True:
             until = last + 1 if len(begun) <= most else int(np.partition(begun, most)[most])

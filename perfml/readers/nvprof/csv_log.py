@@ -10,8 +10,9 @@ import csv
 import re
 from dataclasses import dataclass, field
 
-from perfml.readers.nvprof.kernels import LogReader, Row, Tables
-from perfml.readers.nvprof.log_lines import Line, Log
+from perfml.errors import InputError
+from perfml.readers.nvprof.kernels import Row, Tables
+from perfml.readers.nvprof.log_lines import Line, Log, is_banner
 from perfml.readers.nvprof.values import (
     MICROSECONDS,
     Value,
@@ -53,16 +54,19 @@ _HEADER_LINE = re.compile(
     r'|Start","Duration"|Device","Context","Stream")',
     re.MULTILINE,
 )
-
-
-def has_header(text: str) -> bool:
-    """Tell whether a text has the header of one of nvprof's CSV tables."""
-    return bool(_HEADER_LINE.search(text))
+_PRINTED_LINE = re.compile(
+    r"^[ \t]{0,80}(?:Invocations[ \t]{1,80}(?:Metric|Event) Name"
+    r"|(?:Type[ \t]{1,9})?Time\(%\)[ \t]{1,9}Time[ \t]|Start[ \t]{1,80}Duration[ \t]"
+    r"|GPU activities:[ \t]{1,80}\d)",
+    re.MULTILINE,
+)
+"""What the tables begin with that nvprof prints without ``--csv``."""
 
 
 def recognises(source: Source) -> bool:
-    """Tell whether the head has the header of one of nvprof's CSV tables."""
-    return has_header(source.head_text())
+    """Tell whether the head has nvprof's own lines, or the header of one of its tables."""
+    text = source.head_text()
+    return is_banner(text) or any(line.search(text) for line in (_HEADER_LINE, _PRINTED_LINE))
 
 
 def read(source: Source, options: ReadOptions | None = None) -> Kernels:
@@ -73,19 +77,48 @@ def read(source: Source, options: ReadOptions | None = None) -> Kernels:
     damaged or cut off, the units row is missing, or there are no kernels; the message says what the
     file has instead.
     """
+    text = source.text()
+    if not _HEADER_LINE.search(text) and _PRINTED_LINE.search(text):
+        msg = "nvprof wrote this without --csv, and perfml reads its CSV and its databases"
+        cure = "Profile again with: nvprof --csv --log-file profile.csv, and the options of before."
+        raise InputError(msg, where=str(source.path), cure=cure)
     reader = _Reader(Tables(Log(source.path)))
-    reader.walk(source.text())
+    reader.walk(text)
     return reader.tables.finish(source, NAME, options or ReadOptions())
 
 
 @dataclass
-class _Reader(LogReader):
+class _Reader:
+    """Walks the lines of a log; ``mode`` is the table that rows belong to, empty outside tables."""
+
+    tables: Tables
+    mode: str = ""
+    kind: str = ""
+    ranges: bool = False
     columns: list[str] = field(default_factory=list)
     units: dict[str, str] | None = None
 
-    def take(self, line: Line) -> None:
+    def walk(self, text: str) -> None:
+        """Take every line; raise `InputError` if the last row has no end."""
+        last = None
+        for line in self.tables.log.lines(text):
+            self._take(line)
+            last = line
+        if last is not None and (last.message is not None or (last.text.strip() and self.mode)):
+            raise self.tables.log.cut(last.number, text.rsplit("\n", 1)[-1])
+
+    def _hear(self, message: str) -> None:
+        """Take a line of nvprof's own, which may end a table."""
+        if message.endswith("result:") or message.startswith("NVPROF is"):
+            self.mode = self.kind = ""
+            self.ranges = message.startswith("NVTX")
+        elif message.startswith("API calls:"):
+            self.mode, self.kind = "", "API calls"
+
+    def _take(self, line: Line) -> None:
+        """Take a line of a table, or of the program."""
         if line.message is not None:
-            self.hear(line.message)
+            self._hear(line.message)
             return
         if not line.text.strip():
             return
@@ -104,13 +137,16 @@ class _Reader(LogReader):
         self._row(line, dict(zip(self.columns, cells, strict=True)))
 
     def _header(self, cells: list[str]) -> bool:
-        kind = next((each for each in _TABLES if tuple(cells[: len(each[0])]) == each[0]), None)
+        kind = next((table for table in _TABLES if tuple(cells[: len(table[0])]) == table[0]), None)
         if kind is None:
             return False
         _, mode, title = kind
         if mode == "summary" and self.ranges:
             mode, title = "ranges", "NVTX ranges"
-            self.leave_ranges_out()
+            self.tables.notes.append(
+                "For layers, export the profile with nvprof --export-profile. "
+                "Tables of NVTX ranges were left out: their kernels are in the summary too."
+            )
         if mode == "trace" and not {"Name", "Kernel"} & set(cells):
             return False
         self.mode, self.columns = mode, cells

@@ -1,9 +1,8 @@
-"""What nvprof's text and CSV readers share: rows become a Kernels table, metrics meet times."""
+"""What a log of nvprof holds: rows become a Kernels table, metrics meet times."""
 
 from __future__ import annotations
 
 import re
-from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +16,7 @@ from perfml.account.audit import Audit, said
 from perfml.errors import InputError
 from perfml.readers.frame import kernels_frame
 from perfml.readers.nvprof.join import join
-from perfml.readers.nvprof.log_lines import Line, Log
+from perfml.readers.nvprof.log_lines import Log
 from perfml.readers.nvprof.values import (
     Value,
     canonical,
@@ -244,44 +243,6 @@ class Tables:
             "memory_operations": self.memory.total(),
             LOG_RUNS: self.log.runs,
         }
-
-
-@dataclass
-class LogReader(ABC):
-    """Walks the lines of a log; ``mode`` is the table that rows belong to, empty outside tables."""
-
-    tables: Tables
-    mode: str = ""
-    kind: str = ""
-    ranges: bool = False
-
-    def walk(self, text: str) -> None:
-        """Take every line; raise `InputError` if the last row has no end."""
-        last = None
-        for line in self.tables.log.lines(text):
-            self.take(line)
-            last = line
-        if last is not None and (last.message is not None or (last.text.strip() and self.mode)):
-            raise self.tables.log.cut(last.number, text.rsplit("\n", 1)[-1])
-
-    @abstractmethod
-    def take(self, line: Line) -> None:
-        """Take a line of a table, or of the program."""
-
-    def hear(self, message: str) -> None:
-        """Take a line of nvprof's own, which may end a table."""
-        if message.endswith("result:") or message.startswith("NVPROF is"):
-            self.mode = self.kind = ""
-            self.ranges = message.startswith("NVTX")
-        elif message.startswith("API calls:"):
-            self.mode, self.kind = "", "API calls"
-
-    def leave_ranges_out(self) -> None:
-        """Say that a table of NVTX ranges is not read."""
-        self.tables.notes.append(
-            "For layers, export the profile with nvprof --export-profile. "
-            "Tables of NVTX ranges were left out: their kernels are in the summary too."
-        )
 
 
 _JOINED = ("times_path", "times_sha256", "times_format")

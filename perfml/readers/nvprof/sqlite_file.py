@@ -251,7 +251,7 @@ class _Reader:
                 "file. Their NVTX ranges are those at their start on the GPU, which may be later "
                 "than the launch."
             )
-        threads = {each.thread for each in ranges} - {None}
+        threads = {span.thread for span in ranges} - {None}
         callers = {launch.thread for launch in launches} - {None}
         if threads and callers and not threads & callers:
             self.warnings.append(
@@ -259,9 +259,9 @@ class _Reader:
                 "ranges were matched by time alone."
             )
             launches = [Launch(launch.time, None) for launch in launches]
-        common, joined = joined_names(each.name for each in ranges)
+        common, joined = joined_names(span.name for span in ranges)
         self.warnings += joined
-        ranges = [replace(each, name=common.get(each.name, each.name)) for each in ranges]
+        ranges = [replace(span, name=common.get(span.name, span.name)) for span in ranges]
         paths, instances = locate(launches, ranges)
         if not any(paths):
             self.warnings.append(

@@ -14,8 +14,6 @@ from perfml.metrics import load_catalogue
 _NUMBER = r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:e[-+]?\d{1,3})?"
 _VALUE = re.compile(rf"({_NUMBER}|[-+]?nan|[-+]?inf)\s*(%|[KMGTP]?B(?:/s)?)?", re.IGNORECASE)
 _LEVEL = re.compile(r"(?:Idle|Low|Mid|High|Max) \((\d{1,2})\)")
-_TIME = re.compile(rf"({_NUMBER})(ns|us|ms|s)")
-_DIM3 = re.compile(r"\((\d{1,10}) (\d{1,10}) (\d{1,10})\)")
 _CORRELATION = re.compile(r"\[\d+\]$")
 
 MICROSECONDS = {"s": 1e6, "ms": 1e3, "us": 1.0, "ns": 1e-3}
@@ -106,22 +104,10 @@ def metric_name(text: str) -> str:
     return _LATER_NAMES.get(text, text)
 
 
-def parse_time(text: str) -> float | None:
-    """Return a time such as ``1.6782ms`` in microseconds; None if it is none."""
-    match = _TIME.fullmatch(text.strip())
-    return duration(float(match.group(1)), match.group(2)) if match else None
-
-
 def duration(number: float, unit: str) -> float | None:
     """Return a duration in microseconds; None if no duration can be that."""
     time = number * MICROSECONDS[unit]
     return time if 0 <= time < float("inf") else None
-
-
-def parse_dim3(text: str) -> tuple[int, int, int] | None:
-    """Return ``(32768 1 1)`` as three integers; None if it is none."""
-    match = _DIM3.fullmatch(text.strip())
-    return (int(match[1]), int(match[2]), int(match[3])) if match else None
 
 
 def dim3(values: Sequence[int]) -> str:
