@@ -22,7 +22,7 @@ def _settings() -> list[Parameter]:
     """Return the options of `collectors.settings` that ``**settings`` stand for."""
     from collectors.settings import command_line_options
 
-    return [each for each in command_line_options() if each.name != "layers"]
+    return [option for option in command_line_options() if option.name != "layers"]
 
 
 @verb()
@@ -251,7 +251,9 @@ def _check_choices(name: str, backends: list[str], precisions: list[str]) -> Non
     found = workload(name)
     _check_known(name, "--backend", backends, found.backends())
     named = backends or found.backends()
-    offered = dict.fromkeys(each for backend in named for each in found.precisions(backend))
+    offered = dict.fromkeys(
+        precision for backend in named for precision in found.precisions(backend)
+    )
     _check_known(name, "--precision", precisions, tuple(offered))
 
 

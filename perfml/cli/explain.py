@@ -166,7 +166,10 @@ def roofline(
     roofs = peaks_of(devices, named, table.attrs.get(DEVICE_FACTS))
     rows = usual_roofline(table, roofs)
     if REPORTED in roofs.kinds.values():
-        ran = {str(each) for each in table["precision"].dropna()} - {"unknown", *roofs.values}
+        ran = {str(precision) for precision in table["precision"].dropna()} - {
+            "unknown",
+            *roofs.values,
+        }
         if ran:
             output.warn(
                 f"the bounds in {', '.join(sorted(ran))} are unknown: the report has no such peak. "

@@ -218,7 +218,7 @@ def only_one(option: str, values: list[Any] | None, otherwise: Any = None) -> An
 
 def words(text: str | None) -> tuple[str, ...] | None:
     """Return the words of a list with commas; None where nothing was given."""
-    return tuple(each.strip() for each in text.split(",") if each.strip()) if text else None
+    return tuple(part.strip() for part in text.split(",") if part.strip()) if text else None
 
 
 def feature_names(names: str) -> str | tuple[str, ...]:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import math
 import os
+import tempfile
 from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,13 +15,14 @@ import typer
 
 from perfml.cli import options
 from perfml.cli.output import Output
-from perfml.cli.partitioned import show_runs
 from perfml.cli.verb import show_ranks, show_step, verb
 from perfml.datasets import Selection
 from perfml.datasets.inspected import kernel_times, metric_ranges, run_summary
-from perfml.util.words import count
+from perfml.util.json_values import json_object
+from perfml.util.words import Readable, count, number
 
 if TYPE_CHECKING:
+    from perfml.ingest.merge.write import MergeResult
     from perfml.metrics import Catalogue
 
 
@@ -39,13 +43,6 @@ def ingest(
     other_layer: Annotated[
         str | None, typer.Option(help="Layer of launches outside every range (a log of one layer).")
     ] = None,
-    partition: Annotated[
-        bool,
-        typer.Option("--partition", help="Into a folder, one file per run, on all cores; resumes."),
-    ] = False,
-    jobs: Annotated[
-        int | None, typer.Option(help="With --partition: processes; up to one a core.", min=1)
-    ] = None,
 ) -> None:
     """Read profiler exports into one table of kernels.
 
@@ -53,7 +50,7 @@ def ingest(
     traces, CSV and SQLite, compressed or not. Workload, backend, precision and batch come from
     run.json, --label, or the file's name (yolov4tiny_cublas_fp32_b1.csv).
 
-    Example: perfml ingest run/ --out kernels.parquet; perfml ingest runs/ --partition --out kernels
+    Example: perfml ingest run/ --out kernels.parquet
     """
     from perfml.account.time_sources import time_notes
     from perfml.ingest.layer_map import read_layer_map
@@ -71,12 +68,6 @@ def ingest(
         read_layer_map(layer_map) if layer_map else None,
         other_layer,
     )
-    if partition:
-        from perfml.cli import partitioned
-
-        folder = Path("kernels") if out == Path("kernels.parquet") else out
-        partitioned.ingest(output, files, folder, settings, jobs)
-        return
     require_other_file(out, files)
     output.place(out)
     cure = "Name it kernels.parquet; for exchange: perfml merge kernels.parquet --out dataset.csv"
@@ -126,12 +117,109 @@ def merge(
 
     Example: perfml merge kernels.parquet --out layers.parquet
     """
-    from perfml.cli import partitioned
     from perfml.util.files import require_other_file
 
     require_other_file(out, [kernels, *kernels.rglob("*.parquet")])
-    with partitioned.tables_of(kernels, output) as source:
-        partitioned.merge(output, source, out, layer or ())
+    with _tables_of(kernels, output) as source:
+        _merge(output, source, out, layer or ())
+
+
+SPARE = ("workload", "device", "rows", "iterations", "layers", "precision", "backend", "batch")
+"""Of a table of runs, what a narrow terminal leaves out first: the name of a run says most."""
+
+SHOWN = 40
+"""Runs that a table on the terminal lists; the JSON document has them all."""
+
+
+@contextmanager
+def _tables_of(kernels: Path, output: Output) -> Iterator[Path]:
+    """Give Kernels tables on disk: those named, or one of a profile or run, for the time being."""
+    tables = kernels.rglob("*.parquet") if kernels.is_dir() else iter(())
+    ranged = kernels.suffix == ".parquet" and not (kernels.is_file() and _rangeless(kernels))
+    if not kernels.exists() or ranged or next(tables, None) is not None:
+        yield kernels
+        return
+    from perfml.cli.verb import read
+    from perfml.datasets import Selection
+    from perfml.tables import write_table
+
+    given = read(Selection((str(kernels),)), output, in_layers=True).first.in_layers
+    with tempfile.TemporaryDirectory(prefix="perfml-") as folder:
+        made = Path(folder) / "kernels.parquet"
+        write_table(given.launches, made, kind="kernels", provenance=given.provenance)
+        yield made
+
+
+def _merge(output: Output, kernels: Path, out: Path, layers: Sequence[str]) -> None:
+    """Merge a table of kernels, or a folder of them, and say what came of it."""
+    with output.progress("merging") as progress:
+        if out.suffix == ".csv":
+            merged = _published(kernels, out, layers)
+        else:
+            from perfml.ingest.merge.batches import merge_files
+
+            merged = merge_files(kernels, out, layers=layers, progress=progress)
+    from perfml.ingest.run_labels import run_name
+
+    one, more = "launch outside every layer is", "launches outside every layer are"
+    for row in merged.unattributed:
+        if row["share"] > 0.05:
+            output.warn(
+                f"{run_name(row['run_id'])}: {count(int(row['launches']), one, more)} left out "
+                f"({Readable(row['share']):.1%} of the time)"
+            )
+    output.warn_all([*merged.warnings, *merged.time_notes])
+    document = {"out": str(out), "weights": "own", **json_object(merged)}
+    output.result(
+        document, [f"{count(merged.rows, 'row')}, {count(merged.layers, 'layer')} -> {out}"]
+    )
+    show_runs(output, merged.runs)
+
+
+def show_runs(output: Output, runs: Sequence[Mapping[str, Any]], caption: str = "") -> None:
+    """Print the table of runs; of very many, the first. Times have four digits."""
+    heads = ["µs an iteration" if name == "us_per_iteration" else name for name in runs[0]]
+    rows = [
+        [
+            number(value, 4) if name == "us_per_iteration" and value is not None else value
+            for name, value in run.items()
+        ]
+        for run in runs[:SHOWN]
+    ]
+    output.table(heads, rows, caption, SPARE)
+    if len(runs) > SHOWN:
+        output.note(f"{len(runs) - SHOWN} more runs: --json lists all")
+
+
+def _published(kernels: Path, out: Path, layers: Sequence[str]) -> MergeResult:
+    """Merge into the published schema, which is text and takes all layers at once."""
+    from perfml.datasets import to_published
+    from perfml.ingest.merge.batches import merge_files
+    from perfml.tables import read_table, replacing
+
+    with tempfile.TemporaryDirectory(prefix="perfml-") as folder:
+        table = Path(folder) / "layers.parquet"
+        merged = merge_files(kernels, table, layers=layers)
+        with replacing(out) as temporary:
+            frame = to_published(read_table(table, kind="layers").frame)
+            frame.to_csv(temporary, index=False)
+    return merged
+
+
+def _rangeless(path: Path) -> bool:
+    """Tell from its statistics that no launch of a table lies in a range."""
+    import pyarrow.parquet as pq
+
+    from perfml.tables import readable
+
+    with readable(path):
+        groups = pq.read_metadata(path)
+    if "layer" not in groups.schema.names:
+        return False
+    place = groups.schema.names.index("layer")
+    columns = [groups.row_group(number).column(place) for number in range(groups.num_row_groups)]
+    known = [column.statistics for column in columns if column.statistics is not None]
+    return bool(known) and all(each.null_count and not each.num_values for each in known)
 
 
 @verb()
@@ -153,7 +241,7 @@ def metrics(
     from perfml.util.json_values import json_object
 
     catalogue = load_catalogue()
-    named = [each for name in names or () for each in _spelled(name, catalogue)]
+    named = [metric for name in names or () for metric in _spelled(name, catalogue)]
     chosen = catalogue.select(named) if names else catalogue.names
     if request:
         wanted = catalogue.ncu_request([name for name in chosen if catalogue[name].ncu])
@@ -195,7 +283,7 @@ def datasets(
         output.result({"name": name, "path": place}, [place])
         return
     absent = "not here: perfml datasets NAME"
-    found = [(each, find(each.name)) for each in DATASETS.values()]
+    found = [(dataset, find(dataset.name)) for dataset in DATASETS.values()]
     listed = [
         {"name": each.name, "what": each.what, "path": str(path or absent)} for each, path in found
     ]

@@ -110,8 +110,8 @@ def read(
         warnings.simplefilter("always", UserWarning)
         inputs = read_inputs(selection)
     more = output.verbose > 0
-    for each in caught:
-        output.warn(str(each.message))
+    for warning in caught:
+        output.warn(str(warning.message))
     for note in inputs.notes(study=study or more, in_layers=in_layers, all_of_them=more):
         output.warn(note)
     return inputs

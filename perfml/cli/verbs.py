@@ -36,8 +36,8 @@ class _WholeWords(_Formatter):  # type: ignore[misc]
             if number:
                 self.write("\n")
             examples = _EXAMPLES.match(paragraph)
-            for each in _single(examples[1]) if examples else (paragraph,):
-                super().write_text(each.replace("-", _HYPHEN))
+            for line in _single(examples[1]) if examples else (paragraph,):
+                super().write_text(line.replace("-", _HYPHEN))
 
     def write_dl(self, rows: Any, *how: Any, **more: Any) -> None:
         folded = [
@@ -79,7 +79,7 @@ def write_verbs(group: Any, ctx: Any, formatter: Any) -> None:
 
 
 def _single(examples: str) -> list[str]:
-    return [f"Example: {each}" for each in " ".join(examples.split()).split("; ")]
+    return [f"Example: {example}" for example in " ".join(examples.split()).split("; ")]
 
 
 def _plain_type(name: str) -> str:
@@ -131,7 +131,6 @@ def _rank() -> tuple[Any, ...]:
     return (Document("Rank", keys, Ranking),)
 
 
-_INGEST = "perfml.ingest.folder:IngestResult"
 _MERGE = "perfml.ingest.merge.write:MergeResult"
 _BRIEF = "perfml.explain.brief:Brief"
 _EXPLAIN = "perfml.explain.results:Explanation"
@@ -144,7 +143,7 @@ VERBS: dict[str, tuple[str, str, Documents]] = {
     "doctor": ("record", "collect", _types("Doctor")),
     "collect": ("record", "collect", _types("Collect")),
     "sweep": ("record", "sweep", _types("Sweep", "SweepPlan")),
-    "ingest": ("tables", "tables", _result("IngestParts", _INGEST, "Ingest", out=str)),
+    "ingest": ("tables", "tables", _types("Ingest")),
     "merge": ("tables", "tables", _result("Merge", _MERGE, out=str, weights=str)),
     "inspect": ("tables", "tables", _types("Inspect")),
     "metrics": ("tables", "tables", _types("Metrics", "MetricRequest")),

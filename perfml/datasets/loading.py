@@ -151,7 +151,7 @@ class Input:
         """The ranks of one job, of traces or runs of which every launch is here."""
         if self.places is not None:
             return None
-        runs = [each for each in self.provenance.get("runs", ()) if isinstance(each, Mapping)]
+        runs = [run for run in self.provenance.get("runs", ()) if isinstance(run, Mapping)]
         return ranks_in(self.provenance) or ranks_of_runs(self.kernels, runs)
 
     @property
@@ -215,8 +215,8 @@ class Input:
         assert self.kernels is not None
         if self.kernels["time_us"].notna().any():
             return
-        formats = [str(each.get("format", "")) for each in self.provenance.get("sources", ())]
-        start = next((name for name in _NO_TIMES for each in formats if each.startswith(name)), "")
+        formats = [str(source.get("format", "")) for source in self.provenance.get("sources", ())]
+        start = next((name for name in _NO_TIMES for form in formats if form.startswith(name)), "")
         msg = "no launch in this has a duration"
         found = count(len(self.kernels), "launch", "launches")
         cure = _NO_TIMES.get(start, "Give it together with a timing run of the same program.")

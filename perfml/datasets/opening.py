@@ -296,8 +296,7 @@ def _of_table(name: str, table: Table) -> Input:
 
 
 def _folder(name: str, path: Path) -> Input | None:
-    """Read a folder: tables that lie there, what ``ingest --partition`` wrote, or profiles."""
-    from perfml.ingest.folder import COMMON
+    """Read a folder: tables that lie there, parts that a Parquet writer left, or profiles."""
     from perfml.ingest.merge.batches import merge_files
 
     if part_files(path, "layers"):
@@ -317,7 +316,7 @@ def _folder(name: str, path: Path) -> Input | None:
     if not tables and (path / KERNELS_FILE).is_file():
         table = read_table(path / KERNELS_FILE, kind="kernels")
         return Input(name, table.frame, _layers_of(path.name, table.frame), table.provenance)
-    if (path / COMMON).is_file():
+    if (path / "_common_metadata").is_file():
         # larger than memory, perhaps: merged file by file
         with tempfile.TemporaryDirectory(prefix="perfml-") as folder:
             out = Path(folder) / "layers.parquet"

@@ -13,9 +13,7 @@ from perfml.util.lazy import lazily
 _HOMES = {
     "ingest": "profiles",
     "ingest_runs": "profiles",
-    "ingest_folder": "folder",
     "IngestSettings": "profiles",
-    "IngestResult": "folder",
     "LayerMap": "layer_map",
     "read_layer_map": "layer_map",
 }

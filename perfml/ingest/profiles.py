@@ -186,9 +186,9 @@ def ingest_runs(
         sources += [{"run_id": run_id, **guess, **fact} for fact in facts]
         prefix = f"{run_id}/" if run.collected else ""
         warnings += [
-            type(note)(f"{prefix}{each.provenance.get('path')}: {note}")
-            for each in run.found
-            for note in each.warnings
+            type(note)(f"{prefix}{kernels.provenance.get('path')}: {note}")
+            for kernels in run.found
+            for note in kernels.warnings
             # layers by class are better than those
             if note != BY_OPERATOR or NAMED_BY_CLASS not in notes
         ]
@@ -319,7 +319,7 @@ def group_runs(
         if not path.is_dir():
             loose.append(path)
             continue
-        folders = sorted({each.parent for each in path.rglob(MANIFEST)})
+        folders = sorted({manifest.parent for manifest in path.rglob(MANIFEST)})
         for folder in folders:
             runs.append((_chosen(_profiles(folder, notes), folder), folder / MANIFEST))
         if not folders:
@@ -329,7 +329,8 @@ def group_runs(
                 raise InputError(
                     msg,
                     where=str(path),
-                    found=", ".join(sorted(each.name for each in path.iterdir())[:5]) or "nothing",
+                    found=", ".join(sorted(entry.name for entry in path.iterdir())[:5])
+                    or "nothing",
                     cure=f"Looked for {MANIFEST} and for files ending in {', '.join(ENDINGS)}.",
                 )
             loose += files
@@ -530,11 +531,13 @@ def _with_layers(found: Sequence[Kernels], manifest: dict[str, Any]) -> list[Ker
 
 
 def _timeless(run: _Run) -> bool:
-    return all(each.frame["time_us"].isna().all() for each in run.found)
+    return all(kernels.frame["time_us"].isna().all() for kernels in run.found)
 
 
 def _nvprof(run: _Run) -> bool:
-    return all(str(each.provenance.get("format", "")).startswith("nvprof") for each in run.found)
+    return all(
+        str(kernels.provenance.get("format", "")).startswith("nvprof") for kernels in run.found
+    )
 
 
 def _paired_nvprof(runs: list[_Run]) -> list[_Run]:
@@ -546,7 +549,7 @@ def _paired_nvprof(runs: list[_Run]) -> list[_Run]:
         if not _timeless(run):
             continue
         command = run.found[0].provenance.get("command")
-        partners = [each for each in timed if each.found[0].provenance.get("command") == command]
+        partners = [other for other in timed if other.found[0].provenance.get("command") == command]
         if len(partners) == 1:
             run.files += partners[0].files
             run.found += partners[0].found

@@ -62,7 +62,7 @@ class Identity:
 
         Raises `PerfmlError` if a word names no part of an identity, or a batch is no number.
         """
-        known = [each.name for each in fields(cls)]
+        known = [attribute.name for attribute in fields(cls)]
         found: dict[str, Any] = {}
         for word in words:
             name, _, value = word.partition("=")
@@ -279,12 +279,6 @@ def told_apart(runs: Sequence[Started], user: str | None) -> tuple[dict[int, str
             f"add --label workload={workload}"
         )
     return names, warnings
-
-
-def started_by(manifest: dict[str, Any]) -> Started:
-    """Return how a run was started, from its manifest alone."""
-    condition = tuple(str(manifest.get(name)) for name in CONDITION)
-    return Started(str(manifest.get("run_id")), condition, command_of(manifest, ()))
 
 
 def differing_arguments(runs: Sequence[Started]) -> list[str]:

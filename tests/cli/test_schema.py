@@ -27,7 +27,6 @@ PEAKS = ("--peaks", "peaks.json")
 
 CASES = [
     ("ingest", ("vectors.csv", "--out", "kernels.parquet")),
-    ("ingest", ("vectors.csv", "--partition", "--out", "parts")),
     ("merge", ("vectors.csv", "--out", "layers.parquet")),
     ("inspect", ("vectors.csv",)),
     ("inspect", ("h200-yolov4-tiny",)),

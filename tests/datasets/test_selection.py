@@ -51,16 +51,6 @@ def test_a_profile_its_folder_and_its_tables_are_the_same(report, tmp_path):
     assert sorted(each.name for each in tmp_path.iterdir()) == ["folder", "k.parquet", "l.parquet"]
 
 
-def test_a_folder_that_ingest_wrote_in_parts_is_read(report, tmp_path):
-    from perfml.ingest import IngestSettings, ingest_folder
-    from perfml.ingest.run_labels import Identity
-    from perfml.readers import ReadOptions
-
-    settings = IngestSettings(Identity(), ReadOptions(), None, None)
-    ingest_folder([report], tmp_path / "parts", settings=settings, n_jobs=1)
-    assert len(read_input(tmp_path / "parts").layers) == 6
-
-
 def test_launches_in_parts_are_merged_where_no_layers_lie_beside(report, tmp_path):
     kernels = ingest([report]).frame
     halves = [kernels.assign(run_id=side, backend=side) for side in ("before", "after")]

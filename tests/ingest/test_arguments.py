@@ -5,10 +5,9 @@ import lzma
 
 import pytest
 
-from perfml.ingest import IngestSettings, ingest_folder
+from perfml.ingest import IngestSettings
 from perfml.ingest.profiles import ingest
 from perfml.ingest.run_labels import Identity, Started, differing_arguments
-from perfml.tables import read_table
 from tests.support.paths import DATA
 
 SAME = ("gemm", "eager", "fp32", "1")
@@ -42,39 +41,6 @@ def test_they_are_repeats_where_the_user_says_so(runs):
     kernels = ingest([runs], settings=IngestSettings(Identity("gemm")))
     assert set(kernels.frame["workload"]) == {"gemm"}
     assert any("count as repeats" in text for text in kernels.warnings)
-
-
-def workloads(folder):
-    return {read_table(path).frame["workload"].iloc[0] for path in folder.rglob("*.parquet")}
-
-
-def test_a_folder_of_tables_tells_them_apart_as_well_and_leaves_them_when_asked_again(
-    runs, tmp_path
-):
-    tables = tmp_path / "tables"
-    landed = ingest_folder([runs], tables, n_jobs=1)
-    assert len(landed.added) == 2
-    assert workloads(tables) == {"gemm --size 512", "gemm --size 1024"}
-    assert [text for text in landed.warnings if "different arguments" in text] == [
-        text for text in ingest([runs]).warnings if "different arguments" in text
-    ]
-    again = ingest_folder([runs / "gemm-512"], tables, n_jobs=1)
-    assert (again.present, again.replaced) == (["gemm-512"], [])
-    assert not any("already in the folder" in text for text in again.warnings)
-
-
-def test_a_run_that_came_before_the_others_keeps_its_name_until_it_is_given_with_them(
-    runs, tmp_path
-):
-    tables = tmp_path / "tables"
-    ingest_folder([runs / "gemm-512"], tables, n_jobs=1)
-    assert workloads(tables) == {"gemm"}
-    landed = ingest_folder([runs / "gemm-1024"], tables, n_jobs=1)
-    assert workloads(tables) == {"gemm", "gemm --size 1024"}
-    assert any("already in the folder" in text for text in landed.warnings)
-    landed = ingest_folder([runs], tables, n_jobs=1)
-    assert (landed.replaced, landed.present) == (["gemm-512"], ["gemm-1024"])
-    assert workloads(tables) == {"gemm --size 512", "gemm --size 1024"}
 
 
 def test_the_command_that_nvprof_wrote_counts_too(tmp_path):

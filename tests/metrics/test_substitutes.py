@@ -26,10 +26,9 @@ def files(tmp_path):
     return pages
 
 
-@pytest.mark.parametrize("partition", [[], ["--partition", "--jobs", "1"]])
-def test_it_is_one_line_over_all_files_and_v_lists_the_formulas(partition, files, tmp_path):
+def test_it_is_one_line_over_all_files_and_v_lists_the_formulas(files, tmp_path):
     def said(*more: str, out: str) -> list[str]:
-        words = ["ingest", *files, *partition, *more, "--out", tmp_path / out]
+        words = ["ingest", *files, *more, "--out", tmp_path / out]
         done = run(*words)
         assert done.exit_code == 0, done.output
         return [line for line in done.stderr.splitlines() if "dram_utilization" in line]

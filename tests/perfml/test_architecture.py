@@ -209,5 +209,4 @@ def test_a_parameter_is_followed_through_calls_parts_and_results_until_an_object
 def test_there_is_one_way_from_a_name_to_tables():
     readers = {name for name, used in arrows() if used == "perfml.ingest.profiles"}
     outside = {name for name in readers if not name.startswith(("perfml.ingest", "studies"))}
-    verbs = {"perfml.cli.tables", "perfml.cli.partitioned"}
-    assert outside == {"perfml.datasets.opening", *verbs}
+    assert outside == {"perfml.datasets.opening", "perfml.cli.tables"}

@@ -92,7 +92,7 @@ class LayerChoice:
     def __init__(self, wanted: Sequence[str]) -> None:
         self._wanted = tuple(wanted)
         try:
-            self._patterns = [re.compile(each) for each in wanted]
+            self._patterns = [re.compile(name) for name in wanted]
         except re.error as error:
             msg = "not a regular expression"
             raise PerfmlError(msg, where="--layer", found=str(error)) from error

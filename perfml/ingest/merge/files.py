@@ -145,7 +145,7 @@ def kernel_files(path: str | Path) -> KernelFiles:
         files = tuple(sorted(each for each in found if each.is_file()))
         if not files:
             msg = "no Parquet file in this folder"
-            cure = "Make one with: perfml ingest RUN... --partition --out FOLDER"
+            cure = "Make one for each run with: perfml ingest RUN --out FOLDER/RUN.parquet"
             raise InputError(msg, where=str(path), cure=cure)
     else:
         require_file(path)

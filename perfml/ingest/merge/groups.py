@@ -146,12 +146,12 @@ def coverage_sentences(coverage: Sequence[Coverage], rows: int) -> list[str]:
     """Return what a user has to know: metrics of the same coverage in one sentence."""
     catalogue = load_catalogue()
     alike: defaultdict[tuple[int, float, int, bool], list[str]] = defaultdict(list)
-    for each in coverage:
-        is_sum = each.metric not in catalogue or catalogue[each.metric].merge == "sum"
-        alike[each.rows, each.least, each.left_out, is_sum].append(each.metric)
+    for part in coverage:
+        is_sum = part.metric not in catalogue or catalogue[part.metric].merge == "sum"
+        alike[part.rows, part.least, part.left_out, is_sum].append(part.metric)
     sentences = []
-    for (part, least, left_out, is_sum), names in alike.items():
-        start = f"{part} of {rows} rows have launches that were not measured"
+    for (few, least, left_out, is_sum), names in alike.items():
+        start = f"{few} of {rows} rows have launches that were not measured"
         if is_sum:
             told = f"their {_list(names)} cannot be added up and are missing"
         else:

@@ -100,7 +100,7 @@ def merge(kernels: pd.DataFrame) -> pd.DataFrame:
 
     layers, coverage = merged_layers(groups, merged_columns(kernels), values)
     layers = validate_layers(layers)
-    layers.attrs["coverage"] = SharedList(json_object(each) for each in coverage)
+    layers.attrs["coverage"] = SharedList(json_object(metric) for metric in coverage)
     if by_kernel:
         layers.attrs["warnings"] = [BY_KERNEL]
     return layers

@@ -198,7 +198,7 @@ class Writer:
                 for row in merged.unattributed
             ],
             "warnings": [*self._files.provenance.get("warnings", []), *merged.warnings],
-            "coverage": [json_object(each) for each in merged.coverage],
+            "coverage": [json_object(metric) for metric in merged.coverage],
             "kind": "layers",
             "perfml": __version__,
         }
