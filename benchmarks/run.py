@@ -36,7 +36,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 
-from benchmarks import data, quick, rivals
+from benchmarks import data, quick, rivals, waits
 from benchmarks.rows import COLUMNS, DOCS, MARKS, ROWS
 
 PACKAGES = ("pandas", "polars", "duckdb", "pyarrow", "scikit-learn")
@@ -400,6 +400,8 @@ def main() -> None:
         options.json.write_text(json.dumps(document, indent=1) + "\n")
     if options.markdown:
         write_docs(markdown(rows, where))
+    if not options.quick and chosen == list(ROOMS):
+        waits.show()
     if options.quick and chosen == list(ROOMS):
         sys.exit(1 if quick.run_all() else 0)
 

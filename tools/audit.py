@@ -40,10 +40,12 @@ def main() -> int:
     if found and not asked:
         return not_asked(str(found[0]["skip_reason"])[:160])
     vulnerable = [each for each in asked if each["vulns"]]
-    for each in vulnerable:
-        for vuln in each["vulns"]:
+    for package in vulnerable:
+        for vuln in package["vulns"]:
             fixed = ", ".join(vuln["fix_versions"]) or "no version"
-            sys.stdout.write(f"{each['name']} {each['version']}: {vuln['id']}, fixed in {fixed}\n")
+            sys.stdout.write(
+                f"{package['name']} {package['version']}: {vuln['id']}, fixed in {fixed}\n"
+            )
     sys.stdout.write(
         f"audited {len(asked)} of {len(found)} packages, {len(vulnerable)} vulnerable\n"
     )

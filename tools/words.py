@@ -2,6 +2,7 @@
 
 ``python tools/words.py [PAGE ...]`` looks at README.md and docs/ and exits with 1 if it finds one.
 ``python tools/words.py --strings perfml`` counts them in string literals (docstrings aside).
+``python tools/words.py --names perfml`` counts names in the code that do not say what they name.
 ``--long`` counts sentences of more than 20 words instead; with ``--strings`` it lists them and
 exits with 1 if there are any.
 """
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import functools
 import re
 import sys
 import tomllib
@@ -35,6 +37,10 @@ INSTEAD = {
 }
 """Words that do not occur (a regular expression each), and what to write."""
 _FOUND = re.compile("|".join(rf"\b(?:{each})\b" for each in INSTEAD), re.IGNORECASE)
+
+
+VAGUE = ("each", "found", "told", "said", "mine", "taken", "whole")
+"""Names of variables, parameters and functions where a noun would say what it is."""
 
 
 class Finding(NamedTuple):
@@ -76,10 +82,16 @@ def literals(path: Path) -> tuple[tuple[int, str], ...]:
     A value within an f-string is one word. Docstrings, ids without a blank, regular expressions,
     SQL and what `_words` splits are no sentences, nor are the sources and patterns of a TOML.
     """
+    source = path.read_text(encoding="utf-8")
     if path.suffix == ".toml":
-        return tuple((0, text) for text in _values(tomllib.loads(path.read_text(encoding="utf-8"))))
+        return tuple((0, text) for text in _values(tomllib.loads(source)))
+    return _in_python(source)
+
+
+@functools.cache
+def _in_python(source: str) -> tuple[tuple[int, str], ...]:
     found = []
-    nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    nodes = list(ast.walk(ast.parse(source)))
     silent: set[int] = set()
     for node in nodes:
         if isinstance(node, ast.Expr | ast.JoinedStr):  # docstrings; parts of f-strings
@@ -125,9 +137,27 @@ def in_strings(path: Path) -> Iterator[Finding]:
             yield Finding(path, line, found[0])
 
 
+def vague_names(path: Path) -> Counter[str]:
+    """Return how often a file of Python gives one of the names of `VAGUE`."""
+    return Counter(
+        name
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if (name := _given_name(node).lstrip("_")) in VAGUE
+    )
+
+
+def _given_name(node: ast.AST) -> str:
+    """Return the name that a node of the syntax gives; empty where it gives none."""
+    if isinstance(node, ast.Name):
+        return node.id if isinstance(node.ctx, ast.Store) else ""
+    return (
+        getattr(node, "arg", "") if isinstance(node, ast.arg) else getattr(node, "name", "") or ""
+    )
+
+
 def long_strings(path: Path) -> list[tuple[int, str]]:
     """Return line and text of the printed sentences of more than `LONGEST` words."""
-    return [(line, each) for line, text in literals(path) for each in too_long(text)]
+    return [(line, sentence) for line, text in literals(path) for sentence in too_long(text)]
 
 
 def too_long(text: str) -> list[str]:
@@ -172,7 +202,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("paths", type=Path, nargs="*")
     parser.add_argument("--strings", action="store_true", help="count in Python string literals")
     parser.add_argument("--long", action="store_true", help="count long sentences of pages")
+    parser.add_argument("--names", action="store_true", help="count names that say nothing")
     given = parser.parse_args(arguments)
+    if given.names:
+        rooms = given.paths or [ROOT / "perfml", ROOT / "collectors"]
+        sources = [path for room in rooms for path in sorted(room.rglob("*.py"))]
+        named = sum(map(vague_names, sources), Counter[str]())
+        _show([*named.most_common(), ("in all", named.total())])
+        return 0
     if given.strings:
         asked = given.paths or [ROOT / "perfml", ROOT / "collectors"]
         files = [each for path in asked for each in (printed([path]) if path.is_dir() else [path])]
@@ -182,7 +219,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             ]
             sys.stdout.writelines(long)
             return bool(long)
-        counts = Counter(each.word.lower() for path in files for each in in_strings(path))
+        counts = Counter(finding.word.lower() for path in files for finding in in_strings(path))
         _show([*counts.most_common(), ("in all", counts.total())])
         return 0
     if given.long:
@@ -191,7 +228,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         ]
         _show(sorted(lengths, key=lambda each: -each[1]))
         return 0
-    found = [each for path in given.paths or pages() for each in in_page(path)]
+    found = [finding for path in given.paths or pages() for finding in in_page(path)]
     sys.stdout.writelines(f"{each}\n" for each in found)
     return bool(found)
 

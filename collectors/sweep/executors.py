@@ -67,7 +67,7 @@ def choose_gpus(asked: str | None) -> tuple[str, ...]:
     numbers = [str(index) for index in range(len(gpus()))]
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None:
-        numbers = [each.strip() for each in visible.split(",") if each.strip() in numbers]
+        numbers = [number.strip() for number in visible.split(",") if number.strip() in numbers]
     if asked is None:
         chosen = numbers
     elif "," in asked:
@@ -91,7 +91,7 @@ def workers(executor: Executor) -> Iterator[Any]:
     by another sweep, or no worker with a GPU can be reached.
     """
     needed = ("distributed", "perfml sweep", "dask")  # one package is told for both modules
-    dask, distributed = (import_extra(each, *needed) for each in ("dask", "distributed"))
+    dask, distributed = (import_extra(package, *needed) for package in ("dask", "distributed"))
     # what happens to workers is told in the sweep's own words
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
     with dask.config.set(_CONFIG), contextlib.ExitStack() as stack:

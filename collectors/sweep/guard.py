@@ -74,8 +74,8 @@ def _locked(handle: int, seconds: float) -> bool:
 def main(lock: str, mark: str, seconds: float) -> int:
     """Hold the lock until the pipe closes, then end what is left; 1 if the lock is not free."""
     # a Ctrl-C is for the driver, which ends the worker, which ends this
-    for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(each, signal.SIG_IGN)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
     handle = os.open(lock, os.O_CREAT | os.O_RDWR, 0o600)
     free = _locked(handle, seconds)
     with contextlib.suppress(BrokenPipeError):

@@ -207,7 +207,7 @@ class Kernel:
             self._raw(
                 _extents(grid),
                 _extents(block),
-                tuple(_argument(each) for each in arguments),
+                tuple(_argument(argument) for argument in arguments),
                 shared_mem=shared,
             )
 

@@ -203,7 +203,7 @@ def timing_csv(kernels: Sequence[TimedKernel]) -> str:
     """Return the timing table as CSV text; a start that is not known is an empty field."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(each.name for each in dataclasses.fields(TimedKernel))
+    writer.writerow(attribute.name for attribute in dataclasses.fields(TimedKernel))
     for row in kernels:
         writer.writerow("" if value != value else value for value in dataclasses.astuple(row))
     return text.getvalue()

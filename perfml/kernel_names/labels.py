@@ -237,7 +237,7 @@ def kernel_purpose(name: str) -> str:
     label = short_kernel(name, _WHOLE)
     if label == "kernel" and (spaced := _NAMELESS.search(name)):
         label = spaced.group(1)
-    inside = [each for each in _FUNCTOR.findall(name) if each not in label]
+    inside = [functor for functor in _FUNCTOR.findall(name) if functor not in label]
     return f"{label} [{inside[0]}]" if inside else label
 
 

@@ -209,15 +209,15 @@ class Catalogue:
         """
         start = counter.rstrip(".*…")
         read = {
-            each.name: tuple(
+            metric.name: tuple(
                 dict.fromkeys(
                     counter
-                    for formula in (each.ncu, each.guard, *each.substitutes)
+                    for formula in (metric.ncu, metric.guard, *metric.substitutes)
                     if formula is not None
                     for counter in formula.names
                 )
             )
-            for each in self._metrics.values()
+            for metric in self._metrics.values()
         }
         found = tuple(
             name for name, counters in read.items() if any(n.startswith(start) for n in counters)

@@ -146,7 +146,7 @@ def _more(passes: int) -> int:
 
 def is_instrumented(name: str) -> bool:
     """Return whether a metric is counted by instrumented code instead of hardware counters."""
-    return any("__sass_" in each for each in _request(name))
+    return any("__sass_" in counter for counter in _request(name))
 
 
 def is_free(name: str) -> bool:
@@ -163,7 +163,7 @@ def _request(name: str) -> tuple[str, ...]:
     if name not in catalogue or catalogue[name].ncu is None:
         return ()
     alone = set(catalogue.ncu_request(()))
-    return tuple(each for each in catalogue.ncu_request((name,)) if each not in alone)
+    return tuple(counter for counter in catalogue.ncu_request((name,)) if counter not in alone)
 
 
 @functools.cache
@@ -198,7 +198,7 @@ def cupti_passes(names: Iterable[str], ncu: int) -> int:
 
 def cupti_seconds(names: Iterable[str], passes: int) -> float:
     """Return the seconds that one measurement of a launch takes through CUPTI in `passes`."""
-    counters = {each for name in names for each in _request(name) if "__sass_" in each}
+    counters = {counter for name in names for counter in _request(name) if "__sass_" in counter}
     if not counters or not passes:
         return passes * CUPTI_SECONDS
     without, each = CUPTI_CODE_SECONDS

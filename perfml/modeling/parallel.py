@@ -104,9 +104,11 @@ def noting(model: str) -> Iterator[None]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ConvergenceWarning)
         yield
-    for each in caught:
-        if not issubclass(each.category, (ConvergenceWarning, LinAlgWarning)):
-            warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
+    for warning in caught:
+        if not issubclass(warning.category, (ConvergenceWarning, LinAlgWarning)):
+            warnings.warn_explicit(
+                warning.message, warning.category, warning.filename, warning.lineno
+            )
     notes[model] += any(issubclass(each.category, ConvergenceWarning) for each in caught)
 
 

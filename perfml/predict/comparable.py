@@ -190,13 +190,13 @@ def named_peers(peers: pd.DataFrame) -> tuple[Peer, ...]:
     """Return the nearest peers by name."""
     return tuple(
         Peer(
-            str(each["workload"]),
-            str(each["layer"]),
-            str(each["kind"]),
-            float(each["time_us"]),
-            float(each[BOUND]),
+            str(peer["workload"]),
+            str(peer["layer"]),
+            str(peer["kind"]),
+            float(peer["time_us"]),
+            float(peer[BOUND]),
         )
-        for each in peers.head(_SHOWN).to_dict("records")
+        for peer in peers.head(_SHOWN).to_dict("records")
     )
 
 
@@ -245,17 +245,17 @@ def findings_of(
     except PerfmlError:
         return {}  # a table without what any rule reads: there is nothing to find
     found: dict[tuple[Any, ...], list[Reason]] = {}
-    for each in table.to_dict("records"):
-        key = condition(each)
+    for row in table.to_dict("records"):
+        key = condition(row)
         reasons = found.setdefault(key, [])
         if len(reasons) < _REASONS:
             reasons.append(
                 Reason(
-                    rules=tuple(map(str, each["rules"])),
-                    hazard=str(each["hazard"]),
-                    evidence=str(each["evidence"]),
-                    mitigation=str(each["mitigation"]),
-                    kernel=None if pd.isna(each["kernel"]) else short_kernel(str(each["kernel"])),
+                    rules=tuple(map(str, row["rules"])),
+                    hazard=str(row["hazard"]),
+                    evidence=str(row["evidence"]),
+                    mitigation=str(row["mitigation"]),
+                    kernel=None if pd.isna(row["kernel"]) else short_kernel(str(row["kernel"])),
                 )
             )
     return {key: tuple(reasons) for key, reasons in found.items()}

@@ -200,11 +200,15 @@ class Trees:
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]], prefix: str) -> Trees:
         """Read what `as_arrays` gave; KeyError if a part is missing."""
-        return cls(**{each.name: arrays[f"{prefix}{each.name}"] for each in fields(cls)})
+        return cls(
+            **{attribute.name: arrays[f"{prefix}{attribute.name}"] for attribute in fields(cls)}
+        )
 
     def as_arrays(self, prefix: str) -> dict[str, npt.NDArray[Any]]:
         """Return the arrays by name, each behind a prefix."""
-        return {f"{prefix}{each.name}": getattr(self, each.name) for each in fields(self)}
+        return {
+            f"{prefix}{attribute.name}": getattr(self, attribute.name) for attribute in fields(self)
+        }
 
     def predict(self, features: Floats) -> Floats:
         """Return the sum of all trees for each row of features; NaN is a missing value."""

@@ -95,7 +95,7 @@ def reference(name: str = ATLAS) -> pd.DataFrame:
     folder = find(ATLAS) if name == ATLAS else None
     if folder is not None:
         # without the launches, which take longer to read than all else
-        tables = [read_parts(each, "layers") for each in folders_of(folder)]
+        tables = [read_parts(part, "layers") for part in folders_of(folder)]
         parts = [prepare_layers(table.frame, table.provenance) for table in tables]
         if parts:
             return pd.concat(parts, ignore_index=True)

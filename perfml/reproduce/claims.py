@@ -261,7 +261,7 @@ def importance_claims(book: Book) -> None:
     book.add(
         "2.4.2",
         f"Regression: {KEY_METRIC} is one of the most important metrics",
-        by_share(min(each["top3"] for each in regressors.values())),
+        by_share(min(regressor["top3"] for regressor in regressors.values())),
         f"Among the first three of each model in (share of splits): {told}.{caution}",
     )
     classifiers = book.results["key_metric"]["classification"]

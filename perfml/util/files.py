@@ -121,7 +121,7 @@ def files_like(path: Path) -> list[str]:
     import difflib
 
     try:
-        found = sorted(each.name for each in path.parent.iterdir())[:_MOST_BESIDE]
+        found = sorted(entry.name for entry in path.parent.iterdir())[:_MOST_BESIDE]
     except (OSError, ValueError):
         return []
     near = difflib.get_close_matches(path.stem, {Path(name).stem for name in found}, n=3)

@@ -105,7 +105,9 @@ def functions_in(data: bytes, functions: Collection[str]) -> dict[str, Function]
     """Return the machine code of functions in the same way, also without lines."""
     return _of_all(
         data,
-        lambda program: (each for each in program.functions.items() if each[0] in functions),
+        lambda program: (
+            function for function in program.functions.items() if function[0] in functions
+        ),
     )
 
 

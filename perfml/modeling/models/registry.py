@@ -144,7 +144,7 @@ def get_model(name: str | Model, task: str) -> Model:
         if 0 < c < float("inf"):
             title = f"logistic regression, C = {c:g}"
             return Model(name, title, task, lambda seed: _logistic(c), "coefficient", False, 0.01)
-    other = next((each for each in _REGISTRY if each != task and name in _REGISTRY[each]), None)
+    other = next((kind for kind in _REGISTRY if kind != task and name in _REGISTRY[kind]), None)
     msg = f"no {task} model is called {name!r}"
     extra = " and lr:C, such as lr:0.1" if task == "classification" else ""
     cure = did_you_mean(name, [*registry], f"Models are: {', '.join(registry)}{extra}.")
