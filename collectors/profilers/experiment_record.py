@@ -13,7 +13,6 @@ from pathlib import Path
 from collectors.profilers.inject import EXPERIMENTS, library, run_injected
 from collectors.profilers.process import Finished, ProfilerError
 from perfml.experiments.record import Condition, Examined, Experiments
-from perfml.experiments.verdicts import Finding
 
 
 @dataclass(frozen=True)
@@ -25,8 +24,11 @@ class Settings:
     seconds: float  # of experiments, in all
     rounds: int  # times a launch and condition
     env: Mapping[str, str]  # variables for it
-    findings: Sequence[Finding] = ()  # first causes of layers, if only these are asked
-    times: Sequence[Sequence[str]] = ()  # what its launches take without the library
+    layers: Sequence[str] = ()  # ranges, if only their launches are asked
+    # Of its launches without the library: microseconds of the first, the median and all, then path,
+    # kernel, grid and block
+    times: Sequence[tuple[tuple[float, float, float], tuple[str, ...]]] = ()
+    everything: bool = False  # no launch has less time than another
     stored: Sequence[Sequence[str]] = ()  # a kernel and its module's variables in global memory
 
     def run(
@@ -42,7 +44,9 @@ class Settings:
             "PERFML_EXPERIMENTS_SECONDS": str(math.ceil(self.seconds)),
             "PERFML_EXPERIMENTS_ROUNDS": str(self.rounds),
         }
-        for name, rows in {"TIMES": self.times, "VARIABLES": self.stored, **lists}.items():
+        layers = [(name,) for name in self.layers]
+        fixed = {"TIMES": self._times(), "VARIABLES": self.stored, "RANGES": layers}
+        for name, rows in {**fixed, **lists}.items():
             path = folder / f"{name}.txt"
             text = "".join("\t".join(fields) + "\n" for fields in rows)
             path.write_text(text, encoding="utf-8")
@@ -52,7 +56,21 @@ class Settings:
             injected, self.command, log=self.log, timeout_s=max(1.0, timeout_s), env=variables
         )
 
+    def _times(self) -> list[tuple[str, ...]]:
+        """Return what launches take, and the seconds of experiments on one, by its part of all."""
+        by_time = sorted(self.times, key=lambda row: -row[0][2])
+        spent, made, total = 0.0, [], sum(row[0][2] for row in by_time)
+        for (first, median, all_us), launch in by_time:
+            part = _MOST_S if self.everything else self.seconds * all_us / total
+            part = min(max(part, _LEAST_S), _MOST_S) if spent < self.seconds else 0.0
+            spent += 0.0 if self.everything else part
+            made.append((f"{first:.6g} {median:.6g} {part:.6g}", *launch))
+        return made
 
+
+_LEAST_S, _MOST_S = 0.4, 5.0
+"""Seconds of experiments on one launch: seven conditions three times where memory of some GB is put
+back take 0.4, and no launch needs more than 5."""
 SEPARATOR = "\x1f"
 """Between the names of ranges."""
 _FORMAT = "# perfml-experiments 1"

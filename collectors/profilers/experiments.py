@@ -13,6 +13,7 @@ the process: the program is run again without that mutant.
 
 from __future__ import annotations
 
+import math
 import shutil
 import statistics
 import time
@@ -40,8 +41,9 @@ from perfml.experiments.mutation.programs import (
     kernels_of,
     mutants,
 )
-from perfml.experiments.proof import mutations, plan
-from perfml.experiments.record import Examined, Experiments
+from perfml.experiments.proof import turns
+from perfml.experiments.record import Condition, Examined, Experiments
+from perfml.experiments.responses import responses
 from perfml.experiments.verdicts import Finding
 from perfml.util.ranges import ITERATION
 
@@ -51,6 +53,8 @@ MOST_RUNS = 8
 """Runs of the program at most: a mutant that crashes or hangs it costs one of them."""
 _PATIENCE = {"PERFML_EXPERIMENTS_PATIENCE": "3"}
 """Seconds until a mutant is said not to end."""
+_LIMITS = 0.4
+"""Part of the seconds of experiments for conditions; mutants have the rest."""
 _NO_PTX = "no repair is measured: its PTX is not in the program (vendors' libraries have none)"
 _NO_TIME = "not all repairs were tried before its time was over; raise --timeout"
 _OPENING_S = 3.0
@@ -64,8 +68,8 @@ def examine(
     # Seconds after which the program is killed, also one that is run again because a kernel of it
     # does not end under an experiment
     timeout_s: float,
-    # Of experiments, in all; launches that come later are left open and counted
-    seconds: float = 60.0,
+    # Of experiments, in all: each launch has its part of the clock
+    seconds: float = 24.0,
     rounds: int = 7,  # times a launch and condition
     # The program marks its iterations by NVTX ranges: only the second one's launches are examined,
     # and nothing before it
@@ -73,8 +77,10 @@ def examine(
     launcher: Sequence[str] = (),  # put before the program, such as `srun`
     env: dict[str, str] | None = None,  # variables for the program
     repairs: bool = False,  # run the program once more, each kernel with PTX as its mutants
-    # First causes of layers: only these are examined, by what tells about these causes first
-    findings: Sequence[Finding] = (),
+    findings: Sequence[Finding] = (),  # of the answer: what tells about the first is tried first
+    layers: Sequence[str] = (),  # ranges, if only their launches are examined
+    # Also what is implausible or takes little of the clock: nothing decides, each launch has 5 s
+    everything: bool = False,
 ) -> Experiments:
     """Run a program once, and each of its launches under every condition that applies.
 
@@ -84,7 +90,6 @@ def examine(
     """
     command = (*launcher, *program)
     variables = {**(env or {}), "PERFML_EXPERIMENTS_UNIT": "nvtx" if iterations else ""}
-    planned = [[name, *order] for name, order in plan(findings).items()]
     leave: list[str] = []
     begun = time.monotonic()
     end = begun + timeout_s
@@ -95,13 +100,15 @@ def examine(
     stored = tuple((kernel, *names) for kernel, names in global_variables(own).items())
     needed = alone_s + _OPENING_S + 1
     starts = 2 if repairs and end - time.monotonic() > 2 * needed else 1
-    room = (end - time.monotonic()) / starts - alone_s - _OPENING_S
-    seconds = min(seconds, max(1.0, room))
-    settings = Settings(command, log, seconds, rounds, variables, findings, times, stored)
+    room = (end - time.monotonic()) - starts * (alone_s + _OPENING_S)
+    seconds = min(seconds, max(2.0, room))
+    # what limits a launch takes less time than what its mutants gain
+    part = _LIMITS * seconds if starts == 2 else seconds
+    settings = Settings(command, log, part, rounds, variables, layers, times, everything, stored)
     while True:
         with TemporaryDirectory(prefix="perfml-experiments-") as name:
             folder = Path(name)
-            lists = {"LEAVE": [[kernel] for kernel in leave], "PLAN": planned}
+            lists = {"LEAVE": [[kernel] for kernel in leave]}
             ended = settings.run(folder, end - time.monotonic(), lists)
             files = sorted(folder.glob("*.tsv"))
             stopped = [kernel for path in files for kernel, _ in [hung(rows_of(path)) or ("", "")]]
@@ -121,7 +128,8 @@ def examine(
         if end - time.monotonic() < needed:
             why = f"no repair is measured: a start takes {alone_s:.0f} s; raise --timeout"
             return replace(record, skipped=(*record.skipped, (Path(program[0]).name, why)))
-        return _with_mutants(record, modules, settings, end - time.monotonic())
+        settings = replace(settings, seconds=max(1.0, seconds - part))
+        return _with_mutants(record, modules, settings, findings, end - time.monotonic())
 
 
 def _failed_later(ended: Finished, timeout_s: float, files: Sequence[Path], alone_s: float) -> str:
@@ -150,25 +158,23 @@ def _own_times(
     env: dict[str, str] | None,
     *,
     iterations: bool,
-) -> tuple[tuple[str, ...], ...]:
+) -> list[tuple[tuple[float, float, float], tuple[str, ...]]]:
     """Return what the launches of a program take when nothing is done to them.
 
-    A row a launch: the first and the median in microseconds, its ranges without iterations, kernel,
-    grid and block. None where CUPTI cannot trace the program.
+    A row a launch: the first, the median and all of them in microseconds; its ranges without
+    iterations, kernel, grid and block. None where CUPTI cannot trace the program.
     """
     try:
         timed = trace(command, library(COUNTERS), log=log, timeout_s=timeout_s, env=env).launches
     except ProfilerError:
-        return ()
+        return []
     by_launch: dict[tuple[str, ...], list[float]] = {}
     for launch in timed:
         inside = [name for name in launch.ranges if not ITERATION.fullmatch(name.strip())]
         if launch.bytes is None and (not iterations or len(inside) < len(launch.ranges)):
             key = (SEPARATOR.join(inside), launch.kernel, launch.grid, launch.block)
             by_launch.setdefault(key, []).append((launch.end_ns - launch.start_ns) / 1e3)
-    return tuple(
-        (f"{times[0]:.6g} {statistics.median(times):.6g}", *key) for key, times in by_launch.items()
-    )
+    return [((us[0], statistics.median(us), sum(us)), key) for key, us in by_launch.items()]
 
 
 def _only(records: Sequence[Experiments], program: Sequence[str], output: str) -> Experiments:
@@ -203,22 +209,28 @@ def _loaded(files: Sequence[Path]) -> list[Path]:
 
 
 def _with_mutants(
-    experiments: Experiments, modules: Mapping[str, str], settings: Settings, timeout_s: float
+    experiments: Experiments,
+    modules: Mapping[str, str],
+    settings: Settings,
+    findings: Sequence[Finding],
+    timeout_s: float,
 ) -> Experiments:
     """Run a program's kernels as their mutants; return the experiments with these conditions.
 
     `modules` are a kernel's mangled name to the PTX module that holds it; `timeout_s` is for all
     runs.
     """
-    symbols = dict.fromkeys(each.symbol for each in experiments.launches)
-    names = [name for name in symbols if name in modules]
-    chosen = mutations(settings.findings)
-    left = [
-        mutant
-        for name in names
-        for mutant in mutants(modules[name], name)
-        if chosen is None or mutant.mutation in chosen
-    ]
+    answers = responses(experiments)
+    left: list[tuple[Mutant, int, float]] = []
+    possible: dict[str, dict[str, float]] = {}
+    for name in dict.fromkeys(each.symbol for each in experiments.launches):
+        made = mutants(modules[name], name) if name in modules else []
+        names = [each.mutation for each in made[1:]]
+        own = [each for each in answers if each.launch.symbol == name]
+        order = turns(names, own, findings, everything=settings.everything)
+        possible[name] = {each: order.get(each, (math.inf, 0.0))[0] for each in names}
+        chosen = [(each, *order[each.mutation]) for each in made if each.mutation in order]
+        left += sorted(chosen, key=lambda entry: entry[1]) if len(chosen) > 1 else []
     without = {each.kernel for each in experiments.launches if each.symbol not in modules}
     skipped = [(kernel, _NO_PTX) for kernel in sorted(without)]
     measured: dict[tuple[object, ...], Examined] = {}
@@ -238,19 +250,17 @@ def _with_mutants(
         mutation = condition.removesuffix(f".{OFF}")
         skipped.append((kernel, f"{mutation or 'it'} does not end, or ends the process"))
         unfinished = {e.symbol for e in experiments.launches if _identity(e) not in measured}
-        changed = any(each.mutation == mutation for each in left)
+        changed = any(each.mutation == mutation for each, *_ in left)
         left = [
-            each
-            for each in left
-            if each.kernel in unfinished
-            and not (each.kernel == kernel and (not changed or each.mutation == mutation))
+            entry
+            for entry in left
+            if entry[0].kernel in unfinished
+            and not (entry[0].kernel == kernel and (not changed or entry[0].mutation == mutation))
         ]
     if left:
         skipped.append((Path(settings.command[0]).name, _NO_TIME))
     launches = tuple(
-        replace(each, conditions=each.conditions + found.conditions)
-        if (found := measured.get(_identity(each)))
-        else each
+        _with_untried(each, measured.get(_identity(each)), possible[each.symbol])
         for each in experiments.launches
     )
     return replace(
@@ -258,29 +268,37 @@ def _with_mutants(
     )
 
 
+def _with_untried(
+    launch: Examined, measured: Examined | None, possible: Mapping[str, float]
+) -> Examined:
+    """Return a launch with what was measured of its mutants, and the names of later ones."""
+    own = () if measured is None else measured.conditions
+    last = max((possible.get(each.name, -1) for each in own), default=-1)
+    untried = (Condition(name, "", 1.0, ()) for name, turn in possible.items() if turn > last)
+    return replace(launch, conditions=(*launch.conditions, *own, *untried))
+
+
 def _identity(launch: Examined) -> tuple[object, ...]:
     return (launch.ranges, launch.symbol, launch.grid, launch.block, launch.dynamic_shared)
 
 
 def _run_mutants(
-    left: Sequence[Mutant], settings: Settings, timeout_s: float
+    left: Sequence[tuple[Mutant, int, float]], settings: Settings, timeout_s: float
 ) -> tuple[list[list[str]], bool]:
     """Run the program once; return what the library wrote, and whether it was stopped before."""
     with TemporaryDirectory(prefix="perfml-mutants-") as name:
         folder, lines = Path(name), []
-        for number, mutant in enumerate(left):
+        for number, (mutant, turn, decides) in enumerate(left):
             path = folder / f"{number}.ptx"
             path.write_text(mutant.ptx, encoding="utf-8")
             counted, counts = folder / f"{number}.counted.ptx", mutant.counted
             if counts is not None:
                 counted.write_text(counts, encoding="utf-8")
             files = (str(path), str(counted) if counts is not None else "")
-            switched = "1" if mutant.switched else "0"
-            split = str(SPLITS.get(mutant.mutation, 1))
-            lines.append([mutant.kernel, mutant.mutation, *files, switched, split])
-            lines[-1] += mutant.variables
-        ranges = [[name] for name in plan(settings.findings)]
+            order = ("1" if mutant.switched else "0", str(SPLITS.get(mutant.mutation, 1)))
+            order += (str(turn), f"{decides:.6g}")
+            lines.append([mutant.kernel, mutant.mutation, *files, *order, *mutant.variables])
         impatient = replace(settings, env={**settings.env, **_PATIENCE})
-        ended = impatient.run(folder, timeout_s, {"MUTANTS": lines, "PLAN": ranges})
+        ended = impatient.run(folder, timeout_s, {"MUTANTS": lines})
         rows = [row for path in sorted(folder.glob("*.tsv")) for row in rows_of(path)]
         return rows, ended.timed_out

@@ -100,20 +100,21 @@ def loading(injected: Path) -> dict[str, str]:
 
 def run_injected(
     injected: Path | None,  # the library, from `library`; None for none
-    # command, log, timeout_s, env, meanwhile: as of `collectors.profilers.process.run`
+    # command, log, timeout_s, env, meanwhile, cwd: as of `collectors.profilers.process.run`
     command: Sequence[str],
     *,
     log: Path,
     timeout_s: float,
     env: Mapping[str, str],
     meanwhile: Callable[[], None] | None = None,
+    cwd: Path | None = None,
 ) -> Finished:
     """Run a program into which the CUDA driver and NVTX load a library.
 
     Raises `ProfilerError` if the program cannot be started.
     """
     variables = {**env, **(loading(injected) if injected else {})}
-    return run(command, log=log, timeout_s=timeout_s, env=variables, meanwhile=meanwhile)
+    return run(command, log=log, timeout_s=timeout_s, env=variables, cwd=cwd, meanwhile=meanwhile)
 
 
 def _roots() -> list[Path]:

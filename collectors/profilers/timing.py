@@ -55,6 +55,7 @@ def trace(
     launcher: Sequence[str] = (),
     env: dict[str, str] | None = None,
     own: Path | None = None,
+    cwd: Path | None = None,
 ) -> Timing:
     """Run a program and record its kernel launches without counters.
 
@@ -67,7 +68,9 @@ def trace(
     command = [*launcher, *program]
     with TemporaryDirectory(prefix="perfml-activity-") as folder:
         variables = {**(env or {}), "PERFML_COUNTERS_DIR": folder, **WHOLE_PROGRAM}
-        ended = run_injected(injected, command, log=log, timeout_s=timeout_s, env=variables)
+        ended = run_injected(
+            injected, command, log=log, timeout_s=timeout_s, env=variables, cwd=cwd
+        )
         check_ended(ended, timeout_s)
         files = sorted(Path(folder).glob("*.tsv"))
         parts = [read_activity(each).timed for each in files]

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from inspect import Parameter
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -16,6 +16,10 @@ from perfml.cli import options
 from perfml.cli.output import Output
 from perfml.cli.verb import verb
 from perfml.errors import PerfmlError, did_you_mean
+
+if TYPE_CHECKING:
+    from collectors.collect import RunResult
+    from perfml.explain.advice.hazards import Advice
 
 
 def _settings() -> list[Parameter]:
@@ -144,6 +148,9 @@ def collect(
     yes: Annotated[
         bool, typer.Option("--yes", help="Count launch by launch, however long that takes.")
     ] = False,
+    prove: Annotated[
+        bool, typer.Option("--prove", help="Then prove what it suffers from, by experiment.")
+    ] = False,
     **settings: Any,
 ) -> None:
     """Profile a built-in workload, or any program, layer by layer.
@@ -158,10 +165,11 @@ def collect(
 
     Example: perfml collect torch:torchvision/resnet18 --precision fp16 --out run/
 
-    Example: perfml collect --out run/ -- python train.py --steps 3
+    Example: perfml collect --prove --out run/ -- python train.py --steps 3
     """
     from collectors.collect import collect as measure
     from collectors.workloads import default_backends, is_workload, workloads
+    from perfml.explain.brief import brief_advice
 
     built_in = len(what) == 1 and is_workload(what[0])
     if len(what) == 1 and not built_in and not launcher and shutil.which(what[0]) is None:
@@ -177,6 +185,7 @@ def collect(
     if not settings.get("lines"):
         _tell_what_is_lacking(output, metrics)
     with output.progress("collecting") as progress:
+        more = _options(cfg, weights, cudnn_benchmark, own or []) if built_in else []
         results = measure(
             what[0] if built_in else None,
             command=() if built_in else what,
@@ -184,9 +193,7 @@ def collect(
             precisions=precision or ("fp32",),
             batches=batch or (1,),
             metrics=metrics or ("default",),
-            workload_options=(
-                _options(cfg, weights, cudnn_benchmark, own or []) if built_in else ()
-            ),
+            workload_options=more,
             layer_map=layer_map,
             out=out,
             launcher=launcher,
@@ -201,7 +208,10 @@ def collect(
     for each in results:
         for warning in each.warnings:
             output.warn(f"{each.run_id}: {warning}")
-    output.result({"out": str(out), "runs": results})
+    started = (shlex.split(launcher), timeout, more) if prove else None
+    answers = [] if dry_run else _answers(output, what, results, started)
+    shown = {each.run_id: answer.to_dict()["answer"] for each, answer in answers if prove}
+    output.result({"out": str(out), "runs": results} | ({"answers": shown} if prove else {}))
     output.table(
         ["run", "status", "folder", "note"],
         [
@@ -227,10 +237,49 @@ def collect(
     if dry_run and not output.as_json:
         for each in results:
             output.result({}, map(shlex.join, each.commands), whole=True)
+    for each, answer in answers if prove and not output.as_json else ():
+        output.result({}, brief_advice(answer, (str(each.folder),), ()).lines)
     failed = [each for each in results if each.status == "failed"]
     if failed:
         told = f"{len(failed)} of {len(results)} runs failed"
         output.fail(told, "The same command does only those again.")
+
+
+def _answers(
+    output: Output,
+    what: Sequence[str],
+    results: Sequence[RunResult],
+    started: tuple[list[str], float, list[str]] | None,
+) -> list[tuple[RunResult, Advice]]:
+    """Keep the answer of each run that is there in its folder, with `started` after experiments.
+
+    `started` is how its program is run: launcher, time limit, and further options of a workload.
+    """
+    from perfml.cli.prove import measured
+    from perfml.experiments.verdicts import ANSWER, read_findings
+    from perfml.explain.advice.measured import keep_answer
+
+    made = []
+    for each in results:
+        answer = keep_answer(each.folder) if each.status in ("done", "kept") else None
+        if answer is None:
+            continue
+        if started is not None:
+            launcher, timeout, options = started
+            run = each.record or {}
+            chosen = (run.get("backend"), run.get("precision") or "fp32", run.get("batch") or 1)
+            try:
+                measured(
+                    *(output, what, each.folder, chosen, options),
+                    findings=read_findings(each.folder / ANSWER),
+                    launcher=launcher,
+                    timeout_s=timeout,
+                )
+            except PerfmlError as error:
+                output.warn(f"{each.run_id}: not proven: {error}")
+            answer = keep_answer(each.folder) or answer
+        made.append((each, answer))
+    return made
 
 
 def _agrees(said: str) -> bool:

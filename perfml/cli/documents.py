@@ -51,6 +51,20 @@ _KERNEL_TIMES = Document(
 
 _DATASET = Document("Dataset", {"name": str, "what": str, "path": str}, words="A data set.")
 
+_PROMISED = Document(
+    "Promised",
+    {
+        "cause": (str, "id of what the answer for the older side named"),
+        "layers": _TEXTS,
+        "gone": (bool, "whether the answer for the newer side does not name it"),
+        "probability": (float, "of being right, as it was said"),
+        "low_us": (float, "of the gain that was promised, for all these layers"),
+        "high_us": float,
+        "measured_us": (float, "what these layers take less, by the clock"),
+    },
+    words="A finding of the older side's answer, and what came.",
+)
+
 _PLANNED_RUN = Document(
     "PlannedRun",
     {"run_id": str, "state": Literal["done", "planned"]},
@@ -146,7 +160,7 @@ _ALONE = (
     ),
     Document(
         "Collect",
-        {"out": str, "runs": list[RunResult]},
+        {"out": str, "runs": list[RunResult], "answers": NotRequired[_OBJECT]},
         words="Runs that were measured, or would be.",
     ),
     Document(
@@ -203,7 +217,7 @@ _ALONE = (
     Document("Error", {"error": Failed}, words="A command that failed."),
 )
 
-DOCUMENTS = {document.name: document for document in _ALONE}
+DOCUMENTS = {document.name: document for document in (*_ALONE, _PROMISED)}
 """What verbs put together, by name."""
 
 

@@ -43,6 +43,7 @@ def explain(
     """
     from perfml.datasets.choosing import layers_named
     from perfml.explain import explain as explain_sides
+    from perfml.explain.advice.measured import kept_answer, promised, promises_said
     from perfml.explain.brief import brief_explanation
     from perfml.explain.lines import with_lines
     from perfml.explain.load import load_sides
@@ -72,7 +73,12 @@ def explain(
         shown = explanation_document(explanation)
     else:
         shown = explanation_summary(explanation, named=bool(selection.layers))
-    output.document({"tables": selection.names, **explanation.to_dict()}, shown)
+    rows = explanation.layers.to_dict("records") if len(selection.names) == 2 else []
+    times = {r["layer"]: (r["target_layer"], r["baseline_us"], r["target_us"]) for r in rows}
+    came = promised(kept_answer(selection.names[0]), selection.names[-1], times)
+    output.document({"tables": selection.names, "promised": came, **explanation.to_dict()}, shown)
+    if not output.as_json:
+        output.result({}, promises_said(came))
 
 
 @verb("dataset", "layer", "kernel", "skip", "launches", "layer_map", "where")

@@ -17,10 +17,14 @@ from perfml.errors import PerfmlError
 from perfml.gate.policy import ExitCode
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from perfml.gate.policy import Policy
     from perfml.gate.verdict import GateResult
     from perfml.tables import Table
 
+_ANSWER = "answer"
+"""Key of a baseline's provenance: the findings of its answer."""
 CODES = "; ".join(f"{code}: {code.meaning}" for code in ExitCode)
 
 _HELP = f"""Say whether a new version does more work, for CI.
@@ -72,6 +76,7 @@ def _run(
     form: options.Form,
     out: Path | None,
 ) -> int:
+    from perfml.explain.advice.measured import kept_answer, promised, promises_said
     from perfml.gate import render
     from perfml.gate.policy import save_baseline
     from perfml.gate.verdict import judge
@@ -85,18 +90,21 @@ def _run(
         msg = "a verdict is text, Markdown or JUnit"
         raise PerfmlError(msg, where="--format", found=form, cure="Choose text, md or junit.")
     baseline, *others = _loaded(selection, output)
+    base, *new = selection.names
+    kept = baseline.provenance.get(_ANSWER) or kept_answer(base)
     if save is not None:
-        path = save_baseline(save, baseline.frame, dict(baseline.provenance))
+        path = save_baseline(save, baseline.frame, {**baseline.provenance, _ANSWER: kept})
         output.result({"saved": str(path)}, [f"Saved as {path}. Commit it to share it."])
         return 0
-    base, *new = selection.names
     if not new:
         msg = "there is no new version to judge"
         raise PerfmlError(msg, cure=f"Name one: perfml gate {base} NEW; or keep this one: --save")
     result = judge(baseline.frame, others[0].frame, _policy(tolerances))
+    came = promised(kept, new[0], _times(baseline.frame, result))
     if output.as_json:
-        output.result(result.to_dict())
+        output.result({**result.to_dict(), "promised": came})
         return result.exit_code
+    result = replace(result, time_notes=(*result.time_notes, *promises_said(came)))
     text = written[form](result, base, new[0])
     if out is None:
         output.result({}, [text])
@@ -107,6 +115,16 @@ def _run(
             temporary.write_text(text + "\n", encoding="utf-8")
         output.note(f"wrote {out}")
     return result.exit_code
+
+
+def _times(baseline: pd.DataFrame, result: GateResult) -> dict[str, tuple[str, float, float]]:
+    """Return the microseconds of each layer in the baseline and in the new version."""
+    before = baseline.groupby("layer")["time_us"].median()
+    return {
+        each.layer: (each.layer, before[each.layer], before[each.layer] * each.time.ratio)
+        for each in result.layers
+        if each.time is not None and each.layer in before
+    }
 
 
 def _loaded(selection: Selection, output: Output) -> list[Table]:

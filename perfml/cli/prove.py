@@ -17,12 +17,15 @@ from perfml.cli.verb import verb
 from perfml.errors import PerfmlError
 
 if TYPE_CHECKING:
-    from perfml.experiments.proof import LaunchProof
+    from collectors.profilers.trial import Trial
+    from perfml.experiments.proof import LaunchProof, Proof
     from perfml.experiments.record import Experiments
-    from perfml.experiments.verdicts import Finding, Verdict
+    from perfml.experiments.verdicts import Finding
 
 _ITERATIONS = ("--iterations", "2", "--warmup", "2")
 """Of a built-in workload: the second measured iteration is examined."""
+SECONDS, EVERYTHING_S = 24.0, 300.0
+"""Of experiments: with those of 20 kernels a program that starts in a second ends within 30 s."""
 
 
 @verb(no_args_is_help=True)
@@ -39,8 +42,12 @@ def prove(
     precision: shared.Precisions = None,
     batch: shared.Batches = None,
     seconds: Annotated[
-        float, typer.Option(min=1, help="Of experiments; later launches are left open.")
-    ] = 60,
+        float | None,
+        typer.Option(min=1, help="Of experiments; a launch has its part of the clock. 24, or 300."),
+    ] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Try everything on every launch; nothing decides.")
+    ] = False,
     cause: Annotated[
         str | None, typer.Option(help="Say of this cause whether it is proven: global_atomics, ...")
     ] = None,
@@ -48,10 +55,15 @@ def prove(
         Path | None,
         typer.Option(help="What perfml explain --json printed: are its first causes proven?"),
     ] = None,
-    repairs: Annotated[
-        bool,
-        typer.Option(help="Run kernels with PTX once more without each of their habits."),
-    ] = True,
+    trial: Annotated[
+        bool, typer.Option("--try", help="Try the repairs in a copy of the source; with --build.")
+    ] = False,
+    build: Annotated[
+        str, typer.Option(help="The command that builds the program, as you type it.")
+    ] = "",
+    source: Annotated[
+        Path, typer.Option(help="The folder of the source, in which --build runs.")
+    ] = Path(),
     layer: shared.Layers = None,
     top: shared.Top = 20,
     timeout: shared.Timeout = 600,
@@ -61,73 +73,87 @@ def prove(
 
     Each launch is run again with fewer multiprocessors, fewer resident warps, less cache, and
     traffic on memory. The program's memory is put back, so its results do not change. Kernels with
-    PTX then run as mutants, without one habit each: their times bound what a repair gains.
+    PTX then run as mutants, without one habit each: their times bound what a repair gains. Causes
+    of the answer in --out are asked first, until one is decided.
 
     Example: perfml prove yolov4-tiny --backend cudnn
 
     Example: perfml prove --seconds 20 -- ./my_program
 
-    Example: perfml prove prove/ --layer conv_11 --cause dram_bytes
+    Example: perfml prove --try --build "nvcc -O3 main.cu -o main" -- ./main
 
-    Example: perfml prove slow/ --explained explain.json
+    Example: perfml prove prove/ --layer conv_11 --cause dram_bytes
     """
     from perfml.datasets.choosing import layer_names
     from perfml.experiments.proof import proof
     from perfml.experiments.record import FILE, read_experiments
-    from perfml.experiments.verdicts import read_findings
+    from perfml.experiments.verdicts import ANSWER, read_findings
 
     findings = [] if explained is None else read_findings(explained)
     folder = Path(what[0])
-    if len(what) == 1 and (folder / FILE).is_file():
+    recorded = len(what) == 1 and (folder / FILE).is_file()
+    if trial and (recorded or not build):
+        msg = "--try builds and runs the program"
+        cure = 'Like: perfml prove --try --build "nvcc -O3 main.cu -o main" -- ./main'
+        raise PerfmlError(msg, found="a folder" if recorded else "no --build", cure=cure)
+    if recorded:
         experiments = read_experiments(folder / FILE)
     else:
-        options = (
+        # a layer without ranges is a kernel: then all of them are examined
+        asked = [one.layer for one in findings if one.layer != one.kernel]
+        layers_asked = asked if len(asked) == len(findings) else []
+        leading = findings or (read_findings(out / ANSWER) if (out / ANSWER).is_file() else [])
+        built_in = (
             shared.only_one("--backend", backend),
             shared.only_one("--precision", precision, "fp32"),
             shared.only_one("--batch", batch, 1),
         )
-        limits = (seconds, timeout)
-        experiments = _measured(output, what, options, limits, repairs, out, findings)
+        given = seconds or (EVERYTHING_S if everything else SECONDS)
+        experiments = measured(
+            output,
+            *(what, out, built_in),
+            seconds=given,
+            timeout_s=timeout,
+            findings=leading,
+            layers=layers_asked,
+            everything=everything,
+        )
     names = sorted({name for launch in experiments.launches for name in launch.ranges})
     layers = layer_names(names, layer) if layer else []
     made = proof(experiments, layers=layers, cause=cause, findings=findings)
+    tried: Sequence[Trial] = ()
+    if trial:
+        from collectors.profilers.trial import try_repairs
+
+        with output.progress("building"):
+            tried = try_repairs(made, build, what, source, log=out / "log.txt", timeout_s=timeout)
     if output.as_json:
-        output.result(made.to_dict())
+        output.result({**made.to_dict(), "trials": tried})
         return
-    if explained is None:
-        output.table(*_table(made.launches[:top], cause))
-    else:
+    if tried:
+        head = ["change", "kernel", "outputs", "µs before", "µs after", "×", "× of the mutant"]
+        output.table(head, [each.row for each in tried])
+    _print(output, made, top)
+
+
+def _print(output: Output, made: Proof, top: int) -> None:
+    if made.findings:
         rows = [
-            [e.finding.layer, e.finding.label, e.finding.confidence, e.said] for e in made.findings
+            [e.finding.layer, e.finding.label, e.finding.confidence or "-", e.said]
+            for e in made.findings
         ]
-        output.table(["layer", "first cause", "by counters", "by experiment"], rows)
+        output.table(["layer", "cause", "by counters", "by experiment"], rows[:top])
+    else:
+        head = ["range", "kernel", "µs", "limit", "share", "answers", "best repair"]
+        output.table(head, [[*_row(each), _best(each)] for each in made.launches[:top]])
     for skipped in made.skipped[:5]:
         output.warn(f"{skipped.kernel}: not examined ({skipped.reason})")
-    if experiments.left:
-        output.warn(f"{experiments.left} launches were left open; raise --seconds")
-    if experiments.shortened:
-        output.warn(f"{experiments.shortened} long launches have fewer rounds or conditions")
-
-
-def _table(launches: Sequence[LaunchProof], cause: str | None) -> tuple[list[str], list[list[Any]]]:
-    """Return what the columns are called, and a row a launch."""
-    head = ["range", "kernel", "µs", "limit", "share", "answers"]
-    rows = [_row(launch) for launch in launches]
-    if cause is not None:
-        head.insert(3, cause)
-        for row, each in zip(rows, launches, strict=True):
-            row.insert(3, _briefly(each.verdict))
-    if any(launch.repairs for launch in launches):
-        head.append("best repair")
-        for row, each in zip(rows, launches, strict=True):
-            row.append(_best(each))
-    return head, rows
-
-
-def _briefly(said: Verdict | None) -> str:
-    if said is None or math.isnan(said.share):
-        return "-" if said is None else said.verdict
-    return f"{said.verdict} ({100 * said.share:.0f} %)"
+    if untried := sorted({name for each in made.launches for name in each.not_tried}):
+        output.note(f"not tried: {', '.join(untried)}; --all tries everything")
+    if left := made.experiments.left:
+        output.warn(f"{left} launches take little of the clock and were not asked; --all asks them")
+    if shortened := made.experiments.shortened:
+        output.warn(f"{shortened} long launches have fewer rounds or conditions")
 
 
 def _best(launch: LaunchProof) -> str:
@@ -141,40 +167,48 @@ def _best(launch: LaunchProof) -> str:
     return f"{best.words}: ×{best.factor:.2f}, {gains[0]} µs less ({gains[1]} to {gains[2]})"
 
 
-def _measured(
-    out_: Output,
-    what: list[str],
-    options: tuple[str | None, str, int],
-    limits: tuple[float, float],
-    repairs: bool,
+def measured(
+    output: Output,
+    what: Sequence[str],
     out: Path,
-    findings: list[Finding],
+    built_in: tuple[str | None, str, int],
+    options: Sequence[str] = (),
+    *,
+    findings: Sequence[Finding] = (),
+    **settings: Any,
 ) -> Experiments:
-    """Run the experiments, and keep them in a folder."""
+    """Run the experiments on a workload or a program, and keep them in a folder.
+
+    `built_in` are backend, precision and batch of a workload, and `options` its further ones;
+    `settings` those of `collectors.profilers.experiments.examine`. An answer in the folder is made
+    anew.
+    """
     from collectors.profilers.experiments import examine
     from collectors.workloads import is_workload
     from perfml.experiments.record import FILE, experiments_csv
+    from perfml.experiments.verdicts import ANSWER
+    from perfml.explain.advice.measured import keep_answer
     from perfml.util.files import write_text
 
-    seconds, timeout = limits
-    built_in = len(what) == 1 and is_workload(what[0])
-    if options[0] and not built_in:
+    workload = len(what) == 1 and is_workload(what[0])
+    if built_in[0] and not workload:
         msg = "--backend is for built-in workloads"
         raise PerfmlError(msg, cure="Give a program its own arguments behind --.")
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="perfml-prove-") as scratch:
-        program = _workload(what[0], options, Path(scratch)) if built_in else what
-        with out_.progress("experimenting"):
+        own = [*_workload(what[0], built_in, Path(scratch)), *options] if workload else what
+        with output.progress("experimenting"):
             experiments = examine(
-                program,
+                own,
                 log=out / "log.txt",
-                timeout_s=timeout,
-                seconds=seconds,
-                iterations=built_in,
-                repairs=repairs,
+                iterations=workload,
+                repairs=True,
                 findings=findings,
+                **settings,
             )
     write_text(out / FILE, experiments_csv(experiments))
+    if (out / ANSWER).is_file():
+        keep_answer(out)
     return experiments
 
 

@@ -97,6 +97,8 @@ Documents = Callable[[], tuple[Any, ...]]
 
 def _type(name: str) -> Any:
     """Return a document of `perfml.cli.documents`, or a type: ``module:name``."""
+    if name.endswith("[]"):
+        return [_type(name[:-2])]
     module, _, name = name.rpartition(":")
     if module:
         return getattr(importlib.import_module(module), name)
@@ -135,6 +137,10 @@ _MERGE = "perfml.ingest.merge.write:MergeResult"
 _BRIEF = "perfml.explain.brief:Brief"
 _EXPLAIN = "perfml.explain.results:Explanation"
 _ADVICE = "perfml.explain.advice.hazards:Advice"
+_GATE = "perfml.gate.verdict:GateResult"
+_PROVE = "perfml.experiments.proof:Proof"
+_TRIAL = "collectors.profilers.trial:Trial[]"
+_TWO_SIDES: dict[str, Any] = {"tables": list[str], "promised": "Promised[]"}
 _SELECT = "perfml.modeling.selection.metric_set:MetricSet"
 _TRAIN = "perfml.modeling.results:Evaluation"
 _PREDICT = "perfml.predict.results:Prediction"
@@ -148,10 +154,10 @@ VERBS: dict[str, tuple[str, str, Documents]] = {
     "inspect": ("tables", "tables", _types("Inspect")),
     "metrics": ("tables", "tables", _types("Metrics", "MetricRequest")),
     "report": ("answers", "report", _types("Report")),
-    "explain": ("answers", "explain", _result("Explain", _EXPLAIN, _BRIEF, tables=list[str])),
+    "explain": ("answers", "explain", _result("Explain", _EXPLAIN, _BRIEF, **_TWO_SIDES)),
     "advise": ("answers", "explain", _advise),
-    "prove": ("answers", "prove", _types("perfml.experiments.proof:Proof")),
-    "gate": ("answers", "gate", _types("perfml.gate.verdict:GateResult", "GateSaved")),
+    "prove": ("answers", "prove", _result("Prove", _PROVE, trials=_TRIAL)),
+    "gate": ("answers", "gate", _result("Gate", _GATE, "GateSaved", promised="Promised[]")),
     "predict": ("answers", "models", _result("Predict", _PREDICT, dataset=str)),
     "roofline": ("answers", "explain", _types("Roofline")),
     "rank": ("study", "models", _rank),

@@ -259,6 +259,16 @@ def table_facts(provenance: Mapping[str, Any]) -> dict[str, Any]:
     return {key: fact for key, fact in ((DERIVED, derived), (DEVICE_FACTS, facts)) if fact}
 
 
+def beside(name: str, file: str) -> Path | None:
+    """Return a file in a run's folder, or in that of a profile; None where there is none."""
+    path = Path(split_place(name)[0])
+    # perfml collect puts a run into a folder of its own
+    nested = path.glob(f"*/{file}") if path.is_dir() else ()
+    files = [*(path if path.is_dir() else path.parent).glob(file)] or [*nested]
+    # of several runs nothing tells whose file it is
+    return files[0] if len(files) == 1 and path.exists() else None
+
+
 def experiments_beside(name: str) -> dict[str, Any]:
     """Return the experiments in a run's folder, or in that of a file, as a table notes them.
 
@@ -267,14 +277,8 @@ def experiments_beside(name: str) -> dict[str, Any]:
     from perfml.experiments.record import FILE, read_experiments
     from perfml.experiments.responses import responses
 
-    path = Path(split_place(name)[0])
-    # perfml collect puts a run into a folder of its own
-    nested = path.glob(f"*/{FILE}") if path.is_dir() else ()
-    files = [*(path if path.is_dir() else path.parent).glob(FILE)] or [*nested]
-    # of several runs nothing tells whose experiments a layer's are
-    if len(files) != 1 or not path.exists():
-        return {}
-    return {EXPERIMENTS: SharedList(responses(read_experiments(files[0])))}
+    path = beside(name, FILE)
+    return {} if path is None else {EXPERIMENTS: SharedList(responses(read_experiments(path)))}
 
 
 def with_known_shapes(layers: pd.DataFrame, provenance: Mapping[str, Any]) -> pd.DataFrame:

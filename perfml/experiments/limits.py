@@ -51,19 +51,6 @@ that the fit has not seen (``studies/experiments``).
 """
 
 
-@dataclass(frozen=True)
-class Thresholds:
-    """The three constants above; a study fits them."""
-
-    queues: float = QUEUES
-    saturated: float = SATURATED
-    felt: float = FELT
-
-
-FITTED = Thresholds()
-"""Those that `breakdown` takes."""
-
-
 DECIDES = 0.5
 """A limit is named that makes at least half of the time; else the launch stands at several."""
 
@@ -93,7 +80,9 @@ class Breakdown:
         return f"Limited by {LIMITS[name]}: {share} of the time."
 
 
-def breakdown(responses: Responses, thresholds: Thresholds = FITTED) -> Breakdown:
+def breakdown(
+    responses: Responses, queues: float = QUEUES, saturated: float = SATURATED, felt: float = FELT
+) -> Breakdown:
     """Divide a launch's time among limits.
 
     Parameters
@@ -101,8 +90,8 @@ def breakdown(responses: Responses, thresholds: Thresholds = FITTED) -> Breakdow
     responses
         Of one launch. Where a condition did not apply (one block a multiprocessor has no fewer
         warps), its resource has no share.
-    thresholds
-        Between latency and bandwidth of memory.
+    queues, saturated, felt
+        Thresholds; a study fits them.
     """
     launch = _within(responses.launch_share)
     left = 1 - launch
@@ -117,20 +106,20 @@ def breakdown(responses: Responses, thresholds: Thresholds = FITTED) -> Breakdow
     outside = left - multiprocessors
     traffic = [answer(name) for name in ("dram_traffic", "l2_traffic", "atomic_traffic")]
     known = [each for each in traffic if not math.isnan(each)]
-    felt = any(each >= thresholds.felt for each in (traffic[0], traffic[-1]))
-    unsaturated = answer("sm_half") >= thresholds.saturated
-    queues = felt and (traffic[0] >= thresholds.queues or unsaturated)
-    dram = 0.0 if queues or not felt else _within(min(known)) * outside
-    rest = 0.0 if queues else outside - dram
-    slices = felt and known[-1] >= thresholds.felt
+    feels = any(each >= felt for each in (traffic[0], traffic[-1]))
+    unsaturated = answer("sm_half") >= saturated
+    waits = feels and (traffic[0] >= queues or unsaturated)
+    dram = 0.0 if waits or not feels else _within(min(known)) * outside
+    rest = 0.0 if waits else outside - dram
+    slices = feels and known[-1] >= felt
     shares = {
         "launch": launch,
         "multiprocessor": multiprocessors - warps,
         "warps": warps,
-        "memory_latency": outside if queues else 0.0,
+        "memory_latency": outside if waits else 0.0,
         "dram": dram,
         "l2": rest if slices else 0.0,
-        "fixed": 0.0 if slices or queues else rest,
+        "fixed": 0.0 if slices or waits else rest,
     }
     largest = max(shares, key=lambda name: shares[name])
     return Breakdown(shares, largest if shares[largest] >= DECIDES else None)

@@ -36,7 +36,7 @@ class Condition:
     control: str  # the condition that differs in nothing else
     # of the resource that is left, relative to the control; 1 where it cannot be said
     amount: float
-    times_us: tuple[float, ...]  # microseconds of a launch, a number a round
+    times_us: tuple[float, ...]  # microseconds of a launch, a number a round; none if not tried
     # Of a mutant that saves time: whether it executes each basic block as often as its control, and
     # which part of the words that the control writes it leaves otherwise
     same_path: bool | None = None
@@ -65,6 +65,11 @@ class Examined:
         """Return a condition by its name; None where it did not apply."""
         return next((each for each in self.conditions if each.name == name), None)
 
+    @property
+    def not_tried(self) -> tuple[str, ...]:
+        """The mutants that were not run, since another one decided or the time was up."""
+        return tuple(each.name for each in self.conditions if not each.times_us)
+
 
 @dataclass(frozen=True)
 class Experiments:
@@ -77,7 +82,7 @@ class Experiments:
     launches: tuple[Examined, ...]  # in launch order
     # kernel and reason of launches that cannot be examined
     skipped: tuple[tuple[str, str], ...] = ()
-    left: int = 0  # launches that the time limit left open
+    left: int = 0  # launches that were not asked: their part of the clock is too small
     shortened: int = 0  # launches with fewer rounds or conditions, because they take long
     seconds: float = math.nan  # Wall-clock time of the program
     command: tuple[str, ...] = field(default=())  # the argument list that was run
@@ -109,8 +114,8 @@ def experiments_csv(experiments: Experiments) -> str:
             what = (condition.name, condition.control, f"{condition.amount:.6g}")
             same = "" if condition.same_path is None else int(condition.same_path)
             later = (_number(launch.own_us), launch.replay, same, _number(condition.changed))
-            for turn, time_us in enumerate(condition.times_us):
-                writer.writerow([*facts, *what, turn, f"{time_us:.6g}", *later])
+            for turn, time_us in enumerate(condition.times_us or (math.nan,)):
+                writer.writerow([*facts, *what, turn, _number(time_us), *later])
     return text.getvalue()
 
 
@@ -156,7 +161,8 @@ def _experiments(rows: Sequence[dict[str, str]]) -> Experiments:
         first.setdefault(key, row)
         later = (row.get("same_path") or "", row.get("changed") or "")
         condition = (row["condition"], row["control"], float(row["amount"]), *later)
-        times.setdefault(key, {}).setdefault(condition, []).append(float(row["time_us"]))
+        known = times.setdefault(key, {}).setdefault(condition, [])
+        known += [float(row["time_us"])] if row["time_us"] else []
     made = {
         key: Examined(
             tuple(row["range"].split("/")) if row["range"] else (),

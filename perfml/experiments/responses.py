@@ -77,11 +77,6 @@ class Responses:
     empty_us: float
     by_condition: dict[str, Response]
 
-    def elasticity(self, condition: str) -> float:
-        """Return an elasticity; NaN where the condition did not apply."""
-        response = self.by_condition.get(condition)
-        return math.nan if response is None else response.elasticity
-
     def elasticity_beyond_launch(self, condition: str) -> float:
         """Return the elasticity of the time that is not launch overhead.
 

@@ -25,6 +25,8 @@ from perfml.experiments.repairs import CLEAN, Repair, habit_of, repair_of
 from perfml.experiments.responses import Responses, resampled
 from perfml.kernel_names import kernel_label
 
+ANSWER = "answer.json"
+"""File of a run's folder: the findings of its answer, as ids and numbers."""
 PROVEN, REFUTED = "proven", "refuted"
 PLAUSIBLE, IMPLAUSIBLE, OPEN = "plausible", "implausible", "not decided"
 
@@ -51,11 +53,6 @@ DRAWS = 200
 """Bootstrap resamples of the rounds."""
 LEVEL = 0.9
 """Of the interval of a share."""
-LIKELIHOOD = ((0.1, 0.0), (0.25, 0.01), (0.5, 0.16), (0.8, 0.93), (1.0, 0.99))
-"""Shares up to, and how often a limit with such a share is the one that counters find busiest.
-
-Of 278 kernels on an H100 and four groups of limits each (``studies/experiments/results.json``).
-"""
 
 
 @dataclass(frozen=True)
@@ -71,9 +68,6 @@ class Verdict:
     share, low, high
         Of the time at the cause's limits, and its interval of `LEVEL` over the rounds; NaN where no
         experiment on one launch can tell.
-    likelihood
-        How often the cause's limit was the right one where the recorded kernels had such a share
-        (`LIKELIHOOD`); NaN where none can tell.
     claimed
         Share of the launch's time that the cause is said to make.
     repair
@@ -87,7 +81,6 @@ class Verdict:
     share: float = math.nan
     low: float = math.nan
     high: float = math.nan
-    likelihood: float = math.nan
     claimed: float = 1.0
     repair: Repair | None = None
     decides: bool = False
@@ -141,8 +134,7 @@ def _by_limits(responses: Responses, cause: str) -> Verdict:
     # blocks that wait for memory may be few at the end, too: shares do not tell
     most = share_at(responses, limits | {"memory_latency"})[2] if limits == _IDLE else high
     said = PLAUSIBLE if low >= PROVES else IMPLAUSIBLE if most < IMPLAUSIBLE_BELOW else OPEN
-    likely = next((right for end, right in LIKELIHOOD if share < end), LIKELIHOOD[-1][1])
-    return Verdict(cause, said, share, low, high, likely)
+    return Verdict(cause, said, share, low, high)
 
 
 def of_layer(launches: Sequence[Responses], layer: str, kernel: str = "") -> Responses | None:
@@ -181,7 +173,7 @@ def _share(responses: Responses, limits: frozenset[str]) -> float:
 
 @dataclass(frozen=True)
 class Finding:
-    """The first cause that an explanation names for a layer.
+    """A cause that an answer names for a layer.
 
     Attributes
     ----------
@@ -194,9 +186,8 @@ class Finding:
     kernel
         Its label (`perfml.kernel_names.kernel_label`); empty where it is not known.
     claimed
-        Share of the time that the cause is said to make: what the other side takes less.
-    second
-        The id of the next cause; empty where there is none.
+        Share of the time that the cause is said to make: what the other side takes less, or the
+        likely gain.
     """
 
     layer: str
@@ -205,7 +196,6 @@ class Finding:
     confidence: str
     kernel: str = ""
     claimed: float = 1.0
-    second: str = ""
 
 
 @dataclass(frozen=True)
@@ -260,19 +250,19 @@ class Examination:
 
 
 def read_findings(path: Path) -> list[Finding]:
-    """Read the first findings of what ``perfml explain --json`` printed, of layers that differ.
+    """Read the findings of an answer, in its order.
 
-    Raises `InputError` if the file is missing or is no explanation.
+    It is ``answer.json`` of a run, or what ``perfml advise --json`` printed, or ``perfml explain
+    --json`` of layers that differ. Raises `InputError` if the file is missing or is no answer.
     """
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
-        return [
-            _finding(row)
-            for row in document["details"]
-            if row["causes"]["terms"] and row["time"]["verdict"] in ("slower", "faster")
-        ]
+        if "answer" in document:
+            return [one for row in document["answer"] for one in _of_answer(row)]
+        rows = [row for row in document["details"] if row["time"]["verdict"] in _DIFFER]
+        return [_finding(row, term) for row in rows for term in row["causes"]["terms"][:_LEADING]]
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        msg = "this is no explanation"
+        msg = "this is no answer"
         cure = "Write one with: perfml explain ... --json > explain.json"
         raise InputError(msg, where=str(path), found=str(error)[:80], cure=cure) from error
 
@@ -287,18 +277,31 @@ def examine(findings: Sequence[Finding], launches: Sequence[Responses]) -> list[
     return made
 
 
-def _finding(row: dict[str, Any]) -> Finding:
+_DIFFER = ("slower", "faster")
+_LEADING = 2
+"""Causes of a layer of two sides that are asked of experiments."""
+
+
+def _of_answer(row: dict[str, Any]) -> list[Finding]:
+    """Return a finding of the one list of an answer, layer by layer; none if it is of no launch."""
+    cause, where, gain = row["rules"][:1], row["where"], row["gain"]
+    if not cause or gain is None or not (where["layers"] or where["kernel"]):
+        return []
+    claimed = float(gain["likely"]["us"]) / float(row["holds"]["us"])
+    named = (cause[0], cause[0].replace("_", " "), row["confidence"], where["kernel"], claimed)
+    return [Finding(layer, *named) for layer in where["layers"] or ("",)]
+
+
+def _finding(row: dict[str, Any], term: dict[str, Any]) -> Finding:
     causes, fix = row["causes"], row.get("fix") or {}
-    first, *others = causes["terms"]
     slower = row["target_layer"] if causes["log_ratio"] >= 0 else row["layer"]
     return Finding(
         str(slower),
-        str(first["term"]),
-        str(first["label"]),
+        str(term["term"]),
+        str(term["label"]),
         str(causes["confidence"]),
         str(fix.get("kernel", "")),
         claimed_of(causes["log_ratio"]) or 1.0,
-        str(others[0]["term"]) if others else "",
     )
 
 

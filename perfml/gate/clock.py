@@ -7,7 +7,6 @@ GPU and batch, at the same clock. Another kind of GPU executes other code for th
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from dataclasses import dataclass
 from fractions import Fraction
@@ -16,7 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from perfml.account.time_sources import only_kernels
+from perfml.account.time_sources import not_comparable
 from perfml.errors import PerfmlError, plain
 from perfml.explain.compared import WHOLE
 from perfml.explain.times import (
@@ -30,8 +29,6 @@ from perfml.explain.times import (
 from perfml.gate.policy import Policy
 from perfml.gate.work import COUNTED
 from perfml.tables import CLOCK
-from perfml.util.typing import Floats
-from perfml.util.words import count, ratio_text
 
 CLOCKS = 0.03
 """Relative difference of two SM clocks that is another clock. A time that depends on the clock
@@ -121,15 +118,6 @@ def recorded_longer(before: pd.DataFrame, after: pd.DataFrame) -> float:
     return float(factors.pop()) if len(factors) == 1 else 1.0
 
 
-def times_go_together(before: pd.DataFrame, after: pd.DataFrame) -> bool:
-    """Return whether both sides' times were taken in the same way: under a profiler, or not."""
-    under = [only_kernels(side) for side in (before, after)]
-    unknown = any(
-        "time_source" not in side or side["time_source"].isna().all() for side in (before, after)
-    )
-    return unknown or under[0] == under[1]
-
-
 def _clock(side: pd.DataFrame) -> float:
     if CLOCK not in side.columns:
         return float("nan")
@@ -155,14 +143,6 @@ called slower beyond `perfml.explain.times.SAME_WORK`."""
 USUAL = 0.5
 """Share of a side's iterations that a layer has to be in for its time to be part of an iteration's:
 launches that set a program up are in one."""
-
-APART = 1.1
-"""Ratio from which on two groups of repeats are two speeds. Two SM clocks that are not one differ
-by 3 % (`CLOCKS`), and single repeats scatter by 2 to 4 %."""
-
-GAP, GROUP, FEWEST = 0.6, 0.2, 2
-"""Two speeds have nothing between them: the widest gap between neighbouring repeats is at least
-`GAP` of the distance of their means. The smaller group has `FEWEST` repeats and `GROUP` of them."""
 
 
 def layer_doubtful(layers: int) -> float:
@@ -208,7 +188,7 @@ class Clock:
 def layer_ratio(before: pd.DataFrame, after: pd.DataFrame, policy: Policy) -> Ratio | None:
     """Return the ratio of a layer's times; None where a side has none or they do not compare."""
     timed = [rows[rows["time_us"].notna()] for rows in (before, after)]
-    if any(rows.empty for rows in timed) or not times_go_together(*timed):
+    if any(rows.empty for rows in timed) or not_comparable(*(("", rows) for rows in timed)):
         return None
     ratio = compare_times(
         *(rows["time_us"] for rows in timed),
@@ -225,7 +205,11 @@ def whole_ratio(before: pd.DataFrame, after: pd.DataFrame, policy: Policy) -> Ra
     None where a side has no times, they do not compare, or the SM clocks are others.
     """
     timed = [rows[rows["time_us"].notna()] for rows in (before, after)]
-    if any(rows.empty for rows in timed) or not times_go_together(*timed) or other_clock(*timed):
+    if (
+        any(rows.empty for rows in timed)
+        or not_comparable(*(("", rows) for rows in timed))
+        or other_clock(*timed)
+    ):
         return None
     sums = [_iterations(rows) for rows in timed]
     if any(rows.empty for rows in sums):
@@ -253,32 +237,3 @@ def _mean_layers(rows: pd.DataFrame) -> pd.DataFrame:
     logs = np.log(rows["time_us"].where(rows["time_us"] > 0))
     means = np.exp(logs.groupby(rows["layer"].astype(object)).mean())
     return pd.DataFrame({"time_us": [float(means.sum())]})
-
-
-def two_speeds(layer: str, before: pd.DataFrame, after: pd.DataFrame) -> str:
-    """Say that the repeats of one side of a layer have two speeds, and not those of the other."""
-    slow = [_slow_repeats(rows["time_us"].dropna().to_numpy()) for rows in (before, after)]
-    if all(slow) or not any(slow):
-        return ""
-    side, (number, others, by) = next(
-        (side, of) for side, of in zip(("baseline", "new version"), slow, strict=True) if of
-    )
-    return (
-        f"Of {layer} {count(number, 'repeat')} of the {side} took {ratio_text(by)} times as long "
-        f"as the other {others}. Measure again, or look for what throttles the GPU."
-    )
-
-
-def _slow_repeats(times: Floats) -> tuple[int, int, float] | None:
-    """Return how many repeats are slow, how many are not, and how much longer they take."""
-    logs = np.sort(np.log(times[times > 0]))
-    if len(logs) < 2 * FEWEST:
-        return None
-    gaps = np.diff(logs)
-    fast = int(gaps.argmax()) + 1
-    slow = len(logs) - fast
-    apart = float(logs[fast:].mean() - logs[:fast].mean())
-    groups = min(fast, slow) >= max(FEWEST, GROUP * len(logs))
-    if not groups or apart < math.log(APART) or gaps.max() < GAP * apart:
-        return None
-    return slow, fast, math.exp(apart)

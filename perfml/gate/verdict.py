@@ -42,7 +42,6 @@ from perfml.gate.clock import (
     recorded_longer,
     require_counts,
     require_one_condition,
-    two_speeds,
     whole_ratio,
 )
 from perfml.gate.policy import EXIT_CODES, ExitCode, Policy, Verdict
@@ -50,7 +49,7 @@ from perfml.gate.work import COUNTED, LAUNCHES, Outcome, WorkChange, work_change
 from perfml.metrics.sets import INSTRUCTIONS
 from perfml.util.json_values import json_object
 from perfml.util.shown import Shown
-from perfml.util.words import Readable, count
+from perfml.util.words import Readable
 
 OUTSIDE = "(outside every layer)"
 """Name of the layer that launches without a layer make up."""
@@ -118,8 +117,7 @@ class GateResult(Shown):
     only_new
         Layers of the new side that the baseline lacks.
     time_notes
-        What to know of times: those from under a profiler (`perfml.account.time_sources`), repeats
-        of two speeds.
+        What to know of times: those from under a profiler (`perfml.account.time_sources`).
     """
 
     overall: LayerVerdict
@@ -206,7 +204,6 @@ def judge(baseline: pd.DataFrame, new: pd.DataFrame, policy: Policy | None = Non
         ]
         whole = None if unlike else whole_ratio(baseline, new, rules)
         overall = _in_all(alignment, layers, network, whole)
-        notes += _speeds(names, sides)
     return GateResult(overall, tuple(layers), alignment.only_baseline, alignment.only_target, notes)
 
 
@@ -271,15 +268,6 @@ def _in_all(
     verdict = next(verdict for verdict in Verdict if verdict in known or verdict in reasons)
     reason = "" if verdict in known else reasons[verdict]
     return LayerVerdict(ALL, verdict, reason, time=whole)
-
-
-def _speeds(
-    names: Sequence[tuple[str, str]], sides: Sequence[tuple[pd.DataFrame, pd.DataFrame]]
-) -> tuple[str, ...]:
-    said = [two_speeds(name, *side) for (name, _), side in zip(names, sides, strict=True)]
-    said = [sentence for sentence in said if sentence]
-    more = f" So it is in {count(len(said) - 1, 'more layer')}." if len(said) > 1 else ""
-    return (said[0] + more,) if said else ()
 
 
 def _judge_layer(

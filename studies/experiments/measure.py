@@ -15,20 +15,18 @@ from typing import Any
 
 import numpy as np
 
-from perfml.experiments.limits import FITTED, QUEUES, Thresholds, breakdown
+from perfml.experiments.limits import FELT, QUEUES, SATURATED, breakdown
 from perfml.experiments.verdicts import IMPLAUSIBLE, LIMITS_OF, OPEN, PLAUSIBLE, verdict
 from studies.experiments import picture, repaired
 from studies.experiments.recorded import LEVELS, RIGHT, Case, network, planted, truth
 
 GRID = tuple(
-    Thresholds(*values)
-    for values in itertools.product(
+    itertools.product(
         (1.5, 2.0, 2.5, 3.0), (0.05, 0.1, 0.15, 0.2, 0.3), (0.05, 0.08, 0.12, 0.16, 0.2)
     )
 )
 BANDWIDTH = {"h100": 3350.0, "h200": 4800.0}
 """GB/s: data sheets of the SXM cards."""
-BINS = (0.0, 0.1, 0.25, 0.5, 0.8, 1.0)
 RIVALS = (
     "fp32_pipe_time",
     "dram_busy_time",
@@ -39,9 +37,9 @@ RIVALS = (
 """One cause of each limit; those that share no limit with the planted cause are the wrong ones."""
 
 
-def right(case: Case, thresholds: Thresholds = FITTED) -> bool:
+def right(case: Case, thresholds: Sequence[float] = (QUEUES, SATURATED, FELT)) -> bool:
     """Whether the largest share stands for the limit by counters."""
-    return breakdown(case.responses, thresholds).largest in RIGHT[case.limit]
+    return breakdown(case.responses, *thresholds).largest in RIGHT[case.limit]
 
 
 def held_out(cases: Sequence[Case]) -> int:
@@ -88,22 +86,6 @@ def verdicts(cases: Sequence[Case], level: str) -> dict[str, Any]:
             if not LIMITS_OF[rival] & possible:
                 said["wrong"][verdict(case.responses, rival).verdict] += 1
     return {name: dict(counts) for name, counts in said.items()} | {"not plausible": misses}
-
-
-def likelihoods(cases: Sequence[Case]) -> list[dict[str, float]]:
-    """Return how often a limit is the one by counters, by the share of the time that it makes."""
-    pairs = []
-    for case in cases:
-        shares = breakdown(case.responses).shares
-        for name, ids in RIGHT.items():
-            pairs.append((sum(shares[each] for each in ids), name == case.limit))
-    made = []
-    for start, end in itertools.pairwise(BINS):
-        inside = [hit for share, hit in pairs if start <= share < end or (end == 1 == share)]
-        # one more of each: no share is certain
-        made.append({"from": start, "to": end, "pairs": len(inside),
-                     "right": round((sum(inside) + 1) / (len(inside) + 2), 2)})  # fmt: skip
-    return made
 
 
 def other_gpu(cases: Sequence[Case]) -> dict[str, Any]:
@@ -167,7 +149,6 @@ def main() -> None:
         "verdicts": {level: verdicts(cases, level) for level in LEVELS[1:]},
         "verdicts on an H200": {level: verdicts(there, level) for level in LEVELS[1:]},
         "planted on an H200": limits(there),
-        "likelihood": likelihoods([*cases, *others]),
         "H200 from H100": other_gpu([*cases, *others]),
         "repairs of pairs": repaired.gains(repaired.pairs()),
         "repairs of planted kernels": repaired.gains(repaired.planted()),

@@ -28,11 +28,12 @@ def test_launches_are_listed_with_their_limit_the_longest_first(recorded_run):
 
 def test_a_cause_is_said_to_be_plausible_or_implausible_where_only_limits_tell(recorded_run):
     asked = ("--layer", "stream", "--cause", "dram_bytes")
-    assert "plausible" in run(recorded_run, *asked).stdout
-    (launch,) = json.loads(run(recorded_run, *asked, "--json").stdout)["launches"]
-    assert launch["verdict"]["verdict"] == "plausible"
+    assert "Plausible" in run(recorded_run, *asked).stdout
+    found = json.loads(run(recorded_run, *asked, "--json").stdout)
+    (launch,), (said,) = found["launches"], found["findings"]
+    assert said["verdict"]["verdict"] == "plausible"
     assert sum(launch["shares"].values()) == pytest.approx(1)
-    assert "implausible" in run(recorded_run, "--layer", "fma", "--cause", "dram_bytes").stdout
+    assert "Implausible" in run(recorded_run, "--layer", "fma", "--cause", "dram_bytes").stdout
 
 
 @pytest.mark.parametrize(

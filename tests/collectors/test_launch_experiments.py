@@ -10,7 +10,7 @@ from collectors.profilers import experiment_record, experiments
 from collectors.profilers.process import ProfilerError
 from perfml.experiments.limits import breakdown
 from perfml.experiments.responses import responses
-from perfml.experiments.verdicts import OPEN, Finding, verdict
+from perfml.experiments.verdicts import OPEN, verdict
 
 pytestmark = pytest.mark.process
 
@@ -20,7 +20,7 @@ def test_fewer_multiprocessors_and_traffic_answer_as_the_kernels_were_made(exami
     found, _ = examine("units dram")
     units, dram = responses(found)
     assert units.ratio("sm_half") == pytest.approx(132 / 72, rel=1e-4)
-    assert units.elasticity("sm_half") == pytest.approx(1, rel=1e-4)
+    assert units.by_condition["sm_half"].elasticity == pytest.approx(1, rel=1e-4)
     assert units.ratio("dram_traffic") == 1
     assert dram.ratio("sm_half") == 1
     assert dram.ratio("dram_traffic") == 1.5
@@ -144,11 +144,11 @@ def test_of_a_program_that_is_stopped_what_was_examined_stays(examine, monkeypat
         examine("rests", timeout_s=6)
 
 
-def test_with_findings_only_launches_in_their_layers_are_examined(examine):
-    found, _ = examine("units iterations", findings=[Finding("layer", "dram_bytes", "", "low")])
+def test_only_launches_in_the_layers_that_are_asked_for_are_examined(examine):
+    found, _ = examine("units iterations", layers=["layer"])
     assert [each.ranges for each in found.launches] == [("iter_1", "layer")]
     with pytest.raises(ProfilerError, match="no kernel launch"):
-        examine("units iterations", findings=[Finding("conv_1", "dram_bytes", "", "low")])
+        examine("units iterations", layers=["conv_1"])
 
 
 def test_a_record_without_its_end_is_an_error(tmp_path):

@@ -5,8 +5,10 @@ There a kernel of PTX takes 10 us in blocks of 128 threads, and 4 us while its s
 
 import pytest
 
+from collectors.profilers.experiment_record import Settings
 from perfml.experiments.repairs import repair_of, repairs
 from perfml.experiments.responses import responses
+from perfml.experiments.verdicts import Finding
 
 pytestmark = pytest.mark.process
 
@@ -35,8 +37,9 @@ KERNEL = """
 def repaired(examine):
     """Return a function that measures repairs of the program under words that say what it does."""
 
-    def examined(words, more=""):
-        return examine(words, env={"FAKE_PTX": KERNEL.replace("MORE", more)}, repairs=True)[0]
+    def examined(words, more="", **settings):
+        code = {"FAKE_PTX": KERNEL.replace("MORE", more)}
+        return examine(words, env=code, repairs=True, **settings)[0]
 
     return examined
 
@@ -52,7 +55,7 @@ def test_a_repair_gains_what_its_mutant_takes_less_than_the_same_code_switched_o
 
 
 def test_a_mutant_in_blocks_of_another_size_is_launched_so(repaired):
-    (launch,) = responses(repaired("loads units"))
+    (launch,) = responses(repaired("loads units", everything=True))
     gained = {each.mutation: each.factor for each in repairs(launch)}
     # of its 10 us launching adds 0
     assert gained["smaller_blocks"] == pytest.approx(0.25)
@@ -70,7 +73,7 @@ def test_a_kernel_without_ptx_is_left_alone_and_named(repaired):
 
 
 def test_a_mutant_that_breaks_the_process_is_left_out_and_the_others_are_measured(repaired):
-    found = repaired("loads units", "atom.global.add.u32 %r3, [%rd1], 1;")
+    found = repaired("loads units", "atom.global.add.u32 %r3, [%rd1], 1;", everything=True)
     (launch,) = responses(found)
     measured = {each.mutation for each in repairs(launch)}
     assert measured == {"dense_loads", "smaller_blocks", "larger_blocks"}
@@ -81,3 +84,27 @@ def test_ptx_that_the_driver_refuses_is_said_with_its_reason(repaired):
     found = repaired("loads units", "wgmma.fence.sync.aligned;")
     assert repairs(*responses(found)) == []
     assert any("recompiled: compiling it" in why for _, why in found.skipped)
+
+
+def test_the_first_cause_of_the_answer_is_tried_first_and_what_it_decides_ends_the_experiments(
+    repaired,
+):
+    asked = [Finding("units", "uncoalesced_loads", "", "low", claimed=0.8)]
+    barrier = "bar.sync 0;\n\tdiv.u32 %r3, %r1, %r2;"
+    (decided,) = repaired("loads units", barrier, findings=asked).launches
+    # it saves 0.6 of the time, more than half of what is claimed
+    assert decided.condition("dense_loads").times_us
+    assert {"no_barriers", "cheap_division"} <= set(decided.not_tried)
+    (all_,) = repaired("loads units", barrier, findings=asked, everything=True).launches
+    assert not all_.not_tried
+    # a cause that is said to make more than twice as much is not decided by it
+    wrong = [Finding("units", "stall_sync", "", "low", claimed=0.8)]
+    (first,) = repaired("loads units", barrier, findings=wrong).launches
+    assert first.condition("no_barriers").times_us
+
+
+def test_a_launch_without_part_of_the_clock_is_left_and_counted(tmp_path):
+    times = [((us, us, us), (f"kernel {us}",)) for us in (990.0, 9.0, 1.0)]
+    settings = Settings(("program",), tmp_path / "log", 1.0, 7, {}, times=times)
+    seconds = [float(row[0].split()[2]) for row in settings._times()]
+    assert seconds == [pytest.approx(0.99), 0.4, 0.0]

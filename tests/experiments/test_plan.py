@@ -1,65 +1,48 @@
-"""Which experiments come first, and which mutants are made for findings."""
-
-import itertools
+"""Which mutants are tried first, and what decides on a launch."""
 
 import pytest
 
-from perfml.experiments.proof import ANY, mutations, order, plan
+from perfml.experiments.proof import turns
 from perfml.experiments.record import read_experiments
-from perfml.experiments.verdicts import LIMITS_OF, Finding
+from perfml.experiments.responses import responses
+from perfml.experiments.verdicts import Finding
 from tests.support.paths import ROOT
 
 RECORDED = ROOT / "studies" / "data" / "h100-experiments" / "probe.csv.xz"
-CAUSES = (
-    "instructions",
-    "dram_busy_time",
-    "theoretical_occupancy",
-    "global_atomics",
-    "launch_gaps",
-)
+POSSIBLE = ("dense_loads", "no_conflicts", "no_barriers", "single_precision")
 
 
-@pytest.mark.parametrize(("first", "second"), list(itertools.permutations(CAUSES, 2)))
-def test_a_control_comes_before_its_condition_and_nothing_is_asked_twice(first, second):
-    made = order(first, second)
-    assert len(set(made)) == len(made)
-    controls = {
-        each.name: each.control
-        for launch in read_experiments(RECORDED).launches
-        for each in launch.conditions
-    }
-    for name in made:
-        assert controls[name] == name or controls[name] in made[: made.index(name)]
+@pytest.fixture(scope="module")
+def launches():
+    return {each.launch.ranges[-1]: each for each in responses(read_experiments(RECORDED))}
 
 
-@pytest.mark.parametrize("first", [*LIMITS_OF, "launch_gaps"])
-def test_the_seven_conditions_that_are_always_kept_tell_a_limit(first):
-    for second in LIMITS_OF:
-        kept = set(order(first, second)[:7])
-        assert kept & {"sm_most", "sm_half"}
-        assert kept & {"dram_traffic", "atomic_traffic"}
-
-
-def test_what_two_causes_do_to_the_time_decides_what_comes_first():
-    # both hold a launch back by waiting for memory: only fewer warps tell occupancy
-    waits = order("theoretical_occupancy", "stall_memory_dependency")
-    units = order("instructions", "dram_busy_time")
-    assert units.index("warps_half") > units.index("dram_traffic")
-    assert waits.index("warps_half") <= units.index("warps_half")
-    # slices of L2 answer to atomics, and not to DRAM alone
-    assert set(order("dram_busy_time", "l2_busy_time")) == set(units)
-
-
-def test_findings_are_asked_in_their_layers_and_by_the_mutants_of_their_causes():
-    assert list(plan([])) == [ANY]
-    assert mutations([]) is None
+def test_causes_of_the_answer_come_first_and_decide_by_what_they_claim(launches):
     asked = [
-        Finding("conv_1", "bank_conflicts", "", "low", second="stall_sync"),
-        Finding("conv_2", "launch_gaps", "", "low"),
+        Finding("stream", "stall_sync", "", "low", claimed=0.4),
+        Finding("elsewhere", "fp64_pipe_time", "", "low"),
+        Finding("stream", "bank_conflicts", "", "low", claimed=0.01),
     ]
-    assert list(plan(asked)) == ["conv_1", "conv_2"]
-    unranged = Finding("copy", "dram_bytes", "", "low", kernel="copy")
-    assert list(plan([unranged])) == [ANY]
-    assert mutations(asked) == {"recompiled", "no_conflicts", "no_barriers"}
-    assert mutations(asked[1:]) == set()
-    assert "launch_gaps" not in LIMITS_OF
+    made = turns(POSSIBLE, [launches["stream"]], asked)
+    assert made["recompiled"][0] == 0
+    assert made["no_barriers"] == (0, pytest.approx(0.8))
+    # less than what a clean control may differ by is no saving
+    assert made["no_conflicts"] == (1, pytest.approx(0.97))
+    # a launch that waits for DRAM: loads come before arithmetic, which is implausible
+    assert made["dense_loads"][0] == 2
+    assert "single_precision" not in made
+
+
+def test_without_an_answer_limits_say_what_comes_first(launches):
+    units = turns(POSSIBLE, [launches["fma"]])
+    assert units["single_precision"][0] == 0
+    # a bound that no source reaches decides nothing
+    assert turns(("cheap_functions",), [launches["sfu"]])["cheap_functions"] == (0, 0.0)
+    memory = turns(POSSIBLE, [launches["stream"]])
+    assert memory["dense_loads"] == (0, pytest.approx(0.5))
+
+
+def test_everything_is_tried_where_all_is_asked_for_and_nothing_decides(launches):
+    made = turns(POSSIBLE, [launches["stream"]], everything=True)
+    assert set(made) == {*POSSIBLE, "recompiled"}
+    assert {decides for _, decides in made.values()} == {0.0}

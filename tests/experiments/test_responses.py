@@ -27,9 +27,8 @@ def test_a_ratio_is_of_medians_and_an_elasticity_of_logarithms():
     )
     assert found.time_us == 11
     assert found.ratio("sm_half") == 2
-    assert found.elasticity("sm_half") == 1
-    assert found.elasticity("warps_half") == 0
-    assert math.isnan(found.elasticity("l2_cold"))
+    assert found.by_condition["sm_half"].elasticity == 1
+    assert found.by_condition["warps_half"].elasticity == 0
 
 
 def test_an_interval_spans_what_the_rounds_allow():
@@ -48,7 +47,7 @@ def test_launch_overhead_is_taken_from_both_sides_of_a_ratio():
     # 2 of 10 us are an empty kernel's: 8 us of work that becomes 16 makes 18 of 10
     (found,) = responses(experiments(launch(all=[10] * 3, sm_half=[18] * 3)))
     assert found.launch_share == pytest.approx(0.2)
-    assert found.elasticity("sm_half") < 1
+    assert found.by_condition["sm_half"].elasticity < 1
     assert found.elasticity_beyond_launch("sm_half") == pytest.approx(1)
 
 
@@ -59,9 +58,9 @@ def test_traffic_is_measured_by_what_it_does_to_a_kernel_of_known_limit():
 
     known, subject = under(1.5), under(1.5**2)
     (found,) = responses(experiments(subject, known=[known]))
-    assert found.elasticity("dram_traffic") == pytest.approx(2)
+    assert found.by_condition["dram_traffic"].elasticity == pytest.approx(2)
     (unknown,) = responses(experiments(subject))
-    assert math.isnan(unknown.elasticity("dram_traffic"))
+    assert math.isnan(unknown.by_condition["dram_traffic"].elasticity)
 
 
 def test_what_launching_adds_is_taken_off_where_the_programs_own_time_is_known():

@@ -19,8 +19,6 @@ struct Subject {
 // What the other multiprocessors do meanwhile.
 enum class Flow { none, dram, l2, atomics };
 
-using Order = std::vector<std::string>;  // names of conditions, those that tell most first
-
 struct Condition {
   std::string name;
   std::string control;        // the condition that it is compared with
@@ -65,6 +63,7 @@ struct Outcome {
 // How long the program's own launches take, microseconds; negative where that is not known.
 struct Own {
   double first = -1, median = -1;
+  double seconds = 5;  // of experiments on one of them, by its part of the clock
 };
 
 // What lies between two launches that are timed: nothing, what the launch writes is put back, or L2

@@ -104,11 +104,10 @@ class Laboratory {
   }
 
   // Runs a launch under every condition that applies to it, within a time limit: with fewer
-  // rounds, then without the last conditions of `wanted` where it takes long. With mutants these
-  // are its conditions.
+  // rounds, then without the last conditions where it takes long. With mutants these are its
+  // conditions, turn by turn, until one decides or the time is up.
   Examination examine(const Subject& subject, int rounds, double seconds, std::string& why,
-                      const Order& wanted = {}, const std::vector<Mutant>& mutants = {},
-                      const Own& own = {}) {
+                      const std::vector<Mutant>& mutants = {}, const Own& own = {}) {
     const Driver& all = driver();
     CUfunction function = own_function(subject.function);
     Kept kept;
@@ -131,54 +130,44 @@ class Laboratory {
     const double probed = std::chrono::duration<double>(Clock::now() - begun).count();
     const double once = std::max(probed, 2e-6 * first) + 1e-6 * first * (made.batch - 1);
     LoadedMutants loaded(function, config, kept.most_shared, kept.carveout, all_);
-    std::vector<Condition> chosen = mutants.empty()
-                                        ? conditions(subject, function, threads, made.blocks, kept)
-                                        : loaded.conditions(mutants);
-    made.refused = loaded.refused;
-    const auto fits = [&](int turns) { return once * turns * chosen.size() <= seconds; };
-    while (rounds > kFewestRounds && !fits(rounds)) {
-      --rounds;
-      made.shortened = true;
-    }
-    const auto turn = [&](const Condition& each) {
-      return std::find(wanted.begin(), wanted.end(), each.name);
-    };
-    std::stable_sort(chosen.begin() + 1, chosen.end(), [&](const Condition& a, const Condition& b) {
-      return turn(a) < turn(b);
-    });
-    while (chosen.size() > kFewestConditions && !fits(rounds)) chosen.pop_back();
-    if (!fits(rounds)) {
-      why = "it takes " + std::to_string(std::lround(1e-3 * first)) +
-            " ms a launch with its memory put back: too long for the time limit";
-      return {};
-    }
     std::vector<Outcome> outcomes;
-    for (const Condition& condition : chosen) outcomes.push_back({condition, {}, false});
-    std::vector<size_t> order(outcomes.size());
-    std::iota(order.begin(), order.end(), size_t{0});
-    for (int round = 0; round < rounds; ++round) {
-      std::shuffle(order.begin(), order.end(), random_);
-      for (size_t place : order) {
-        Outcome& outcome = outcomes[place];
-        if (outcome.fails) continue;
-        const double us = run(subject, function, outcome.condition, made.batch, kept, why);
-        // a cluster may be too large for a part of the GPU: that condition alone is left out
-        outcome.fails = us < 0;
-        if (hangs_ || (outcome.fails && all.wait_for_all() != CUDA_SUCCESS))
-          fatal_ = outcome.condition.name;
-        loaded.given_up = hangs_;
-        if (!fatal_.empty() || (outcome.fails && place == 0)) return {};
-        outcome.us.push_back(us);
+    const int last = mutants.empty() ? 0 : mutants.back().turn;
+    bool decided = false;
+    for (int turn = 0; turn <= last && !decided; ++turn) {
+      const double spent = std::chrono::duration<double>(Clock::now() - begun).count();
+      if (turn > 0 && spent >= seconds) break;
+      std::vector<Condition> chosen =
+          mutants.empty() ? conditions(subject, function, threads, made.blocks, kept)
+                          : loaded.conditions(mutants, turn);
+      made.refused = loaded.refused;
+      const auto fits = [&](int times) { return once * times * chosen.size() <= seconds; };
+      int times = rounds;
+      while (times > kFewestRounds && !fits(times)) --times;
+      made.shortened |= times < rounds;
+      while (mutants.empty() && chosen.size() > kFewestConditions && !fits(times)) chosen.pop_back();
+      if (!fits(times) && turn > 0) break;
+      if (!fits(times)) {
+        why = "it takes " + std::to_string(std::lround(1e-3 * first)) +
+              " ms a launch with its memory put back: too long for the time limit";
+        return {};
       }
+      if (!measure(subject, function, chosen, times, made.batch, kept, outcomes, why)) {
+        loaded.given_up = hangs_;
+        return {};
+      }
+      if (mutants.empty()) continue;
+      check(subject, outcomes, mutants, turn, loaded, why);
+      if (!fatal_.empty() || hangs_) return {};
+      decided = decides(outcomes, mutants, turn);
     }
     for (Outcome& outcome : outcomes) {
       if (!outcome.fails) made.outcomes.push_back(std::move(outcome));
     }
-    if (!mutants.empty()) check(subject, made.outcomes, mutants, loaded, why);
     return made;
   }
 
  private:
+  static constexpr double kClean = 0.03;   // `perfml.experiments.repairs.CLEAN`
   static constexpr double kEventUs = 0.5;  // resolution of two events
   static constexpr double kShortUs = 20;   // launches below it are timed in graphs
   static constexpr double kAlike = 0.1;    // a repeated launch may differ from the program's so much
@@ -230,6 +219,60 @@ class Laboratory {
     }
   };
 
+  // Times conditions, in an order that is drawn anew in every round; false if the launch itself fails,
+  // or the GPU does nothing any more. What was timed in an earlier turn gets further rounds.
+  bool measure(const Subject& subject, CUfunction function, const std::vector<Condition>& chosen,
+               int rounds, int batch, const Kept& kept, std::vector<Outcome>& outcomes,
+               std::string& why) {
+    std::vector<size_t> order;
+    for (const Condition& condition : chosen) {
+      const Outcome* known = named(outcomes, condition.name);
+      order.push_back(known ? static_cast<size_t>(known - outcomes.data()) : outcomes.size());
+      if (!known) outcomes.push_back({condition, {}, false});
+    }
+    for (int round = 0; round < rounds; ++round) {
+      std::shuffle(order.begin(), order.end(), random_);
+      for (size_t place : order) {
+        Outcome& outcome = outcomes[place];
+        if (outcome.fails) continue;
+        const double us = run(subject, function, outcome.condition, batch, kept, why);
+        // a cluster may be too large for a part of the GPU: that condition alone is left out
+        outcome.fails = us < 0;
+        if (hangs_ || (outcome.fails && driver().wait_for_all() != CUDA_SUCCESS))
+          fatal_ = outcome.condition.name;
+        if (!fatal_.empty() || (outcome.fails && place == 0)) return false;
+        outcome.us.push_back(us);
+      }
+    }
+    return true;
+  }
+
+  static Outcome* named(std::vector<Outcome>& outcomes, const std::string& name) {
+    for (Outcome& each : outcomes) {
+      if (each.condition.name == name) return &each;
+    }
+    return nullptr;
+  }
+
+  static double median(std::vector<double> us) {
+    std::sort(us.begin(), us.end());
+    return us[us.size() / 2];
+  }
+
+  // Whether a mutant of a turn saves as much as decides on the launch, beside a clean control.
+  static bool decides(std::vector<Outcome>& outcomes, const std::vector<Mutant>& mutants, int turn) {
+    for (const Mutant& mutant : mutants) {
+      const Outcome* outcome = mutant.turn == turn ? named(outcomes, mutant.name) : nullptr;
+      if (!outcome || outcome->fails || outcome->same_path == 0) continue;
+      const Outcome* control = named(outcomes, outcome->condition.control);
+      if (control->fails) continue;
+      const double us = median(control->us);
+      const bool clean = std::abs(us / median(outcomes.front().us) - 1) <= kClean;
+      if (clean && median(outcome->us) <= mutant.decides * us) return true;
+    }
+    return false;
+  }
+
   static int attribute(CUdevice device, CUdevice_attribute which) {
     int value = 0;
     driver().attribute(&value, which, device);
@@ -259,22 +302,14 @@ class Laboratory {
            !failed(driver().wait(all_), "stop flag", why);
   }
 
+  // Those that tell most first: what is outside the multiprocessor, then L1 and warps. A control comes
+  // before its condition.
   std::vector<Condition> conditions(const Subject& subject, CUfunction function, int threads,
                                     int blocks, const Kept& kept) const {
     std::vector<Condition> chosen = {{"all", "all", all_}};
     const auto add = [&](const char* name, const char* control, CUstream stream) -> Condition& {
       return chosen.emplace_back(Condition{name, control, stream});
     };
-    // as much L1 as leaves the blocks their shared memory, and as little as there can be
-    const unsigned used = subject.config.sharedMemBytes + static_cast<unsigned>(kept.shared);
-    const unsigned needed = static_cast<unsigned>(blocks) * (used + reserved_shared_);
-    const unsigned least = std::min(100u, 1 + 100 * needed / shared_of_multiprocessor_);
-    if (least < 60) add("l1_large", "l1_large", all_).carveout = static_cast<int>(least);
-    add("l1_small", least < 60 ? "l1_large" : "all", all_).carveout = 100;
-    Condition fewer{"warps_half", "l1_small", all_};
-    fewer.carveout = 100;
-    if (blocks >= 2 && fill_shared(subject, function, threads, blocks / 2, kept, fewer, blocks))
-      chosen.push_back(fewer);
     const std::pair<const char*, const Partition&> parts[] = {{"sm_most", most_}, {"sm_half", half_}};
     for (const auto& [name, part] : parts) {
       if (part.stream && part.multiprocessors < multiprocessors())
@@ -286,6 +321,16 @@ class Laboratory {
       add("l2_traffic", "sm_most", most_.stream).traffic = Flow::l2;
       add("atomic_traffic", "sm_most", most_.stream).traffic = Flow::atomics;
     }
+    // as much L1 as leaves the blocks their shared memory, and as little as there can be
+    const unsigned used = subject.config.sharedMemBytes + static_cast<unsigned>(kept.shared);
+    const unsigned needed = static_cast<unsigned>(blocks) * (used + reserved_shared_);
+    const unsigned least = std::min(100u, 1 + 100 * needed / shared_of_multiprocessor_);
+    if (least < 60) add("l1_large", "l1_large", all_).carveout = static_cast<int>(least);
+    add("l1_small", least < 60 ? "l1_large" : "all", all_).carveout = 100;
+    Condition fewer{"warps_half", "l1_small", all_};
+    fewer.carveout = 100;
+    if (blocks >= 2 && fill_shared(subject, function, threads, blocks / 2, kept, fewer, blocks))
+      chosen.push_back(fewer);
     return chosen;
   }
 
@@ -342,18 +387,13 @@ class Laboratory {
     return times[times.size() / 2];
   }
 
-  // Compares the mutants that save time with their controls: their paths, and what they write.
+  // Compares the mutants of a turn that save time with their controls: their paths, and what they write.
   void check(const Subject& subject, std::vector<Outcome>& outcomes,
-             const std::vector<Mutant>& mutants, LoadedMutants& loaded, std::string& why) {
-    const auto median = [](std::vector<double> us) {
-      std::sort(us.begin(), us.end());
-      return us[us.size() / 2];
-    };
-    const auto named = [&](const std::string& name) -> Outcome* {
-      for (Outcome& each : outcomes) {
-        if (each.condition.name == name && !each.us.empty()) return &each;
-      }
-      return nullptr;
+             const std::vector<Mutant>& mutants, int turn, LoadedMutants& loaded,
+             std::string& why) {
+    const auto timed = [&](const std::string& name) -> Outcome* {
+      Outcome* known = named(outcomes, name);
+      return known && !known->fails ? known : nullptr;
     };
     MutantCheck checked(image_, comparison_, all_,
                         [&](const Condition& condition, std::string& reason) {
@@ -362,8 +402,8 @@ class Laboratory {
     });
     LoadedMutants::Counted unchanged;
     for (const Mutant& mutant : mutants) {
-      Outcome* outcome = named(mutant.name);
-      const Outcome* control = outcome ? named(outcome->condition.control) : nullptr;
+      Outcome* outcome = mutant.turn == turn ? timed(mutant.name) : nullptr;
+      const Outcome* control = outcome ? timed(outcome->condition.control) : nullptr;
       if (!control || control->condition.name == "original" ||
           median(outcome->us) > kSaves * median(control->us))
         continue;

@@ -13,12 +13,12 @@
 // or for another process) ends the process, after its name was written down: the collector runs the
 // program again with PERFML_EXPERIMENTS_LEAVE, a file of kernels to leave alone.
 //
-// PERFML_EXPERIMENTS_PLAN is a file with a line a range ("*" for any) and the conditions that come
-// first there, between tabs; launches in no such range are left alone.
+// PERFML_EXPERIMENTS_RANGES is a file with a line a range; launches in none of them are left alone, if
+// there are any.
 //
-// PERFML_EXPERIMENTS_TIMES is a file with a line a launch of the program alone: the time of the first
-// and the median, then path, kernel, grid and block, between tabs. A launch whose repetition takes
-// another time than that is not measured.
+// PERFML_EXPERIMENTS_TIMES is a file with a line a launch of the program alone: the time of the first,
+// the median and the seconds of experiments on it, then path, kernel, grid and block, between tabs. A
+// launch whose repetition takes another time than that is not measured, one without seconds is left.
 //
 // PERFML_EXPERIMENTS_VARIABLES is a file with a line a kernel (mangled) and the variables of its module
 // in global memory, between tabs: they are put back, too.
@@ -64,7 +64,6 @@ using experiments::Subject;
 using launches::Launch;
 using experiments::Clock;
 
-constexpr double kLaunchSeconds = 5;  // of experiments on one launch
 constexpr int kHung = 86;             // exit status, beside the name in the record
 
 thread_local bool g_experimenting = false;  // our own launches come by here, too
@@ -132,7 +131,7 @@ class Examiner {
       skip(launch, why);
       return;
     }
-    if (spent_ >= request_.seconds) {
+    if (spent_ >= request_.seconds || request_.own_of(path_, launch).seconds <= 0) {
       ++left_;
       return;
     }
@@ -167,7 +166,7 @@ class Examiner {
   bool due(const Launch& launch) {
     const nvtx::Range* range = nvtx::innermost();
     path_ = range ? range->path : "";
-    const bool planned = request_.order_in(path_) != nullptr;
+    const bool planned = request_.holds(path_);
     const std::string iteration = iteration_in(path_);
     if (!iteration.empty()) {
       if (iteration != iteration_) ++iterations_;
@@ -197,12 +196,12 @@ class Examiner {
       skip(launch, why);
       return;
     }
-    const double seconds = std::min(kLaunchSeconds, request_.seconds - spent_);
+    const experiments::Own own = request_.own_of(path_, launch);
+    const double seconds = std::min(own.seconds, request_.seconds - spent_);
     const auto mutants = mutants_.find(launch.kernel);
     const Examination made = laboratory_.examine(
-        subject, request_.rounds, seconds, why, *request_.order_in(path_),
-        mutants == mutants_.end() ? std::vector<experiments::Mutant>{} : mutants->second,
-        request_.own_of(path_, launch));
+        subject, request_.rounds, seconds, why,
+        mutants == mutants_.end() ? std::vector<experiments::Mutant>{} : mutants->second, own);
     if (!laboratory_.fatal().empty() || laboratory_.hangs()) end_process(launch);
     std::string lost;
     if (!laboratory_.image().put_back(laboratory_.stream(), lost)) {

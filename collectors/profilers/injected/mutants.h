@@ -2,8 +2,10 @@
 //
 // PERFML_EXPERIMENTS_MUTANTS names a file with a line a mutant: kernel (mangled), name, file of PTX,
 // file of the same that counts how often each basic block is executed, "1" if it carries a switch,
-// parts of a block (`Condition::split`), and names of variables, between tabs. The driver compiles the PTX; variables take the values of the
-// program's own. A mutant with a switch is its own control.
+// parts of a block (`Condition::split`), its turn, the part of its control's time that decides on the
+// launch, and names of variables, between tabs. Turns come one after the other until one decides. The
+// driver compiles the PTX; variables take the values of the program's own. A mutant with a switch is
+// its own control.
 #pragma once
 
 #include <cuda.h>
@@ -25,6 +27,8 @@ struct Mutant {
   std::string kernel, name, file, counted;
   bool switched = false;
   int split = 1;
+  int turn = 0;        // of a kernel's mutants they come in this order
+  double decides = 0;  // where it takes no more of its control's time, later turns are left out
   std::vector<std::string> variables;
 };
 
@@ -34,7 +38,7 @@ inline std::map<std::string, std::vector<Mutant>> read_mutants(const std::string
   for (std::string line; std::getline(lines, line);) {
     std::istringstream fields(line);
     Mutant mutant;
-    std::string switched, split;
+    std::string switched, split, turn, decides;
     std::getline(fields, mutant.kernel, '\t');
     std::getline(fields, mutant.name, '\t');
     std::getline(fields, mutant.file, '\t');
@@ -43,6 +47,10 @@ inline std::map<std::string, std::vector<Mutant>> read_mutants(const std::string
     mutant.switched = switched == "1";
     std::getline(fields, split, '\t');
     mutant.split = std::atoi(split.c_str());
+    std::getline(fields, turn, '\t');
+    std::getline(fields, decides, '\t');
+    mutant.turn = std::atoi(turn.c_str());
+    mutant.decides = std::atof(decides.c_str());
     for (std::string name; std::getline(fields, name, '\t');) mutant.variables.push_back(name);
     known[mutant.kernel].push_back(mutant);
   }
@@ -55,7 +63,7 @@ class LoadedMutants {
   LoadedMutants(CUfunction original, const CUlaunchConfig& config, int most_shared, int carveout,
                 CUstream stream)
       : original_(original), config_(config), most_shared_(most_shared), carveout_(carveout),
-        stream_(stream) {}
+        stream_(stream), always_{{"original", "original", stream}} {}
   ~LoadedMutants() {
     if (given_up) return;
     for (CUmodule module : modules_) driver().unload(module);
@@ -67,12 +75,12 @@ class LoadedMutants {
   bool given_up = false;             // a kernel does not end: the driver would wait for it
 
   // The program's kernel first; the first mutant, which is unchanged, is compared with it, and the
-  // others with that one or with themselves, the switch being off.
-  std::vector<Condition> conditions(const std::vector<Mutant>& mutants) {
-    std::vector<Condition> made = {{"original", "original", stream_}};
-    std::string control = "original";
+  // others with that one or with themselves, the switch being off. Both are in every turn.
+  std::vector<Condition> conditions(const std::vector<Mutant>& mutants, int turn) {
+    std::vector<Condition> made = always_;
     for (const Mutant& mutant : mutants) {
-      Condition condition{mutant.name, control, stream_};
+      if (mutant.turn != turn) continue;
+      Condition condition{mutant.name, always_.back().name, stream_};
       condition.split = mutant.split;
       CUlaunchConfig config = config_;
       std::string why;
@@ -87,7 +95,7 @@ class LoadedMutants {
         condition.on = true;
       }
       made.push_back(condition);
-      if (control == "original") control = mutant.name;
+      if (&mutant == &mutants.front()) always_.push_back(condition);
     }
     return made;
   }
@@ -151,6 +159,7 @@ class LoadedMutants {
   CUlaunchConfig config_;
   int most_shared_, carveout_;
   CUstream stream_;
+  std::vector<Condition> always_;
   std::vector<CUmodule> modules_;
 };
 

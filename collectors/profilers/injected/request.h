@@ -24,21 +24,15 @@ struct Request {
   int rounds = static_cast<int>(record::number_from("PERFML_EXPERIMENTS_ROUNDS", 7));
   std::set<std::string> leave;  // kernels, as the compiler mangled them
   std::string mutants = record::text_from("PERFML_EXPERIMENTS_MUTANTS");
-  std::map<std::string, Order> plan;
+  std::set<std::string> ranges;  // whose launches are examined; all where it is empty
   std::map<std::string, Own> own;  // by path, kernel, grid and block, between tabs
   std::map<std::string, std::vector<std::string>> variables;  // of a kernel's module, in global memory
 
   Request() {
     std::ifstream names(record::text_from("PERFML_EXPERIMENTS_LEAVE"));
     for (std::string name; std::getline(names, name);) leave.insert(name);
-    std::ifstream lines(record::text_from("PERFML_EXPERIMENTS_PLAN"));
-    for (std::string line; std::getline(lines, line);) {
-      std::istringstream fields(line);
-      std::string range;
-      std::getline(fields, range, '\t');
-      Order& order = plan[range];
-      for (std::string name; std::getline(fields, name, '\t');) order.push_back(name);
-    }
+    std::ifstream lines(record::text_from("PERFML_EXPERIMENTS_RANGES"));
+    for (std::string name; std::getline(lines, name);) ranges.insert(name);
     std::ifstream modules(record::text_from("PERFML_EXPERIMENTS_VARIABLES"));
     for (std::string line; std::getline(modules, line);) {
       std::istringstream fields(line);
@@ -50,7 +44,7 @@ struct Request {
     for (std::string line; std::getline(times, line);) {
       std::istringstream fields(line);
       Own measured;
-      fields >> measured.first >> measured.median;
+      fields >> measured.first >> measured.median >> measured.seconds;
       std::string launch;
       if (std::getline(fields.ignore(), launch)) own[launch] = measured;
     }
@@ -70,13 +64,13 @@ struct Request {
     return found == own.end() ? Own{} : found->second;
   }
 
-  // What is planned for a launch in a path of ranges; null if nothing is.
-  const Order* order_in(const std::string& path) const {
+  // Whether launches in a path of ranges are examined.
+  bool holds(const std::string& path) const {
     std::istringstream names(path);
     for (std::string name; std::getline(names, name, nvtx::kSeparator);) {
-      if (plan.count(name)) return &plan.at(name);
+      if (ranges.count(name)) return true;
     }
-    return plan.count("*") ? &plan.at("*") : nullptr;
+    return ranges.empty();
   }
 };
 

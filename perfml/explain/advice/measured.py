@@ -1,22 +1,44 @@
-"""What experiments say of findings: proven, refuted, and the gain that was measured.
+"""What experiments say of findings, and what came of them: proven, refuted, promised, measured.
 
 They lie beside a table (`perfml.datasets.loading.EXPERIMENTS`). A repair that was measured beside a
-clean control is a finding, also where no counter named its cause.
+clean control is a finding, also where no counter named its cause. The findings of a run's answer
+are kept in its folder, so that a later version tells what was promised and what came.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from perfml.datasets.loading import beside
+from perfml.errors import PerfmlError
 from perfml.experiments.mutation.programs import LINES, cause_of
 from perfml.experiments.repairs import repairs
 from perfml.experiments.responses import Responses
-from perfml.experiments.verdicts import PROVEN, REFUTED, Examination, Finding, examine, of_layer
+from perfml.experiments.verdicts import (
+    ANSWER,
+    PROVEN,
+    REFUTED,
+    Examination,
+    Finding,
+    examine,
+    of_layer,
+)
 from perfml.explain.advice.findings import Layer, finding_of
 from perfml.explain.advice.persons import Person
 from perfml.explain.advice.symptoms import situation_of, symptom_of
 from perfml.explain.confidence import Confidence
+from perfml.explain.tree.causes import TERMS
+from perfml.util.files import write_text
+from perfml.util.json_values import json_value
+from perfml.util.words import micros
+
+if TYPE_CHECKING:
+    from perfml.explain.advice.hazards import Advice
+
+_KEPT = ("rules", "where", "holds", "gain", "probability", "confidence")
 
 
 def measured(
@@ -82,3 +104,94 @@ def confidence_by(said: Examination, before: Confidence) -> Confidence:
     """Return the word of a finding that an experiment decides on; as it was where none does."""
     verdict = "" if said.verdict is None else said.verdict.verdict
     return "proven" if verdict == PROVEN else "refuted" if verdict == REFUTED else before
+
+
+def keep_answer(folder: Path) -> Advice | None:
+    """Write the findings of a recording's answer into its folder; None where there is none."""
+    found = _answer(str(folder))
+    if found is not None:
+        write_text(folder / ANSWER, json.dumps({"answer": _rows(found)}, indent=1) + "\n")
+    return found
+
+
+def _answer(name: str) -> Advice | None:
+    from perfml.explain.advice.hazards import advise
+
+    try:
+        return advise(name)
+    except PerfmlError:
+        return None
+
+
+def _rows(answer: Advice) -> list[dict[str, Any]]:
+    rows = [json_value(one.to_dict()) for one in answer.findings]
+    return [{name: row[name] for name in _KEPT} for row in rows]
+
+
+def kept_answer(name: str) -> list[dict[str, Any]]:
+    """Return the findings that are kept beside a recording; none where none are."""
+    path = beside(name, ANSWER)
+    try:
+        return [] if path is None else [*json.loads(path.read_text(encoding="utf-8"))["answer"]]
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
+
+
+def promised(
+    kept: Sequence[Mapping[str, Any]], new: str, times: Mapping[str, tuple[str, float, float]]
+) -> list[dict[str, Any]]:
+    """Return what became of the findings of the older side that promised a gain.
+
+    Parameters
+    ----------
+    kept
+        Its findings, as `kept_answer` returns them.
+    new
+        Name of the newer side.
+    times
+        Layer of the older side to its name on the newer one, and the microseconds on both.
+    """
+    if not kept or not times:
+        return []
+    after = kept_answer(new)
+    if not after and (answer := _answer(new)) is not None:
+        after = _rows(answer)
+    left = {(row["rules"][0], each) for row in after if row["rules"] and row["gain"]
+            for each in row["where"]["layers"]}  # fmt: skip
+    made = []
+    for row in kept:
+        layers, gain = row["where"]["layers"], row["gain"]
+        known = [times[each] for each in layers if each in times]
+        if not known or gain is None or not row["rules"]:
+            continue
+        cause = row["rules"][0]
+        made.append(
+            {
+                "cause": cause,
+                "layers": layers,
+                "gone": not any((cause, name) in left for name, *_ in known),
+                "probability": row["probability"],
+                "low_us": gain["likely"]["us"],
+                "high_us": gain["high"]["us"],
+                "measured_us": sum(before - us for _, before, us in known),
+            }
+        )
+    return made
+
+
+def promises_said(promises: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Say of promises what became of them, the first one first."""
+    return [
+        f"{', '.join(each['layers'][:_LAYERS])}: {_words(each['cause'])} is"
+        f" {'gone' if each['gone'] else 'still there'}. Promised: {micros(each['low_us'])} to"
+        f" {micros(each['high_us'])} less. Measured: {micros(abs(each['measured_us']))}"
+        f" {'less' if each['measured_us'] >= 0 else 'more'}."
+        for each in promises
+    ]
+
+
+_LAYERS = 3  # that a sentence names
+
+
+def _words(cause: str) -> str:
+    return TERMS[cause].label if cause in TERMS else cause.replace("_", " ")
