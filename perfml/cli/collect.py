@@ -257,11 +257,12 @@ def _answers(
     """
     from perfml.cli.prove import measured
     from perfml.experiments.verdicts import ANSWER, read_findings
+    from perfml.explain import advise
     from perfml.explain.advice.measured import keep_answer
 
     made = []
     for each in results:
-        answer = keep_answer(each.folder) if each.status in ("done", "kept") else None
+        answer = keep_answer(each.folder, advise) if each.status in ("done", "kept") else None
         if answer is None:
             continue
         if started is not None:
@@ -277,7 +278,7 @@ def _answers(
                 )
             except PerfmlError as error:
                 output.warn(f"{each.run_id}: not proven: {error}")
-            answer = keep_answer(each.folder) or answer
+            answer = keep_answer(each.folder, advise) or answer
         made.append((each, answer))
     return made
 

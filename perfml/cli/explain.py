@@ -42,6 +42,7 @@ def explain(
     --target cudnn --layer conv_20
     """
     from perfml.datasets.choosing import layers_named
+    from perfml.explain import advise as advise_side
     from perfml.explain import explain as explain_sides
     from perfml.explain.advice.measured import kept_answer, promised, promises_said
     from perfml.explain.brief import brief_explanation
@@ -75,7 +76,7 @@ def explain(
         shown = explanation_summary(explanation, named=bool(selection.layers))
     rows = explanation.layers.to_dict("records") if len(selection.names) == 2 else []
     times = {r["layer"]: (r["target_layer"], r["baseline_us"], r["target_us"]) for r in rows}
-    came = promised(kept_answer(selection.names[0]), selection.names[-1], times)
+    came = promised(kept_answer(selection.names[0]), selection.names[-1], times, advise_side)
     output.document({"tables": selection.names, "promised": came, **explanation.to_dict()}, shown)
     if not output.as_json:
         output.result({}, promises_said(came))

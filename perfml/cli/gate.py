@@ -14,7 +14,7 @@ from perfml.cli.output import Output
 from perfml.cli.verb import read, verb
 from perfml.datasets import Selection
 from perfml.errors import PerfmlError
-from perfml.gate.policy import ExitCode
+from perfml.gate.policy import MEANINGS, ExitCode
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _ANSWER = "answer"
 """Key of a baseline's provenance: the findings of its answer."""
-CODES = "; ".join(f"{code}: {code.meaning}" for code in ExitCode)
+CODES = "; ".join(f"{code}: {meaning}" for code, meaning in MEANINGS.items())
 
 _HELP = f"""Say whether a new version does more work, for CI.
 
@@ -76,6 +76,7 @@ def _run(
     form: options.Form,
     out: Path | None,
 ) -> int:
+    from perfml.explain import advise
     from perfml.explain.advice.measured import kept_answer, promised, promises_said
     from perfml.gate import render
     from perfml.gate.policy import save_baseline
@@ -100,7 +101,7 @@ def _run(
         msg = "there is no new version to judge"
         raise PerfmlError(msg, cure=f"Name one: perfml gate {base} NEW; or keep this one: --save")
     result = judge(baseline.frame, others[0].frame, _policy(tolerances))
-    came = promised(kept, new[0], _times(baseline.frame, result))
+    came = promised(kept, new[0], _times(baseline.frame, result), advise)
     if output.as_json:
         output.result({**result.to_dict(), "promised": came})
         return result.exit_code

@@ -100,8 +100,7 @@ def prove(
         experiments = read_experiments(folder / FILE)
     else:
         # a layer without ranges is a kernel: then all of them are examined
-        asked = [one.layer for one in findings if one.layer != one.kernel]
-        layers_asked = asked if len(asked) == len(findings) else []
+        ranged = all(one.layer != one.kernel for one in findings)
         leading = findings or (read_findings(out / ANSWER) if (out / ANSWER).is_file() else [])
         built_in = (
             shared.only_one("--backend", backend),
@@ -115,7 +114,7 @@ def prove(
             seconds=given,
             timeout_s=timeout,
             findings=leading,
-            layers=layers_asked,
+            layers=[one.layer for one in findings if ranged],
             everything=everything,
         )
     names = sorted({name for launch in experiments.launches for name in launch.ranges})
@@ -187,6 +186,7 @@ def measured(
     from collectors.workloads import is_workload
     from perfml.experiments.record import FILE, experiments_csv
     from perfml.experiments.verdicts import ANSWER
+    from perfml.explain import advise
     from perfml.explain.advice.measured import keep_answer
     from perfml.util.files import write_text
 
@@ -208,7 +208,7 @@ def measured(
             )
     write_text(out / FILE, experiments_csv(experiments))
     if (out / ANSWER).is_file():
-        keep_answer(out)
+        keep_answer(out, advise)
     return experiments
 
 

@@ -259,8 +259,9 @@ def read_findings(path: Path) -> list[Finding]:
         document = json.loads(path.read_text(encoding="utf-8"))
         if "answer" in document:
             return [one for row in document["answer"] for one in _of_answer(row)]
-        rows = [row for row in document["details"] if row["time"]["verdict"] in _DIFFER]
-        return [_finding(row, term) for row in rows for term in row["causes"]["terms"][:_LEADING]]
+        # of layers that differ: their first two causes
+        rows = (e for e in document["details"] if e["time"]["verdict"] in ("slower", "faster"))
+        return [_finding(row, term) for row in rows for term in row["causes"]["terms"][:2]]
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         msg = "this is no answer"
         cure = "Write one with: perfml explain ... --json > explain.json"
@@ -275,11 +276,6 @@ def examine(findings: Sequence[Finding], launches: Sequence[Responses]) -> list[
         said = None if launch is None else verdict(launch, finding.cause, finding.claimed)
         made.append(Examination(finding, launch, said))
     return made
-
-
-_DIFFER = ("slower", "faster")
-_LEADING = 2
-"""Causes of a layer of two sides that are asked of experiments."""
 
 
 def _of_answer(row: dict[str, Any]) -> list[Finding]:

@@ -51,13 +51,8 @@ class ExitCode(IntEnum):
     NOT_COMPARABLE = 5
     UNREADABLE = 6
 
-    @property
-    def meaning(self) -> str:
-        """What it tells, as a clause."""
-        return _MEANINGS[self]
 
-
-_MEANINGS = {
+MEANINGS = {
     ExitCode.PASSED: "the same or less work",
     ExitCode.MORE_WORK: "more work",
     ExitCode.USAGE: "wrong use of the command",
@@ -66,6 +61,7 @@ _MEANINGS = {
     ExitCode.NOT_COMPARABLE: "another GPU, batch or clock",
     ExitCode.UNREADABLE: "an input that cannot be read",
 }
+"""What an exit code tells, as a clause."""
 
 EXIT_CODES = {
     Verdict.SAME: ExitCode.PASSED,

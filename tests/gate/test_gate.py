@@ -170,15 +170,6 @@ def test_a_network_is_slower_in_all_where_no_layer_shows_it_alone():
     assert result.exit_code == ExitCode.SLOWER
 
 
-def test_half_of_the_repeats_at_another_speed_are_said():
-    after = layers(seed=2)
-    after.loc[4:, "time_us"] *= 1.35
-    result = judge(layers(seed=1), after)
-    (note,) = result.time_notes
-    assert all(part in note for part in ("conv", "4 repeats", "new version"))
-    assert judge(layers(seed=1, scatter=0.05), layers(seed=2, scatter=0.05)).time_notes == ()
-
-
 def test_sides_timed_in_several_processes_need_no_such_distance():
     sides = [layers(seed=seed, time=time, scatter=0.002) for seed, time in enumerate((10, 10.8))]
     processes = [side.assign(process=side["iteration"] // 2) for side in sides]

@@ -8,9 +8,9 @@ are kept in its folder, so that a later version tells what was promised and what
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from perfml.datasets.loading import beside
 from perfml.errors import PerfmlError
@@ -34,11 +34,6 @@ from perfml.explain.tree.causes import TERMS
 from perfml.util.files import write_text
 from perfml.util.json_values import json_value
 from perfml.util.words import micros
-
-if TYPE_CHECKING:
-    from perfml.explain.advice.hazards import Advice
-
-_KEPT = ("rules", "where", "holds", "gain", "probability", "confidence")
 
 
 def measured(
@@ -106,26 +101,23 @@ def confidence_by(said: Examination, before: Confidence) -> Confidence:
     return "proven" if verdict == PROVEN else "refuted" if verdict == REFUTED else before
 
 
-def keep_answer(folder: Path) -> Advice | None:
-    """Write the findings of a recording's answer into its folder; None where there is none."""
-    found = _answer(str(folder))
-    if found is not None:
-        write_text(folder / ANSWER, json.dumps({"answer": _rows(found)}, indent=1) + "\n")
+def keep_answer(folder: Path, advise: Callable[[str], Any]) -> Any:
+    """Write the findings of a recording's answer into its folder; return the answer.
+
+    `advise` is `perfml.explain.advise`. None where it has no answer.
+    """
+    try:
+        found = advise(str(folder))
+    except PerfmlError:
+        return None
+    write_text(folder / ANSWER, json.dumps({"answer": _rows(found)}, indent=1) + "\n")
     return found
 
 
-def _answer(name: str) -> Advice | None:
-    from perfml.explain.advice.hazards import advise
-
-    try:
-        return advise(name)
-    except PerfmlError:
-        return None
-
-
-def _rows(answer: Advice) -> list[dict[str, Any]]:
+def _rows(answer: Any) -> list[dict[str, Any]]:
     rows = [json_value(one.to_dict()) for one in answer.findings]
-    return [{name: row[name] for name in _KEPT} for row in rows]
+    kept = ("rules", "where", "holds", "gain", "probability", "confidence")
+    return [{name: row[name] for name in kept} for row in rows]
 
 
 def kept_answer(name: str) -> list[dict[str, Any]]:
@@ -138,7 +130,10 @@ def kept_answer(name: str) -> list[dict[str, Any]]:
 
 
 def promised(
-    kept: Sequence[Mapping[str, Any]], new: str, times: Mapping[str, tuple[str, float, float]]
+    kept: Sequence[Mapping[str, Any]],
+    new: str,
+    times: Mapping[str, tuple[str, float, float]],
+    advise: Callable[[str], Any],
 ) -> list[dict[str, Any]]:
     """Return what became of the findings of the older side that promised a gain.
 
@@ -150,12 +145,12 @@ def promised(
         Name of the newer side.
     times
         Layer of the older side to its name on the newer one, and the microseconds on both.
+    advise
+        `perfml.explain.advise`, for a newer side beside which no answer is kept.
     """
     if not kept or not times:
         return []
-    after = kept_answer(new)
-    if not after and (answer := _answer(new)) is not None:
-        after = _rows(answer)
+    after = kept_answer(new) or _rows(advise(new))
     left = {(row["rules"][0], each) for row in after if row["rules"] and row["gain"]
             for each in row["where"]["layers"]}  # fmt: skip
     made = []
@@ -181,17 +176,11 @@ def promised(
 
 def promises_said(promises: Sequence[Mapping[str, Any]]) -> list[str]:
     """Say of promises what became of them, the first one first."""
+    labels = {name: term.label for name, term in TERMS.items()}
     return [
-        f"{', '.join(each['layers'][:_LAYERS])}: {_words(each['cause'])} is"
+        f"{', '.join(each['layers'][:3])}: {labels.get(each['cause'], each['cause'])} is"
         f" {'gone' if each['gone'] else 'still there'}. Promised: {micros(each['low_us'])} to"
         f" {micros(each['high_us'])} less. Measured: {micros(abs(each['measured_us']))}"
         f" {'less' if each['measured_us'] >= 0 else 'more'}."
         for each in promises
     ]
-
-
-_LAYERS = 3  # that a sentence names
-
-
-def _words(cause: str) -> str:
-    return TERMS[cause].label if cause in TERMS else cause.replace("_", " ")
