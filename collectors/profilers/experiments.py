@@ -295,9 +295,9 @@ def _run_mutants(
             if counts is not None:
                 counted.write_text(counts, encoding="utf-8")
             files = (str(path), str(counted) if counts is not None else "")
-            order = ("1" if mutant.switched else "0", str(SPLITS.get(mutant.mutation, 1)))
-            order += (str(turn), f"{decides:.6g}")
-            lines.append([mutant.kernel, mutant.mutation, *files, *order, *mutant.variables])
+            split = SPLITS.get(mutant.mutation, 1)
+            numbers = (f"{mutant.switched:d}", str(split), str(turn), f"{decides:.6g}")
+            lines.append([mutant.kernel, mutant.mutation, *files, *numbers, *mutant.variables])
         impatient = replace(settings, env={**settings.env, **_PATIENCE})
         ended = impatient.run(folder, timeout_s, {"MUTANTS": lines})
         rows = [row for path in sorted(folder.glob("*.tsv")) for row in rows_of(path)]

@@ -147,7 +147,7 @@ def _print(output: Output, made: Proof, top: int) -> None:
         output.table(head, [[*_row(each), _best(each)] for each in made.launches[:top]])
     for skipped in made.skipped[:5]:
         output.warn(f"{skipped.kernel}: not examined ({skipped.reason})")
-    if untried := sorted({name for each in made.launches for name in each.not_tried}):
+    if untried := sorted({name for each in made.launches for name in each.answer.launch.not_tried}):
         output.note(f"not tried: {', '.join(untried)}; --all tries everything")
     if left := made.experiments.left:
         output.warn(f"{left} launches take little of the clock and were not asked; --all asks them")

@@ -164,7 +164,9 @@ def proof(
     if layers:
         answers = [each for each in answers if not set(layers).isdisjoint(each.launch.ranges)]
     asked = [*examine(findings, answers)]
-    for each in answers if cause is not None else ():
+    for each in answers:
+        if cause is None:
+            break
         label = kernel_label(each.launch.kernel)
         finding = Finding((label, *each.launch.ranges)[-1], cause, cause, "", label)
         asked.append(Examination(finding, each, verdict(each, cause)))
