@@ -182,8 +182,9 @@ def turns(
 ) -> dict[str, tuple[int, float]]:
     """Return when a mutation of a kernel is tried, and what part of the time decides on a launch.
 
-    The causes of the answer come first, in its order. What their limits leave plausible follows,
-    then what these leave undecided. What limits make implausible is not tried.
+    The causes of the answer come first, in its order. What their limits make plausible follows,
+    what these leave undecided, and what they make implausible: in 5 of 25 public programs the best
+    repair was among these (``studies/experiments``, 2026-11-29).
 
     Parameters
     ----------
@@ -194,7 +195,7 @@ def turns(
     findings
         Of the answer, the first one first.
     everything
-        Also what is implausible; nothing decides.
+        Nothing decides.
     """
     known = mutations_of().values()
     shares = breakdown(max(launches, key=lambda each: each.time_us)).shares
@@ -214,7 +215,7 @@ def turns(
         for mutation in mutations
         if cause_of(mutation)
     }
-    for least in (PROVES, IMPLAUSIBLE_BELOW, *((-1.0,) if everything else ())):
+    for least in (PROVES, IMPLAUSIBLE_BELOW, -1.0):
         stages.append(({name for name in likely if likely[name] >= least}, 1.0))
     made, turn = {RECOMPILED: (0, 0.0)}, 0
     for chosen, claimed in stages:
