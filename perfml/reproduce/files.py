@@ -15,10 +15,19 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from perfml import __version__
-from perfml.reproduce import figures
 from perfml.reproduce.claims import LEGEND, counted
 from perfml.reproduce.published import CLASSIFICATION, KEY_METRIC, REGRESSION
-from perfml.reproduce.run import Reproduction, importance_table
+from perfml.reproduce.run import (
+    Reproduction,
+    cell,
+    importance_table,
+    mean_layer_time,
+    mean_times,
+    score_figure,
+    table_picture,
+    tree_figure,
+    weights_figure,
+)
 from perfml.reproduce.summary import TITLES
 from perfml.tables import replacing
 from perfml.util.files import cannot_write
@@ -176,7 +185,7 @@ def _tables(found: Reproduction) -> list[Part]:
     if results["ranges"]:
         table = range_table(results)
         caption = "Table 2.2: value ranges, published and in the file."
-        parts.append(Part("table_2_2", caption, table, drawn_png(figures.table_picture(table))))
+        parts.append(Part("table_2_2", caption, table, drawn_png(table_picture(table))))
     for number, table, runs, told in (
         ("2_5", regression_table(results), found.regression, REGRESSION),
         ("2_6", classification_table(results), found.classification, CLASSIFICATION),
@@ -188,25 +197,23 @@ def _tables(found: Reproduction) -> list[Part]:
             f"Table {number.replace('_', '.')}: scores over random splits, and with one layer held "
             "out over model seeds. Grey dots: one split each."
         )
-        drawn = figures.score_figure(runs, published, TITLES)
+        drawn = score_figure(runs, published, TITLES)
         parts.append(Part(f"table_{number}", caption, table, drawn_png(drawn)))
     return parts
 
 
 def _figures(found: Reproduction) -> list[Part]:
     parts = []
-    means = figures.mean_times(found)
+    means = mean_times(found)
     caption = "Figure 2-1: mean time a layer. Only bars of the same data can be compared."
-    parts.append(Part("figure_2_1", caption, means, drawn_png(figures.mean_layer_time(means))))
+    parts.append(Part("figure_2_1", caption, means, drawn_png(mean_layer_time(means))))
     weights = importance_table(found.regression)
     caption = (
         "Figure 2-6: gradient boosting, built-in importance; bars are means, lines hold 95 % of "
         "the splits. The table has every regression model."
     )
-    parts.append(
-        Part("figure_2_6", caption, weights, drawn_png(figures.weights_figure(found.regression)))
-    )
-    tree, text = figures.tree_figure(found.classification)
+    parts.append(Part("figure_2_6", caption, weights, drawn_png(weights_figure(found.regression))))
+    tree, text = tree_figure(found.classification)
     lines = pd.DataFrame({"rule": text.rstrip("\n").splitlines()})
     caption = (
         "Figure 2-7: decision tree on all rows, one model seed. Another seed may cut on another "
@@ -215,7 +222,7 @@ def _figures(found: Reproduction) -> list[Part]:
     parts.append(Part("figure_2_7", caption, lines, drawn_png(tree), shown=False))
     classes = importance_table(found.classification)
     caption = "Importances of the classifiers over the splits (the table has every model)."
-    drawn = figures.weights_figure(found.classification, "dt")
+    drawn = weights_figure(found.classification, "dt")
     parts.append(Part("figure_2_7_importances", caption, classes, drawn_png(drawn), shown=False))
     return parts
 
@@ -235,7 +242,7 @@ def page(found: Reproduction, parts: Sequence[Part]) -> str:
         parts=parts,
         legend=LEGEND,
         version=__version__,
-        cell=functools.partial(figures.cell, missing=""),
+        cell=functools.partial(cell, missing=""),
     )
     # a number and its sign stay on one line
     return text.replace(" %", "\xa0%")

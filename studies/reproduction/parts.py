@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from perfml.report import figures as shared
-from perfml.reproduce import figures
 from perfml.reproduce.files import Part, data_parts, drawn_png
+from perfml.reproduce.run import mean_layer_time, mean_times, table_picture
 from studies.reproduction import chapter
 from studies.reproduction.network import layer_kernels
 from studies.reproduction.study import Chapter
@@ -48,13 +48,13 @@ def _tables(found: Chapter) -> Iterator[Part]:
             network["structures"],
         ),
     ):
-        yield Part(file, caption, table, drawn_png(figures.table_picture(table)))
+        yield Part(file, caption, table, drawn_png(table_picture(table)))
 
 
 def _figures(found: Chapter) -> Iterator[Part]:
-    means = figures.mean_times(found.analysis, found.recording)
+    means = mean_times(found.analysis, found.recording)
     caption = "Figure 2-1: mean time a layer. Only bars of the same data can be compared."
-    yield Part("figure_2_1", caption, means, drawn_png(figures.mean_layer_time(means)))
+    yield Part("figure_2_1", caption, means, drawn_png(mean_layer_time(means)))
     caption = "Figure 2-2: the method, and the commands that are its steps here."
     yield Part("figure_2_2", caption, chapter.method_table(), drawn_png(chapter.method_figure()))
     engines = chapter.engine_steps()

@@ -12,11 +12,13 @@ from dataclasses import dataclass, field
 
 from perfml.errors import InputError
 from perfml.readers.nvprof.kernels import Row, Tables
-from perfml.readers.nvprof.log_lines import Line, Log, is_banner
 from perfml.readers.nvprof.values import (
     MICROSECONDS,
+    Line,
+    Log,
     Value,
     duration,
+    is_banner,
     is_kernel,
     metric_name,
     parse_value,

@@ -16,8 +16,8 @@ from perfml.account.audit import Audit, said
 from perfml.errors import InputError
 from perfml.readers.frame import kernels_frame
 from perfml.readers.nvprof.join import join
-from perfml.readers.nvprof.log_lines import Log
 from perfml.readers.nvprof.values import (
+    Log,
     Value,
     canonical,
     dim3,
