@@ -15,19 +15,18 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 from perfml.errors import plain
 from perfml.explain.confidence import marked
 from perfml.explain.speed_of_light import Headroom, headroom
-from perfml.explain.tree.sentences import levels_in_words, sided_causes
+from perfml.explain.tree.sentences import sided_causes
 from perfml.kernel_names import shortened
 from perfml.util.findings import Evidence
 from perfml.util.json_values import json_object
-from perfml.util.words import factor_text, micros
+from perfml.util.words import ended, factor_text, micros
 
 if TYPE_CHECKING:
-    from perfml.explain.advice.answer import Finding
+    from perfml.explain.advice.finding import Finding
     from perfml.explain.advice.hazards import Advice
     from perfml.explain.results import Explanation, LayerDiff
     from perfml.explain.speed_of_light import KernelLevels
     from perfml.explain.steps import StepComparison
-    from perfml.explain.tree.causes import Contribution, Term
 
 LARGEST = 5_800  # bytes of an answer as indented JSON; the schema's name comes on top
 
@@ -90,14 +89,15 @@ class Brief:
 
 def brief_explanation(explanation: Explanation, of: tuple[str, ...]) -> Brief:
     """Return why one side is slower, in short."""
-    untold = (each.causes.untold for each in explanation.details)
+    names = (explanation.baseline, explanation.target)
+    points = [detail.points(names) for detail in explanation.details]
     missing = dict.fromkeys(
         [
-            *(each.sentence() for each in untold if each is not None),
+            *(said[key] for said in points for key in ("doubt", "to check") if key in said),
             *(text for detail in explanation.details for text in detail.causes.missing),
         ]
     )
-    layers = [_layer(each, explanation.baseline) for each in explanation.mattering]
+    layers = [_layer(each, names) for each in explanation.mattering]
     return _fitting(
         of,
         f"{explanation.target} against {explanation.baseline}: {explanation.headline}",
@@ -141,7 +141,7 @@ def _saving(one: Finding) -> BriefLayer:
     return BriefLayer(where, gain, (_cause(hazard, one.evidence, do, one.numbers),))
 
 
-def _layer(detail: LayerDiff, baseline: str) -> BriefLayer:
+def _layer(detail: LayerDiff, names: tuple[str, str]) -> BriefLayer:
     name = _name(detail.layer)
     if detail.target_layer != detail.layer:
         name = f"{name} -> {_name(detail.target_layer)}"
@@ -149,30 +149,24 @@ def _layer(detail: LayerDiff, baseline: str) -> BriefLayer:
     verdict = detail.time.sentence()
     if detail.unseen:
         verdict = f"{verdict}; {detail.unseen}"
-    said = tuple(
-        _cause(
-            f"{each.term.label} {factor_text(each.factor)}",
-            _evidence(each, detail),
-            _do(each.term, detail, baseline),
-            detail.numbers.get(each.term.id, ()),
-        )
-        for each in causes
+    where = f"in {names[0]}: " if detail.time.verdict == "faster" else ""
+    said = detail.points(names)
+    first = " ".join(ended(said[key]) for key in ("do", "saves") if key in said)
+    first += f" If you stay: {said['if you stay']}" if "if you stay" in said else ""
+    sure, check = detail.causes.confidence, said.get("to check", "")
+    return BriefLayer(
+        name,
+        _cut(verdict),
+        tuple(
+            _cause(
+                f"{cause.term.label} {factor_text(cause.factor)}",
+                "; ".join(filter(None, (detail.shows(cause, names), *detail.where(cause.term)))),
+                where + (detail.action(cause.term) if place else marked(first, sure, check)),
+                detail.numbers.get(cause.term.id, ()),
+            )
+            for place, cause in enumerate(causes)
+        ),
     )
-    return BriefLayer(name, _cut(verdict), said)
-
-
-def _evidence(cause: Contribution, detail: LayerDiff) -> str:
-    """Say the levels of a cause on both sides, and which instruction carries it."""
-    levels = levels_in_words(cause, detail.causes)
-    return "; ".join(filter(None, (levels, *detail.where(cause.term))))
-
-
-def _do(term: Term, detail: LayerDiff, baseline: str) -> str:
-    """Return what to do about a cause on the slower side; about the first, with what it saves."""
-    fix, text = detail.fix, detail.action(term)
-    if fix is not None and fix.term == term:
-        text = marked(f"{fix.action} {fix.saving()}", fix.confidence, fix.tells)
-    return f"in {baseline}: {text}" if detail.time.verdict == "faster" else text
 
 
 def _fitting(

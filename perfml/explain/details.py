@@ -197,9 +197,9 @@ class DetailReader:
                 if held.others
             ),
             reasons=(
+                *(() if fix is None else (fix.sentence(),)),
                 *summary_sentences(time, causes),
                 *((unseen,) if unseen else ()),
-                *(() if fix is None else (fix.sentence(),)),
             ),
             fix=fix,
             actions=actions_of(time, causes, launches),

@@ -1,6 +1,7 @@
 """What to do about a cause: the one table, and the one function that picks from it.
 
-Here to change: a remedy is a row of ``remedies.toml``; what one can need is a function of `NEEDS`.
+Here to change: a remedy is a row of ``remedies.toml``; what one can need is a function of `NEEDS`;
+what the kernels of a library and of PyTorch are called is in the patterns of `person_of`.
 """
 
 from __future__ import annotations
@@ -10,12 +11,12 @@ import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from functools import cache
 from typing import Any
 
 from perfml.account.account import Account
 from perfml.errors import plain
-from perfml.explain.advice.persons import Person
 from perfml.kernel_names import function_name
 from perfml.util.files import read_rows, record
 
@@ -26,6 +27,61 @@ _HIP = re.compile(r"\bcuda(?=[A-Z])")
 """What HIP's runtime calls ``hip``, with the same names behind it; RCCL has NCCL's names."""
 _LONGEST = 80  # characters of a kernel's name in a line to type: a part of it is enough
 _SAYS = frozenset({"against", "line", "say", "cost", "check", "measured", "none", "fuses"})
+
+
+_PYTORCH = re.compile(
+    r"\bat::|at_cuda_detail|pytorch|triton_|elementwise_kernel|reduce_kernel|softmax_warp_|cunn_"
+)
+_LIBRARY = re.compile(
+    r"cublas|cudnn|cutlass|xmma|nvjet_|winograd|implicit_convolve|engines_precompiled|gemmSN_|"
+    r"gemv2T|splitKreduce|convolve_common_engine|precomputed_convolve|conv2d_c1_k1|fft2d_r2c|"
+    r"flash_fwd|flash_bwd|fmha_|"
+    # Those take no pointers: ampere_sgemm_64x64_nn, ampere_lstm_tile16<32, 1>(params_t); an
+    # author's hopper_gemm(float*) does.
+    r"^(void )?(sm\d\d|ampere|volta|turing|maxwell|hopper)_[^*]*$|"
+    # cuBLAS: sgemm_128x128x8_NN_vec, sgemm_largek_lds64; an author's sgemm_naive is another's.
+    r"^(void )?[cdhsz]gemm_(largek_|sm_heavy_|sm\d\d_|\d+x\d+x\d+_[ntc]{2}(_|\b))",
+    re.IGNORECASE,
+)
+
+
+class Person(StrEnum):
+    """Who reads advice about a kernel, and whose the kernel is."""
+
+    AUTHOR = "kernel author"
+    LIBRARY = "library user"
+    PYTORCH = "PyTorch user"
+
+    @property
+    def whose(self) -> str:
+        """Whose the kernel is, for a sentence."""
+        return {"library user": "a library's", "PyTorch user": "PyTorch's"}.get(self.value, "yours")
+
+
+def person_of(kernel: str) -> Person:
+    """Return who can do something about a kernel, from its name.
+
+    Examples
+    --------
+    >>> person_of("void at::native::vectorized_elementwise_kernel<4>(int)").value
+    'PyTorch user'
+    >>> person_of("nvjet_sm90_hsh_64x8_64x16_4x1_v_bz_TNT").value
+    'library user'
+    >>> person_of("my_kernel(float*)").value
+    'kernel author'
+    """
+    if _PYTORCH.search(kernel):
+        return Person.PYTORCH
+    return Person.LIBRARY if _LIBRARY.search(kernel) else Person.AUTHOR
+
+
+def person_of_all(kernels: Iterable[str]) -> Person:
+    """Return who can do something about several kernels: their author, if one of them is own."""
+    persons = {person_of(name) for name in kernels}
+    for person in (Person.AUTHOR, Person.PYTORCH, Person.LIBRARY):
+        if person in persons:
+            return person
+    return Person.AUTHOR
 
 
 @dataclass(frozen=True)

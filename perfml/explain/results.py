@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath, PureWindowsPath
@@ -10,18 +12,20 @@ from typing import Annotated, ClassVar, TypedDict
 import pandas as pd
 
 from perfml.explain.advice.fix import Fix
+from perfml.explain.advice.symptoms import filled, symptom_of
 from perfml.explain.changed_metrics import ChangedMetric, ModelAttribution
-from perfml.explain.confidence import TimeVerdict
+from perfml.explain.confidence import IN_WORDS, TimeVerdict
 from perfml.explain.launches import ChangeRow, LaunchRow
 from perfml.explain.steps import StepComparison
 from perfml.explain.times import Ratio
 from perfml.explain.tree.causes import Contribution, Term
 from perfml.explain.tree.layer_causes import Causes
+from perfml.explain.tree.sentences import levels_in_words, sided_causes
 from perfml.util.findings import Evidence
 from perfml.util.json_values import json_object
 from perfml.util.lazy import drawn_by
 from perfml.util.shown import Shown
-from perfml.util.words import Readable, ended, number, percentage
+from perfml.util.words import Readable, ended, factor_text, number, percentage
 
 
 @dataclass(frozen=True)
@@ -61,6 +65,16 @@ def file_name(path: str) -> str:
 
 _AGAINST = 0.1
 """From a tenth of the time on what works against the causes is told."""
+
+_MAIN = 0.15
+"""A term of at least this share of all (absolute) terms is a main cause."""
+
+_OTHERS, _MISSING = 3, 6  # further causes, and counters, that are named
+
+COLLECT = (
+    "Collect what was not (ncu --metrics $(perfml metrics default --request)), or the rest has no "
+    "name: {missing}"
+)
 
 _LITTLE = 0.02  # layers that make less of the difference are no part of a short answer
 
@@ -130,12 +144,70 @@ class LayerDiff:
             return self.fix.action
         return self.actions.get(term.id, "")
 
-    def against(self, told: Sequence[Contribution]) -> float:
+    def points(self, names: tuple[str, str]) -> dict[str, str]:
+        """Return what people read of it, in order: what to do, what that saves, why, and the rest.
+
+        `names` are of the baseline and of the target. Every surface lays out these.
+        """
+        causes, _ = sided_causes(self.time, self.causes)
+        if not causes:
+            differs = self.time.slower is not None
+            return {"why": "No counter splits the difference."} if differs else {}
+        first, *others = causes
+        fix = self.fix if self.fix is not None and self.fix.term == first.term else None
+        saves = stay = ""
+        do = self.action(first.term)
+        if fix is not None:
+            do, saves, stay = fix.do, fix.saves, fix.stay
+        elif first.term.residual and self.causes.missing:
+            do = COLLECT.format(missing=", ".join(self.causes.missing[:_MISSING]))
+        sure, untold = self.causes.confidence, self.causes.untold
+        mark = f" ({IN_WORDS[sure]})" if sure != "high" else ""
+        against = self.against(causes)
+        rest = f"; all else together {factor_text(math.exp(against))}" if against else ""
+        shown = self.shows(first, names)
+        why = f"{first.term.label} {factor_text(first.factor)}{f': {shown}' if shown else ''}{rest}"
+        said = {
+            "do": do,
+            "saves": saves,
+            f"why{mark}": why,
+            "where": "; ".join(self.where(first.term)),
+            "if you stay": stay,
+            "also": ", ".join(f"{o.term.label} {factor_text(o.factor)}" for o in others[:_OTHERS]),
+        }
+        if untold is not None:
+            rivals = untold.sentence() if untold.causes else ""
+            said["doubt" if rivals else "to check"] = rivals or untold.what_tells()
+        said["caution"] = next(iter(self.disagreements), "")
+        return {name: text for name, text in said.items() if text}
+
+    def shows(self, cause: Contribution, names: tuple[str, str]) -> str:
+        """Say what shows a cause: its levels, and the first numbers of either side's longest."""
+        symptom, slow = symptom_of(cause.term.id), self.time.slower or 0
+        numbers = self.numbers.get(cause.term.id, ())
+        said = [levels_in_words(cause, self.causes, names[0])]
+        for at, name in enumerate((names[slow], names[1 - slow])):
+            # parts of the time are levels, which are said; counts say what makes them
+            units = {one.quantity: (one.slow, one.fast)[at] for one in numbers if one.unit}
+            known = defaultdict(lambda: math.nan, units)
+            text = symptom and filled(symptom.evidence, known.__getitem__, 1)
+            said.append(f"in {name} {text}" if text else "")
+        return "; ".join(filter(None, said))
+
+    @property
+    def main_causes(self) -> list[str]:
+        """The largest causes in words, with their factors."""
+        totals = self.causes.totals
+        least = _MAIN * sum(abs(total.log_ratio) for total in totals)
+        main = [total for total in totals if abs(total.log_ratio) >= least > 0]
+        return [f"{total.term.label} {factor_text(total.factor)}" for total in main]
+
+    def against(self, causes: Sequence[Contribution]) -> float:
         """Return the logarithm of what all but some causes make, where it works against them.
 
         0 where it does not, or is less than a tenth of the time.
         """
-        rest = self.time.log_ratio - sum(total.log_ratio for total in told)
+        rest = self.time.log_ratio - sum(total.log_ratio for total in causes)
         return rest if rest * self.time.log_ratio < 0 and abs(rest) >= _AGAINST else 0.0
 
     def where(self, term: Term) -> list[str]:

@@ -241,24 +241,16 @@ def findings_of(
 
     names = list(dict.fromkeys(str(key[0]) for key in chosen))
     try:
-        table = advise(layers, kernels=kernels, layers=names).table
+        found = advise(layers, kernels=kernels, layers=names).of_layers
     except PerfmlError:
         return {}  # a table without what any rule reads: there is nothing to find
-    found: dict[tuple[Any, ...], list[Reason]] = {}
-    for row in table.to_dict("records"):
-        key = condition(row)
-        reasons = found.setdefault(key, [])
+    by_layer: dict[tuple[Any, ...], list[Reason]] = {}
+    for one in found:
+        reasons = by_layer.setdefault(condition({"layer": one.layer, **vars(one.where)}), [])
         if len(reasons) < _REASONS:
-            reasons.append(
-                Reason(
-                    rules=tuple(map(str, row["rules"])),
-                    hazard=str(row["hazard"]),
-                    evidence=str(row["evidence"]),
-                    mitigation=str(row["mitigation"]),
-                    kernel=None if pd.isna(row["kernel"]) else short_kernel(str(row["kernel"])),
-                )
-            )
-    return {key: tuple(reasons) for key, reasons in found.items()}
+            kernel = short_kernel(one.where.kernel) if one.where.kernel else None
+            reasons.append(Reason(one.rules, one.hazard, one.evidence, one.mitigation, kernel))
+    return {key: tuple(reasons) for key, reasons in by_layer.items()}
 
 
 def slowest_kernel(kernels: pd.DataFrame | None, chosen: tuple[Any, ...]) -> SlowestKernel | None:

@@ -10,11 +10,11 @@ import pandas as pd
 from perfml.account.phase_times import phase_times
 from perfml.account.ranks import account_in, ranks_in, ranks_of_runs
 from perfml.account.time_sources import time_note
-from perfml.report.compared import compare_tables
 from perfml.report.conditions import EVERY_RUN, UNNAMED, Condition, conditions
 from perfml.report.document import Document
 from perfml.report.kernels import pack_kernels
 from perfml.report.labels import listed, short_models
+from perfml.report.pairs import compare_tables
 from perfml.report.results import (
     Pair,
     Results,
@@ -26,18 +26,17 @@ from perfml.report.sections.advice import advice_section
 from perfml.report.sections.clock import phases_section, ranks_section
 from perfml.report.sections.comparison import comparison_document
 from perfml.report.sections.explanation import why_section
-from perfml.report.sections.limits import limits_section, lines_section
-from perfml.report.sections.machine import roofline_section
+from perfml.report.sections.first import answer
+from perfml.report.sections.limits import limits_section, lines_section, roofline_section
 from perfml.report.sections.models import models_section
 from perfml.report.sections.provenance import glossary_section, moment, of_runs, provenance_section
-from perfml.report.sections.summary import answer
 from perfml.report.sections.times import kernels_section, times_section
 
 if TYPE_CHECKING:
     from perfml.explain import Advice
-    from perfml.explain.advice.answer import Finding
+    from perfml.explain.advice.finding import Finding
+    from perfml.explain.lines import SampledLine
     from perfml.explain.roofs.peaks import Peaks
-    from perfml.explain.samples import SampledLine
     from perfml.explain.speed_of_light import KernelLevels
     from perfml.modeling.results import Evaluation, Ranking
 
@@ -89,7 +88,7 @@ def build_report(
     levels
         How near each kernel is to its limits (`perfml.explain.speed_of_light`).
     lines
-        Lines of the source by samples (`perfml.explain.samples`).
+        Lines of the source by samples (`perfml.explain.lines`).
     recorded
         All Layers rows that there are, where the report is of a part: other precisions and
         batches tell what they would give.

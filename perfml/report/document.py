@@ -184,13 +184,6 @@ class Picture:
 
 
 @dataclass(frozen=True)
-class Pictures:
-    """Pictures beside each other, or a single one."""
-
-    pictures: tuple[Picture, ...]
-
-
-@dataclass(frozen=True)
 class Text:
     """A paragraph, or a note in smaller print."""
 
@@ -204,15 +197,13 @@ class Points:
 
     items: tuple[str, ...]
     heading: str = ""  # marks what the reader must not miss
-    look: Literal["warn", "advised"] = "warn"  # whether that is to be feared or done
+    # whether that is to be feared, or done; of warnings the heading is what they are about
+    look: Literal["warn", "advised", "notices"] = "warn"
 
 
-@dataclass(frozen=True)
-class Notices:
-    """Warnings about something, such as ``this ranking``; nothing without texts."""
-
-    texts: tuple[str, ...]
-    about: str
+def notices(texts: Sequence[str], about: str) -> tuple[Points, ...]:
+    """Return warnings about something, such as ``this ranking``; nothing without texts."""
+    return (Points(tuple(texts), about, "notices"),) if texts else ()
 
 
 @dataclass(frozen=True)
@@ -287,7 +278,7 @@ class Panels:
 
 
 Block = (
-    Facts | Fold | Glossary | KernelChooser | Notices | Panels | Pictures | Points
+    Facts | Fold | Glossary | KernelChooser | Panels | Picture | Points
     | ReportTable | Section | Text | Totals
 )  # fmt: skip
 

@@ -24,10 +24,10 @@ from perfml.report.labels import clean, is_random, members
 
 if TYPE_CHECKING:
     from perfml.explain import Advice
-    from perfml.explain.advice.answer import Finding
+    from perfml.explain.advice.finding import Finding
+    from perfml.explain.lines import SampledLine
     from perfml.explain.results import Explanation
     from perfml.explain.roofs.peaks import Peaks
-    from perfml.explain.samples import SampledLine
     from perfml.explain.speed_of_light import KernelLevels
     from perfml.modeling.results import Evaluation, Ranking
 

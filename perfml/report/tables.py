@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from perfml.report.document import Cell, Column, Picture, Pictures, ReportTable, Text
+from perfml.report.document import Cell, Column, Picture, ReportTable, Text
 from perfml.report.labels import percent
 from perfml.util.json_values import is_missing
 from perfml.util.words import number
@@ -35,9 +35,9 @@ def folded(text: str, longest: int = 80) -> Cell:
     return Cell(text) if len(text) <= longest else Cell(f"{text[: longest - 1]}…", fold=text)
 
 
-def illustrated(kind: str, caption: str, draw: Callable[..., Axes]) -> Pictures:
+def illustrated(kind: str, caption: str, draw: Callable[..., Axes]) -> Picture:
     """Return a figure whose numbers stand in the table below it."""
-    return Pictures((Picture(f"{kind}; the table below has its numbers", caption, draw),))
+    return Picture(f"{kind}; the table below has its numbers", caption, draw)
 
 
 def record_table(caption: str, records: Iterable[object], **how: Any) -> ReportTable | None:

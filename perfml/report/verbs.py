@@ -14,9 +14,9 @@ from perfml.report.sections.advice import (
     answer_table,
     more_with_other_sets,
 )
+from perfml.report.sections.first import error_sentence
 from perfml.report.sections.limits import MOST_KERNELS, limits_table
 from perfml.report.sections.models import MEANINGS, ranks_table
-from perfml.report.sections.summary import error_sentence
 from perfml.report.tables import frame_table, time_texts
 from perfml.util.words import count, number, percentage
 

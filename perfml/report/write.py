@@ -20,8 +20,8 @@ from perfml.util.files import require_place
 from perfml.util.typing import Progress
 
 if TYPE_CHECKING:
+    from perfml.explain.lines import SampledLine
     from perfml.explain.reports import Report
-    from perfml.explain.samples import SampledLine
     from perfml.explain.speed_of_light import KernelLevels
     from perfml.modeling.results import Evaluation, Ranking
 
@@ -54,7 +54,7 @@ def analysed(
     Parameters are those of `report`; `recorded` of `perfml.report.build_report`. `reports` are the
     files of Nsight Compute that the table was read from.
     """
-    from perfml.explain.samples import sampled_lines
+    from perfml.explain.lines import sampled_lines
     from perfml.explain.speed_of_light import is_ordinary, kernel_levels
     from perfml.report.pairs import advise_conditions, explain_pairs
 

@@ -68,13 +68,14 @@ def json_value(value: Any) -> Any:
     return None if is_missing(value) else str(value)
 
 
-def exported(kind: type) -> dict[str, str]:
+def exported(kind: type, by: str = "JSON") -> dict[str, str]:
     """Return what JSON has of a dataclass, by key: its ``JSON``, or else all its fields.
 
     ``JSON`` names fields, properties, and methods that take nothing. A pair is a key and the
-    attribute that it holds, with dots for an attribute of an attribute.
+    attribute that it holds, with dots for an attribute of an attribute. ``ROW`` (`by`) names the
+    columns of a table of such dataclasses in the same way.
     """
-    names = getattr(kind, "JSON", None)
+    names = getattr(kind, by, None)
     if names is None:
         return {item.name: item.name for item in fields(kind)}
     return dict((name, name) if isinstance(name, str) else name for name in names)
@@ -139,6 +140,17 @@ class Document:
     @property
     def __name__(self) -> str:
         return self.name
+
+
+def row_of(kind: type, words: str) -> Document:
+    """Return what a row of a table of some dataclasses holds, by its ``ROW``."""
+    keys = {}
+    for name, attribute in exported(kind, "ROW").items():
+        hint: Any = kind
+        for part in attribute.split("."):
+            hint = _type_of(hint, part)
+        keys[name] = hint
+    return Document(f"{kind.__name__}Row", keys, words=words)
 
 
 def json_schema(kinds: Sequence[Any], *, title: str, strict: bool = False) -> dict[str, Any]:
@@ -247,6 +259,7 @@ def _hints(kind: Any) -> dict[str, Any]:
 
 def _type_of(kind: Any, name: str) -> Any:
     """Return the type of a field, or of what a property or a method returns."""
+    kind = get_args(kind)[0] if get_origin(kind) is Annotated else kind
     made = getattr(kind, name, None)
     made = made.func if isinstance(made, cached_property) else made
     made = made.fget if isinstance(made, property) else made

@@ -24,6 +24,7 @@ from sklearn.linear_model import LogisticRegression
 
 from perfml.datasets import find
 from perfml.explain import advise, load_tables
+from perfml.explain.advice.finding import table_of
 from perfml.explain.advice.findings import (
     Layer,
     evidence_of,
@@ -78,7 +79,8 @@ def cases(name: str) -> list[dict[str, Any]]:
     found = []
     for level in times.index.unique("backend"):
         part = kernels[kernels["backend"] == level]
-        table = advise(layers[layers["backend"] == level], kernels=part).table
+        advice = advise(layers[layers["backend"] == level], kernels=part)
+        table = table_of(advice.of_layers)
         for layer in times[level].index:
             family = layer.rsplit("_s", 1)[0]
             if family not in RULES:
@@ -161,9 +163,9 @@ def _judged(
     group: str, case: str, weight: float, layer: Layer, wanted: set[str]
 ) -> Iterator[Judged]:
     for row in in_order([*launch_findings(layer), *layer_findings(layer)]):
-        if row["gain"] >= _LEAST:
-            right = not wanted.isdisjoint(row["rules"])
-            yield Judged(group, case, weight, row["gain"], evidence_of(row), right)
+        if row.part >= _LEAST:
+            right = not wanted.isdisjoint(row.rules)
+            yield Judged(group, case, weight, row.part, evidence_of(row), right)
 
 
 def _layers(kernels: pd.DataFrame) -> dict[str, Layer]:
@@ -257,9 +259,9 @@ def covered() -> dict[str, list[int]]:
             if len(both) < 2 or not accepted or not found:
                 continue
             row, left = found[0], both[0].time_us / both[-1].time_us
-            ends = WIDTH.around(1 - min(row["gain"], 0.999), 1.0, float(row["known"]))
-            inside = [1 - row["gain_high"] <= left, ends[0] <= left <= ends[1]]
-            right = not accepted_rules(accepted).isdisjoint(row["rules"])
+            ends = WIDTH.around(1 - min(row.part, 0.999), 1.0, float("known" in row.marks))
+            inside = [1 - row.part_high <= left, ends[0] <= left <= ends[1]]
+            right = not accepted_rules(accepted).isdisjoint(row.rules)
             for group in ("all", *(["right"] if right else [])):
                 counts[group] = [a + b for a, b in zip(counts[group], [*inside, True], strict=True)]
     return counts

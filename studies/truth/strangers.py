@@ -23,6 +23,7 @@ import pandas as pd
 
 from perfml.datasets import find
 from perfml.explain import advise, explain, load_tables, sides_of
+from perfml.explain.advice.finding import table_of
 from perfml.explain.advice.fix import WIDTH
 from perfml.explain.compared import Side, make_side
 from perfml.ingest.merge.rule import merge
@@ -130,7 +131,8 @@ class Exam:
         """Return today's answers to the pairs of `halves`, as the frozen ones were kept."""
         left, right = self.sides(recording)
         tables = {
-            side.name: advise(side.layers, kernels=side.kernels).table for side in (left, right)
+            side.name: table_of(advise(side.layers, kernels=side.kernels).of_layers)
+            for side in (left, right)
         }
         wanted = {name for half in halves for name in self.document("halves.json")[half]}
         asked = sorted(wanted & set(left.layers["layer"]) & set(right.layers["layer"]))

@@ -3,6 +3,7 @@
 import pytest
 
 from perfml.explain import advise
+from perfml.explain.advice.finding import table_of
 from tests.support.tables import make_kernels
 
 ADD = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>(int)"
@@ -18,7 +19,7 @@ def findings(*launches):
         {"run_id": "r", "layer": "block", "iteration": 0, "kernel_index": place, **row}
         for place, row in enumerate(launches)
     ]
-    return advise(make_kernels(rows), min_gain=0.0).table
+    return table_of(advise(make_kernels(rows), min_gain=0.0).of_layers)
 
 
 def test_kernels_that_are_fused_together_are_one_finding_whose_gains_add_up():

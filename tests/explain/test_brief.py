@@ -1,15 +1,18 @@
 """Short answers: below their size whatever is asked, with the cause and what to do."""
 
 import json
+from dataclasses import replace
 
 import pandas as pd
 import pytest
 
+from perfml.explain.advice.finding import Finding, Gain, Where
 from perfml.explain.advice.hazards import Advice
 from perfml.explain.advice.symptoms import ceiling_of, unit_of
 from perfml.explain.brief import LARGEST, brief_advice, brief_explanation
 from perfml.explain.compare import explain
 from perfml.explain.compared import make_side
+from perfml.util.findings import Time
 from tests.support.tables import make_kernels
 
 
@@ -41,23 +44,19 @@ def test_lines_are_what_the_document_holds():
 
 
 def test_advice_fits_whatever_stands_in_the_names_of_kernels():
-    row = {
-        "layer": "\x1b[2J" + "x" * 900,
-        "rules": ("small_grid",),
-        "hazard": "too few blocks",
-        "evidence": "é" * 900,
-        "mitigation": "split " * 200,
-        "saved_us": 1.0,
-        "time_us": 2.0,
-        "gain": 0.4,
-        "gain_high": 0.5,
-        "kernel": "k",
-        "confidence": "low",
-        "probability": 0.3,
-        "tells": "",
-    }
+    one = Finding(
+        rules=("small_grid",),
+        where=Where(("\x1b[2J" + "x" * 900,), "k"),
+        holds=Time(2.0),
+        gain=Gain(Time(0.8), Time(1.0), "counters"),
+        probability=0.3,
+        hazard="too few blocks",
+        evidence="é" * 900,
+        mitigation="split " * 200,
+    )
     none = pd.DataFrame(columns=["backend", "precision", "batch", "rule", "missing", "why"])
-    brief = brief_advice(Advice(pd.DataFrame([row] * 30), none, layers=30), ("a.ncu-rep",))
+    found = tuple(replace(one, rules=(f"rule {place}",)) for place in range(30))
+    brief = brief_advice(Advice(found, none, layers=30), ("a.ncu-rep",))
     text = json.dumps(brief.to_dict(), indent=2)
     assert len(text.encode()) <= LARGEST
     assert "\\u001b" not in text

@@ -238,6 +238,6 @@ def test_a_grid_that_leaves_multiprocessors_without_a_block_comes_before_the_bus
     assert LaunchState(one)["at_work"] == pytest.approx(2 / 132)
     layer = Layer({"layer": "l", "layer_us": 1000.0}, (one,), ("k",))
     first = in_order(launch_findings(layer))[0]
-    assert first["rules"][0] == "wave_quantization"
-    assert "2 blocks" in first["evidence"]
-    assert "132 multiprocessors" in first["evidence"]
+    assert first.rules[0] == "wave_quantization"
+    numbers = {one.quantity: one.slow for one in first.numbers}
+    assert (numbers["blocks"], numbers["multiprocessors"]) == (2.0, 132.0)

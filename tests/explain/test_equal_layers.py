@@ -34,7 +34,7 @@ def blocks(count: int, **cells: Any) -> list[dict[str, Any]]:
 
 
 def wave_quantizations(table: pd.DataFrame) -> pd.DataFrame:
-    groups = advise(table).groups
+    groups = advise(table).table
     return groups[groups["rules"].map(lambda rules: "wave_quantization" in rules)]
 
 
@@ -43,12 +43,12 @@ def test_equal_layers_are_one_finding_with_the_sum_of_what_they_save():
     advice = advise(table)
     one, other = (wave_quantizations(table).iloc[place] for place in (0, 1))
     assert set(one["layers"]) == {f"blocks.{number}.fc" for number in range(4)}
-    each = advice.table[advice.table["layer"].isin(one["layers"])]
-    assert one["saved_us"] == pytest.approx(each["saved_us"].sum())
+    each = [found.saved_us for found in advice.of_layers if found.layer in one["layers"]]
+    assert one["saved_us"] == pytest.approx(sum(each))
     assert one["time_us"] == pytest.approx(200.0)
     # the head is the slowest layer, and all blocks together take longer
     assert other["layers"] == ("head",)
-    assert one["saved_us"] > other["saved_us"] > each["saved_us"].max()
+    assert one["saved_us"] > other["saved_us"] > max(each)
 
 
 @pytest.mark.parametrize(
@@ -68,6 +68,16 @@ def test_a_layer_that_does_something_else_is_not_equal(odd):
     assert sorted(map(len, found["layers"])) == [1, 3]
 
 
+def test_a_kernel_is_one_finding_in_all_its_shapes_where_there_are_no_ranges():
+    shapes = [{"layer": f"gemm ({n}, 1, 1)x(8, 1, 1)", "grid": f"({n}, 1, 1)"} for n in (3, 4, 5)]
+    table = network(*({**each, "kernel": "gemm(float*)", "time_us": 40.0} for each in shapes))
+    found = wave_quantizations(table)
+    assert found["layers"].map(len).tolist() == [3]
+    assert found["time_us"].tolist() == [pytest.approx(120.0)]
+    each = [one.saved_us for one in advise(table).of_layers if "wave_quantization" in one.rules]
+    assert found["saved_us"].iloc[0] == pytest.approx(sum(each))
+
+
 def test_times_of_equal_layers_may_scatter():
     times = (50.0, 54.0, 46.0)
     rows = [{"layer": f"blocks.{number}.fc", "time_us": each} for number, each in enumerate(times)]
@@ -82,9 +92,8 @@ def test_an_action_over_the_network_stands_first_with_its_sum():
     advice = advise(table)
     first = advice.network[0]
     assert "wave_quantization" in first.rules
-    assert first.saved_us == pytest.approx(
-        advice.table.loc[advice.table["mitigation"] == first.mitigation, "saved_us"].sum()
-    )
+    same = (one for one in advice.of_layers if one.mitigation == first.mitigation)
+    assert first.saved_us == pytest.approx(sum(one.saved_us for one in same))
     assert first.holds.us == pytest.approx(9 * 50.0 + 120.0)
     assert set(first.where.layers) == set(table["layer"])
     assert advice.findings[0] == first
@@ -96,7 +105,7 @@ def test_an_action_over_the_network_stands_first_with_its_sum():
 def test_short_launches_are_one_finding_over_the_network_though_no_layer_has_two():
     table = network(*blocks(30, time_us=3.0), {"layer": "head", "time_us": 60.0})
     advice = advise(table)
-    assert "launch_bound" not in set(advice.table["rules"].explode())
+    assert "launch_bound" not in {rule for one in advice.of_layers for rule in one.rules}
     (short,) = (each for each in advice.network if each.rules == ("launch_bound",))
     assert short.saved_us == pytest.approx(90.0)
     assert short.evidence.startswith("30 of 31 launches last under 5 µs and take 90.0 of 150.0 µs")

@@ -3,37 +3,38 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from perfml.explain import TERMS, Causes, Contribution, PairCauses
+from perfml.explain.advice.finding import Finding, Gain, Where
 from perfml.explain.advice.findings import evidence_of
 from perfml.explain.advice.fix import Fix
 from perfml.explain.confidence import confidence_of, probability
+from perfml.explain.remedies import Remedy
 from perfml.explain.tree.layer_causes import Reason, Untold
 from perfml.util.findings import Time
 
-ROW = {
-    "rules": ("sectors_per_request",),
-    "gain": 0.5,
-    "gain_high": 0.6,
-    "level": 0.9,
-    "share": 1.0,
-    "known": True,
-    "potential": False,
-    "idle": False,
-    "counted": True,
-}
+ROW = Finding(
+    rules=("sectors_per_request",),
+    where=Where(("l",), "k"),
+    holds=Time(100.0),
+    gain=Gain(Time(50.0), Time(60.0), "counters"),
+    probability=0.0,
+    level=0.9,
+    marks=frozenset({"known", "counted"}),
+    **dict.fromkeys(("hazard", "evidence", "mitigation"), ""),
+)
 
 
 def test_a_finding_is_the_surer_the_more_it_gains():
-    chances = [
-        probability("launch", evidence_of({**ROW, "gain": gain})) for gain in (0.02, 0.2, 0.5)
-    ]
+    gains = (replace(ROW.gain, likely=Time(us)) for us in (2.0, 20.0, 50.0))
+    chances = [probability("launch", evidence_of(replace(ROW, gain=gain))) for gain in gains]
     assert chances == sorted(chances)
     assert chances[0] < chances[-1]
 
 
 def test_what_idle_machinery_could_do_if_the_work_allows_it_is_less_sure():
-    potential = {**ROW, "potential": True, "counted": False}
+    potential = replace(ROW, marks=frozenset({"known", "potential"}))
     assert probability("launch", evidence_of(potential)) < probability("launch", evidence_of(ROW))
     assert confidence_of(0.95) == "high"
     assert confidence_of(0.7) == "medium"
@@ -56,13 +57,13 @@ def test_a_cause_is_firm_likely_or_open():
 
 
 def test_a_fix_is_as_sure_as_its_cause_and_says_what_tells():
-    fix = Fix("after", TERMS["instructions"], "k", "Do less.", Time(9.0), None)
+    fix = Fix("after", TERMS["instructions"], "k", Remedy(say="Do less."), Time(9.0), None)
     assert fix.sentence().startswith("what to do in after: Do less. What removing")
     doubted = Fix(
         "after",
         TERMS["instructions"],
         "k",
-        "Do less.",
+        Remedy(say="Do less."),
         Time(9.0),
         None,
         None,

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfml.explain import reports
+from perfml.explain.advice.finding import Finding, Where
 from perfml.explain.advice.hazards import Advice
 from perfml.explain.lines import (
     _CARRIERS,
@@ -21,6 +22,7 @@ from perfml.explain.tree.causes import TERMS
 from perfml.readers import Source
 from perfml.readers.ncu.instructions import STALLED
 from perfml.readers.ncu.report import EXECUTED
+from perfml.util.findings import Time
 from perfml.util.machine_code import Place
 from tests.support.command_line import run
 from tests.support.others_files import STRANGERS
@@ -205,11 +207,13 @@ def test_a_finding_of_advise_names_the_instruction_in_its_evidence(monkeypatch, 
     found = {"void k<1>(int)": kernel["k"]}
     monkeypatch.setattr(reports, "instructions", lambda source, *wanted: [found])
     rules = [("stall_sync",), ("wave_quantization",)]
-    table = pd.DataFrame({"kernel": "k", "rules": rules, "evidence": "seen"})
+    texts = {"hazard": "", "evidence": "seen", "mitigation": ""}
+    same = {"holds": Time(1.0), "gain": None, "probability": 0.5, **texts}
+    table = tuple(Finding(rules=rule, where=Where(("a",), "k"), **same) for rule in rules)
     launches = pd.DataFrame({"kernel": ["void k<1>(int)", None]})
     advice = Advice(table, pd.DataFrame())
     told = advice_with_lines(advice, launches, [report])
-    assert told.table["evidence"].tolist() == [
+    assert [one.evidence for one in told.of_layers] == [
         "seen; BAR.SYNC at 0x0000 has 100 % of the samples of warps waiting (barrier + membar)",
         "seen",
     ]

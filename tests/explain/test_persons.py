@@ -4,12 +4,13 @@ import pandas as pd
 import pytest
 
 from perfml.explain import advise
-from perfml.explain.advice.persons import (
+from perfml.explain.remedies import (
     Person,
+    Situation,
     person_of,
     person_of_all,
+    remedy_for,
 )
-from perfml.explain.remedies import Situation, remedy_for
 from tests.support.tables import make_kernels
 
 SCATTERED = {"gld_efficiency": 0.125, "stall_memory_dependency": 0.8, "gld_transactions": 8e6}

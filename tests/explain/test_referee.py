@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfml.explain import advise
-from perfml.explain.advice.answer import Finding, Gain, Where, in_one_order
-from perfml.explain.advice.file_rules import FileRule
-from perfml.explain.advice.referee import most_saved, within_laws
+from perfml.explain.advice.answer import file_rules, in_one_order
+from perfml.explain.advice.finding import Finding, Gain, Where
+from perfml.explain.advice.referee import most_saved
 from perfml.explain.advice.symptoms import situation_of
 from perfml.explain.limits.state import LaunchState
 from perfml.explain.tree.causes import TERMS
@@ -116,17 +116,30 @@ def step(cause, us):
 
 def test_the_order_is_probability_times_likely_gain_and_what_has_no_number_is_last():
     sure, large = step("a", 50.0), step("b", 60.0)
-    rules = [FileRule("k", "k", "Rule", "Says so. Do it.", 10.0, float("nan"), None)]
-    nothing = advise(make_kernels([{"kernel": "k"}])).groups
-    found = in_one_order(nothing, (sure, large), rules)
+    nothing = replace(step("Rule", 0.0), where=Where(("k",), "k"), gain=None)
+    found = in_one_order((), (sure, large), [(nothing, frozenset())])
     assert [one.rules for one in found] == [("b",), ("a",), ("Rule",)]
 
 
-def test_what_nsight_compute_estimates_obeys_the_laws_of_the_cause_that_it_names():
+def said_by_ncu(launches=(), **rule):
+    """Return what a rule of Nsight Compute says of the one kernel of a table."""
+    table = make_kernels([{"kernel": "k", "time_us": 100.0}])
+    shape = dict(zip(("grid", "block"), table[["grid", "block"]].iloc[0], strict=True))
     words = "limited by the number of registers"
-    said = FileRule("k", "k", "TheoreticalOccupancy", words, 100.0, 0.5, "global")
+    known = {"rule": "TheoreticalOccupancy", "message": words, "kernel": "k", **shape, **rule}
+    return file_rules(table, [{"rules": [known]}], launches)
+
+
+def test_what_nsight_compute_estimates_obeys_the_laws_of_the_cause_that_it_names():
     full = launch({"kernel": "k", "time_us": 100.0, "theoretical_occupancy": 0.5})
     counters = {**full.counters, "dram_utilization": 0.9}
-    (bounded,) = within_laws((said,), (replace(full, counters=counters),))
-    assert bounded.saves <= 1 - 0.9 + 1e-9
-    assert within_laws((said,), ()) == (said,)
+    ((bounded, _),) = said_by_ncu((replace(full, counters=counters),), saves=0.5, scope="global")
+    assert bounded.saved_us <= 100.0 * (1 - 0.9) + 1e-6
+    ((free, means),) = said_by_ncu(saves=0.5, scope="global")
+    assert (free.saved_us, free.rules) == (50.0, ("TheoreticalOccupancy",))
+    assert "theoretical_occupancy" in means
+
+
+def test_a_rule_that_estimates_nothing_and_names_no_cause_has_no_content():
+    assert said_by_ncu(rule="SOLBottleneck", message="Low throughput. Look elsewhere.") == ()
+    assert said_by_ncu(rule="Unheard", message="It waits. Wait less.", saves=0.2)

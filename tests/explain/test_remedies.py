@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfml.account.causes import _table, causes
-from perfml.explain.advice.persons import Person
 from perfml.explain.advice.settings import PRECISIONS
 from perfml.explain.advice.symptoms import load_symptoms, situation_of
-from perfml.explain.remedies import LONGER, NEEDS, Situation, load_remedies, remedy_for
+from perfml.explain.remedies import LONGER, NEEDS, Person, Situation, load_remedies, remedy_for
 from perfml.explain.tree.causes import TERMS
 from tests.support.examples import examples
 from tests.support.launches import launch

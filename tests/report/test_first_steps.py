@@ -104,7 +104,7 @@ def test_a_page_is_as_sure_of_a_cause_as_the_explanation_is(pairs):
 def test_without_findings_the_layer_that_takes_most_comes_first():
     table = layers(backends=("cudnn",)).assign(dram_utilization=0.4, l2_utilization=0.1)
     advice = {
-        label: dataclasses.replace(each, table=each.table.iloc[:0], network=(), said=())
+        label: dataclasses.replace(each, of_layers=(), network=(), said=())
         for label, each in advise_conditions(table).items()
     }
     (step,) = build_report(table, advice=advice).answer.first

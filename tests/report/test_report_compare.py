@@ -9,8 +9,8 @@ import pytest
 from perfml.errors import PerfmlError
 from perfml.ingest.merge.rule import merge
 from perfml.report import build_comparison, to_html, to_markdown
-from perfml.report.compared import compare_tables
 from perfml.report.document import Panels
+from perfml.report.pairs import compare_tables
 from perfml.report.sections.comparison import comparison_document
 from perfml.report.sections.explanation import layers_table, undecided_note
 from perfml.tables import write_table

@@ -11,20 +11,21 @@ import pytest
 from perfml.datasets.loading import DEVICE_FACTS
 from perfml.errors import PerfmlError
 from perfml.explain import Advice
+from perfml.explain.advice.finding import Finding, Gain, Where
 from perfml.ingest.merge.rule import merge
 from perfml.report import advise_conditions, build_report, explain_pairs, to_text
 from perfml.report.conditions import conditions
-from perfml.report.document import Fold, Pictures, ReportTable
+from perfml.report.document import Fold, Picture, ReportTable
 from perfml.report.figures.comparisons import layer_roofs
 from perfml.report.figures.models import readable_tree
 from perfml.report.sections.advice import advice_section
 from perfml.report.sections.explanation import (
     explanation_summary,
-    main_causes,
     why_section,
     why_sentence,
 )
 from perfml.tables import metric_columns
+from perfml.util.findings import Time
 from tests.support.report_data import (
     build_markdown,
     build_page,
@@ -73,7 +74,7 @@ def test_sentence_names_layer_times_and_the_main_terms(pairs):
         "121 µs against 60.6 µs (2.00×). By the counters: "
     )
     detail = pairs[0].explanation.details[0]
-    assert all(cause in text for cause in main_causes(detail)[:3])
+    assert all(cause in text for cause in detail.main_causes[:3])
 
 
 def test_a_cause_that_is_mostly_the_rest_is_open(pairs):
@@ -106,12 +107,11 @@ def test_section_shows_launches_as_a_diff_and_metrics_that_changed(pairs):
     ]
     assert launches.rows[0][2].value == pytest.approx(48.48, rel=1e-3)
     captions = [
-        picture.caption
+        block.caption
         for fold in detail.blocks
         if isinstance(fold, Fold)
         for block in fold.blocks
-        if isinstance(block, Pictures)
-        for picture in block.pictures
+        if isinstance(block, Picture)
     ]
     assert (
         captions[-1] == "Why the warps of conv_12 waited, under cublas and inductor, fp32, batch 1."
@@ -140,8 +140,9 @@ def test_foreign_text_is_escaped_in_every_new_section():
     found = explain_pairs(table, frame, model=None)
     advice = advise_conditions(table, frame)
     (first, *_) = advice.values()
-    told = first.table.assign(hazard=NASTY, evidence=NASTY, mitigation=NASTY, source=NASTY)
-    advice = {NASTY: dataclasses.replace(first, table=told)}
+    words = dict.fromkeys(("hazard", "evidence", "mitigation", "source"), NASTY)
+    nasty = tuple(dataclasses.replace(one, **words) for one in first.of_layers)
+    advice = {NASTY: dataclasses.replace(first, of_layers=nasty)}
     given = {"pairs": found, "advice": advice, "evaluations": [evaluation(leak=None)]}
     page = build_page(table, kernels=frame, **given)
     assert found
@@ -214,28 +215,19 @@ def test_a_device_that_nobody_tabulated_has_the_roofs_that_its_profile_tells():
 
 
 def test_advice_is_sorted_by_what_it_saves_and_cut_to_a_readable_length():
-    findings = pd.DataFrame(
-        {
-            "layer": [f"l{place}" for place in range(150)],
-            "backend": "a",
-            "kernel": None,
-            "rules": [("r",)] * 150,
-            "hazard": "h",
-            "evidence": "e",
-            "mitigation": "m",
-            "gain_high": 0.2,
-            "gain": 0.2,
-            "saved_us": np.arange(150, dtype=float),
-            "time_us": np.arange(150, dtype=float) / 0.2,
-            "source": "s",
-            "ncu": None,
-            "person": "library user",
-            "for_author": "own",
-            "faster": "b, 2.00 times as fast here",
-            "confidence": "low",
-            "probability": 0.3,
-            "tells": "run it twice",
-        }
+    findings = tuple(
+        Finding(
+            rules=("r",),
+            where=Where((f"l{place}",), "", "a"),
+            holds=Time(place / 0.2),
+            gain=Gain(Time(float(place)), Time(float(place)), "counters"),
+            probability=0.3,
+            hazard="h",
+            evidence="e",
+            mitigation="m",
+            tells="run it twice",
+        )
+        for place in range(150)
     )
     unchecked = pd.DataFrame({"rule": []})
     (panels,) = advice_section({"all": Advice(findings, unchecked)}).blocks
@@ -246,7 +238,7 @@ def test_advice_is_sorted_by_what_it_saves_and_cut_to_a_readable_length():
     assert "m" in table.rows[0][3].text
     assert further.summary == "40 further findings"
     assert note.text.startswith("150 findings")
-    assert advice_section({"none": Advice(findings.iloc[:0], unchecked)}) is None
+    assert advice_section({"none": Advice((), unchecked)}) is None
     many = {f"condition {place}": Advice(findings, unchecked) for place in range(100)}
     (panels,) = advice_section(many).blocks
     assert {len(each.blocks[2].blocks[0].rows) for each in panels.sections} == {20}

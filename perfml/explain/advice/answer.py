@@ -12,194 +12,60 @@ Here to change: what is one finding with another, in `in_one_order`; how probabl
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar, Literal, TypeVar
+from dataclasses import replace
+from typing import Any
 
 import pandas as pd
 
-from perfml.explain.advice.equal_layers import group_name
-from perfml.explain.advice.file_rules import FileRule
-from perfml.explain.advice.persons import person_of
-from perfml.explain.advice.symptoms import Symptom, load_symptoms
-from perfml.explain.confidence import TESTED, Confidence, confidence_of, probability
-from perfml.explain.launches import LABEL
-from perfml.explain.remedies import Remedy, Situation, remedy_for
-from perfml.kernel_names import kernel_label
-from perfml.util.findings import Evidence, Time
-from perfml.util.json_values import json_object
+from perfml.account.device_time import repeat_keys
+from perfml.explain.advice.finding import Finding, Gain, Where, grouped, rank
+from perfml.explain.advice.referee import most_saved
+from perfml.explain.advice.symptoms import Symptom, load_symptoms, rule_of
+from perfml.explain.confidence import probability
+from perfml.explain.launches import LABEL, Launch, kernel_label, known
+from perfml.explain.limits.state import LaunchState
+from perfml.explain.remedies import Remedy, Situation, person_of, remedy_for
+from perfml.explain.speed_of_light import fact_key, unit_keys
+from perfml.ingest.merge.groups import kernel_units, launches_behind_rows
+from perfml.util.findings import Time
 
 _WORTH = 0.005  # an estimate of Nsight Compute below it rounds to 0 %: no finding
 
 _LATENCY = "latency"  # the limit of a kernel none of whose units is busy (speed_of_light.py)
 _LITTLE = 0.05  # of a kernel's time: what saves less is not worth a round (speed_of_light.py)
 
-T = TypeVar("T")
-KnownBy = Literal["measured", "clock", "counters", "names", "bound", "Nsight Compute"]
-
-
-@dataclass(frozen=True)
-class Where:
-    """Where a finding is; empty or None where it is everywhere."""
-
-    layers: Annotated[tuple[str, ...], "names of layers, the one that saves most first"] = ()
-    kernel: Annotated[str, "its label"] = ""
-    backend: str | None = None
-    precision: str | None = None
-    batch: int | None = None
-
-    @property
-    def name(self) -> str:
-        """The layers and the kernel as people read them; empty where it is everywhere."""
-        layer = group_name(self.layers) if self.layers else ""
-        if not self.kernel or layer.startswith(self.kernel):
-            return layer
-        return f"{layer}: {self.kernel}" if layer else self.kernel
-
-
-@dataclass(frozen=True)
-class Gain:
-    """What a fix saves: likely and at most, and who knows it."""
-
-    likely: Time
-    high: Time
-    known_by: KnownBy
-
-
-@dataclass(frozen=True, kw_only=True)
-class Finding:
-    """What makes a recording slow, what to do, what that saves, and how sure it is."""
-
-    rules: Annotated[tuple[str, ...], "ids of causes or of rules, the largest first"]
-    where: Where
-    holds: Annotated[Time, "the time of where it is, in one repeat"]
-    gain: Annotated[Gain | None, "None where nothing tells it"]
-    probability: Annotated[float, "of being right (`perfml.explain.confidence.probability`)"]
-    hazard: Annotated[str, "what it is"]
-    evidence: Annotated[str, "the numbers that show it"]
-    numbers: Annotated[tuple[Evidence, ...], "the same as ids and numbers"] = ()
-    mitigation: Annotated[str, "what to do"]
-    command: Annotated[str, "a line to type"] = ""
-    cost: Annotated[str, "what that costs: accuracy, memory, time"] = ""
-    check: Annotated[str, "how to see that it helped, beside recording it again"] = ""
-    tells: Annotated[str, "what would tell, where the confidence is low"] = ""
-    says: Annotated[tuple[str, ...], "who says it"] = ("perfml",)
-    tested: Confidence | None = None  # what an experiment says of it
-
-    @property
-    def confidence(self) -> Confidence:
-        """The word of its probability, or what an experiment says."""
-        return self.tested or confidence_of(self.probability)
-
-    @property
-    def what_to_do(self) -> str:
-        """What to do and what that costs, in sentences."""
-        return Remedy(say=self.mitigation, cost=self.cost).sentences
-
-    @property
-    def saved_us(self) -> float:
-        """What it saves at most, microseconds; NaN where nothing tells."""
-        return math.nan if self.gain is None else self.gain.high.us
-
-    @property
-    def likely_us(self) -> float:
-        """What it is likely to save, microseconds; NaN where nothing tells."""
-        return math.nan if self.gain is None else self.gain.likely.us
-
-    @property
-    def left_us(self) -> float:
-        """What is likely left of what it holds, microseconds; NaN where nothing tells."""
-        return self.holds.us - self.likely_us
-
-    @property
-    def expected_us(self) -> float:
-        """Probability times likely gain."""
-        return self.probability * self.likely_us
-
-    @property
-    def clock(self) -> bool:
-        """Whether it is of what passes between kernels, or of all of a step."""
-        return not self.where.layers and not self.where.kernel
-
-    JSON: ClassVar = (
-        *("rules", "where", "holds", "gain", "confidence", "probability", "hazard", "evidence"),
-        "numbers",
-        *("mitigation", "command", "cost", "check", "tells", "says"),
-    )
-    to_dict = json_object
-
-
-def of_row(row: Mapping[str, Any]) -> Finding:
-    """Return a row of `Advice.groups` as a finding."""
-    time, layers = float(row["time_us"]), tuple(row.get("layers") or (str(row["layer"]),))
-    own = {name: row.get(name) for name in ("backend", "precision", "batch")}
-    shown = {name: value for name, value in own.items() if value is not None and value == value}
-    kernel = row["kernel"] if isinstance(row["kernel"], str) else ""
-    gain, high = (Time(float(row[name]) * time) for name in ("gain", "gain_high"))
-    tested = row["confidence"] if row["confidence"] in ("proven", "refuted") else None
-    return Finding(
-        rules=tuple(row["rules"]),
-        where=Where(layers, "" if kernel == "whole layer" else kernel, **shown),
-        holds=Time(time),
-        gain=Gain(gain, high, "measured" if row["confidence"] == "proven" else "counters"),
-        probability=TESTED.get(row["confidence"], float(row["probability"])),
-        tested=tested,
-        hazard=str(row["hazard"]),
-        evidence=str(row["evidence"]),
-        numbers=tuple(row.get("numbers", ())),
-        mitigation=str(row["mitigation"]),
-        command=str(row.get("command", "")),
-        cost=str(row.get("cost", "")),
-        check=str(row.get("check", "")),
-        tells=str(row["tells"]),
-    )
+Said = tuple[Finding, frozenset[str]]
+"""What a rule of Nsight Compute says of a kernel, and the causes that it means."""
 
 
 def in_one_order(
-    groups: pd.DataFrame,
+    own: Sequence[Finding],
     everywhere: Sequence[Finding],
-    said: Sequence[FileRule],
+    said: Sequence[Said],
     unexplained: Sequence[Finding] = (),
 ) -> tuple[Finding, ...]:
-    """Return everything that is found as one list: what is expected to save most first.
+    """Return all findings as one list: what is expected to save most first.
 
-    `groups` are of layers (`Advice.groups`), `everywhere` of many layers or the clock, `said` by
-    Nsight Compute's rules, and `unexplained` is where time goes of which nothing says why.
+    `own` are of layers, `everywhere` of many layers or the clock, `said` by Nsight Compute's rules,
+    and `unexplained` is where time goes of which nothing says why.
     """
-    rows: list[dict[str, Any]] = [
-        {str(k): v for k, v in row.items()} for row in groups.to_dict("records")
-    ]
-    own = [of_row(row) for row in rows]
     # an action over many layers says what each of them would say again
     own = [one for one in own if not any(_is_part(one, all_) for all_ in everywhere)]
     together, alone = _with_rules((*everywhere, *own), said)
-    found = sorted((*together, *alone), key=rank)
-    numbered = sum(one.gain is not None for one in found)
+    ordered = sorted((*together, *alone), key=rank)
+    numbered = sum(one.gain is not None for one in ordered)
     if not numbered:
-        return (*unexplained, *found)
+        return (*unexplained, *ordered)
     # no unit is the limit of the longest kernel, and what is known to save is next to nothing
     lead = [one for one in unexplained[:1] if _LATENCY in one.rules]
-    few = all(found[0].expected_us < _LITTLE * one.holds.us for one in lead)
+    few = all(ordered[0].expected_us < _LITTLE * one.holds.us for one in lead)
     first = lead if few else []
     # where to measure next, of what no finding is about
-    known = {name for one in found[:numbered] for name in (*one.where.layers, one.where.kernel)}
-    rest = [one for one in unexplained[len(first) :] if known.isdisjoint(one.where.layers)]
-    return (*first, *found[:numbered], *rest, *found[numbered:])
-
-
-def rank(one: Finding) -> tuple[bool, float, float]:
-    """Return what findings are sorted by: probability times likely gain, then those without one."""
-    expected = one.expected_us
-    return (True, 0.0, -one.holds.us) if math.isnan(expected) else (False, -expected, 0.0)
-
-
-def in_order(groups: Iterable[Sequence[tuple[Finding, T]]]) -> list[T]:
-    """Return what stands for findings in the order of all; that of one group stays."""
-    keyed: list[tuple[tuple[bool, float, float], T]] = []
-    for group in groups:
-        keys = [rank(one) for one, _ in group]
-        keyed += ((min(keys[at:]), each) for at, (_, each) in enumerate(group))
-    return [each for _, each in sorted(keyed, key=lambda entry: entry[0])]
+    names = {name for one in ordered[:numbered] for name in (*one.where.layers, one.where.kernel)}
+    rest = [one for one in unexplained[len(first) :] if names.isdisjoint(one.where.layers)]
+    return (*first, *ordered[:numbered], *rest, *ordered[numbered:])
 
 
 def _is_part(one: Finding, other: Finding) -> bool:
@@ -207,47 +73,111 @@ def _is_part(one: Finding, other: Finding) -> bool:
 
 
 def _with_rules(
-    own: Iterable[Finding], said: Sequence[FileRule]
+    own: Iterable[Finding], said: Sequence[Said]
 ) -> tuple[list[Finding], list[Finding]]:
     """Return our findings with who else says them, and those of Nsight Compute alone."""
-    book, together = load_symptoms()[0], list(own)
-    alone: dict[tuple[str, str], Finding] = {}
-    for rule in said:
-        alike = [each for each in book if each.says(rule.rule, rule.message)]
-        places = [at for at, one in enumerate(together) if _is_same(one, rule, alike)]
+    together, alone = list(own), dict[tuple[Where, str], Finding]()
+    for rule, means in said:
+        # without ranges the layer is the kernel in its shape, which is more than the kernel's name
+        names = {*rule.where.layers, rule.where.kernel}
+        places = [
+            at
+            for at, one in enumerate(together)
+            if not means.isdisjoint(one.rules)
+            and not names.isdisjoint((*one.where.layers, one.where.kernel))
+        ]
         for at in places:
             one = together[at]
-            rules = tuple(dict.fromkeys((*one.rules, rule.rule)))
-            together[at] = replace(one, rules=rules, says=("perfml", "Nsight Compute"))
-        if not places and not rule.saves <= _WORTH:
-            found = _of_rule(rule, alike)
-            alone.setdefault((rule.kernel, found.hazard), found)
-    return together, list(alone.values())
+            rules = tuple(dict.fromkeys((*one.rules, *rule.rules)))
+            together[at] = replace(one, rules=rules, says=("perfml", *rule.says))
+        if not places and not rule.saved_us <= _WORTH * rule.holds.us:
+            key = (rule.where, rule.hazard)
+            alone[key] = max(alone.get(key, rule), rule, key=lambda one: known(one.saved_us))
+    return together, grouped(alone.values(), lambda one: (one.where.kernel, one.hazard))
 
 
-def _is_same(one: Finding, said: FileRule, alike: Sequence[Symptom]) -> bool:
-    # without ranges the layer is the kernel in its shape, which is more than the kernel's name
-    names = {*one.where.layers, one.where.kernel}
-    here = said.kernel in names or kernel_label(said.name, LABEL) in names
-    return here and any(not set(each.causes).isdisjoint(one.rules) for each in alike)
+_LINK = re.compile(r"@section:[^:@]*:([^@]*)@|@url:([^:@]*):[^@]*@")
+"""ncu's links in messages: ``@section:WarpStateStats:Warp State Statistics@``."""
+
+_NOTHING = re.compile(
+    r"could not be found|not available on this|memory compression|no compression", re.IGNORECASE
+)
+"""Messages that are no findings: on metrics that were not collected, on what nobody switched on."""
+
+_HIDES = re.compile(r"occupancy|issue slots|schedulers?\b|stalled waiting", re.IGNORECASE)
+"""Messages about warps that hide too little, whose cure takes no work from any unit."""
 
 
-def _of_rule(said: FileRule, alike: Sequence[Symptom]) -> Finding:
-    """Return what Nsight Compute alone says; our remedy that means the same names what helps."""
-    first, _, rest = said.message.partition(". ")
+def file_rules(
+    kernels: pd.DataFrame | None,
+    sources: Sequence[Mapping[str, Any]],
+    launches: Sequence[Launch] = (),
+) -> tuple[Said, ...]:
+    """Return what the rules in the files behind a table say of its kernels.
+
+    `sources` are the provenance of its files (``rules``: `perfml.readers.ncu.findings`). An
+    estimate is bounded by the laws for the cause that the rule names, of the longest of `launches`.
+    """
+    results = [each for source in sources for each in source.get("rules", ())]
+    if kernels is None or not results:
+        return ()
+    totals = [one for each in sources for one in each.get("speed_of_light", ())]
+    fullest = {fact_key(one): _level(one) for one in totals}
+    units, codes = kernel_units(kernels)
+    often = launches_behind_rows(kernels, codes)
+    repeats = max(kernels.groupby(repeat_keys(kernels), dropna=False).ngroups, 1)
+    times = (kernels["time_us"].fillna(0.0) * often).groupby(codes).sum() / repeats
+    places = {key: place for place, key in enumerate(unit_keys(units))}
+    longest = {one.kernel: one for one in sorted(launches, key=lambda one: one.time_us)}
+    said: dict[tuple[int, str, str], Said] = {}
+    for each in results:
+        place = places.get(fact_key(each))
+        message = _LINK.sub(r"\1\2", str(each["message"])).strip()
+        if place is None or _NOTHING.search(message):
+            continue
+        unit, rule = units[place], str(each["rule"]) or rule_of(message)
+        alike = [one for one in load_symptoms()[0] if one.says(rule, message)]
+        saves = math.nan if each.get("saves") is None else float(each["saves"])
+        if _HIDES.search(message):  # what only hides waits leaves the fullest unit its time
+            saves = min(saves, 1 - fullest.get(fact_key(each), 0.0))
+        if alike and unit.kernel in longest and saves > 0:
+            state = LaunchState.of(longest[unit.kernel])
+            most = (most_saved(state, cause) for symptom in alike for cause in symptom.causes)
+            saves = min(saves, max(most))
+        if not alike and not saves > _WORTH:
+            continue  # what estimates nothing, and means no cause that has a remedy, has no content
+        # an estimate of one unit's use is rarely reached: it is no time
+        saves = math.nan if each.get("scope") == "local" else saves
+        time = Time(float(times.get(place, math.nan)))
+        where = Where((unit.label,), kernel_label(unit.kernel, LABEL))
+        one = _of_rule(rule, message, alike, where, unit.kernel, time, saves)
+        key = (place, rule, message)
+        if key not in said or not said[key][0].saved_us >= one.saved_us:
+            said[key] = one, frozenset(cause for each in alike for cause in each.causes)
+    return tuple(said.values())
+
+
+def _of_rule(
+    rule: str,
+    message: str,
+    alike: Sequence[Symptom],
+    where: Where,
+    kernel: str,
+    time: Time,
+    saves: float,
+) -> Finding:
+    """Return what Nsight Compute says; our remedy for what it means names what helps."""
+    first, _, rest = message.partition(". ")
     hazard, evidence, remedy = first, "", Remedy(say=rest)
     if alike:
         hazard, evidence = alike[0].hazard, f"{first}."
-        here = Situation(person_of(said.name), said.name)
-        remedy = remedy_for(alike[0].causes[0], here)
-    # an estimate of one unit's use is rarely reached: it is no time
-    known = said.saves >= 0 and said.scope != "local"
-    saved = Time(said.saved_us)
+        remedy = remedy_for(alike[0].causes[0], Situation(person_of(kernel), kernel))
+    saved = replace(time, us=saves * time.us)
     return Finding(
-        rules=(said.rule,) if said.rule else (),
-        where=Where((said.kernel,)),
-        holds=Time(said.time_us),
-        gain=Gain(saved, saved, "Nsight Compute") if known else None,
+        rules=(rule,) if rule else (),
+        where=where,
+        holds=time,
+        gain=Gain(saved, saved, "Nsight Compute") if saves >= 0 else None,
         probability=probability("rule"),
         hazard=hazard,
         evidence=evidence,
@@ -257,3 +187,8 @@ def _of_rule(said: FileRule, alike: Sequence[Symptom]) -> Finding:
         check=remedy.check,
         says=("Nsight Compute",),
     )
+
+
+def _level(fact: Mapping[str, Any]) -> float:
+    """Return how busy the busiest unit of a kernel is, of its peak; 0 if not known."""
+    return max(known(float(fact.get(name, math.nan))) for name in ("compute", "memory"))

@@ -6,63 +6,30 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, NotRequired, TypedDict
+from typing import Any
 
-from perfml.explain.advice.persons import Person
+from perfml.explain.advice.finding import Finding, Gain, Where
 from perfml.explain.advice.referee import judged, without
 from perfml.explain.advice.symptoms import Symptom, filled, numbers_of, situation_of, symptom_of
-from perfml.explain.confidence import Confidence, confidence_of, probability
+from perfml.explain.confidence import probability
 from perfml.explain.launches import Launch
 from perfml.explain.limits.state import LaunchState
-from perfml.explain.remedies import Remedy, Situation, remedy_for
+from perfml.explain.remedies import Person, Remedy, Situation, remedy_for
 from perfml.explain.tree.causes import TERMS, Kind
 from perfml.explain.tree.ideal import needs_all, unknown_needs
 from perfml.explain.tree.layer_causes import resolved_by
 from perfml.explain.tree.limits import nearness, unit_ids
 from perfml.explain.tree.one_side import SPLIT, Loss, losses, time_after
 from perfml.explain.tree.thresholds import MAJORITY
-from perfml.util.findings import Evidence
+from perfml.util.findings import Evidence, Time
+from perfml.util.json_values import is_missing
 from perfml.util.words import count, micros
 
 _MATTERS = 0.1
 """A part of a finding that a cause has to have to be named, and of a layer that is much."""
 _LEAST = 1e-3  # a smaller part of a layer is nowhere said
 _SMALL = 0.01  # what is likely to gain less of a layer gains no more at most
-_TOLD = 3  # kernels with one remedy whose numbers are told
-
-
-class FindingRow(TypedDict):
-    """A hazard of a layer."""
-
-    layer: str
-    backend: str | None
-    precision: str | None
-    batch: int | None
-    kernel: str | None
-    rules: Annotated[tuple[str, ...], "ids of causes or hazard of the layer, the largest first"]
-    hazard: str
-    evidence: str
-    numbers: Annotated[tuple[Evidence, ...], "the same as ids and numbers"]
-    mitigation: Annotated[str, "what helps, for the ``person`` whom the kernel's name tells of"]
-    command: Annotated[str, "a line to type"]
-    cost: Annotated[str, "what that costs: accuracy, memory, time"]
-    check: Annotated[str, "how to see that it helped, beside recording it again"]
-    gain: Annotated[float, "likely, of the layer's time; those of its kernels add up"]
-    gain_high: Annotated[float, "at most, of the layer's time"]
-    share: Annotated[float, "of the layer's time, that the launches take which have it"]
-    time_us: float
-    saved_us: Annotated[float, "``gain_high`` of ``time_us``, the time of the layer"]
-    source: str
-    person: Person
-    for_author: Annotated[str | None, "what the author could do, if another person"]
-    confidence: Confidence
-    probability: Annotated[float, "of being right"]
-    tells: Annotated[str, "what would tell, where the confidence is low"]
-    level: Annotated[float, "how near its ceiling its limit stands; 0 without one"]
-    layers: NotRequired[Annotated[tuple[str, ...], "equal layers, where these are one finding"]]
-
-
-COLUMNS = tuple(name for name in FindingRow.__annotations__ if name != "layers")
+_NUMBERED = 3  # kernels with one remedy whose numbers are shown
 
 
 @dataclass(frozen=True)
@@ -125,7 +92,7 @@ class _Part:
         return self.label, self.remedy.text, mark
 
 
-def launch_findings(layer: Layer, *, merged: bool = False) -> list[dict[str, Any]]:
+def launch_findings(layer: Layer, *, merged: bool = False) -> list[Finding]:
     """Return what a layer's launches lose, the largest likely gain first.
 
     `merged` says that the launches are merged layers.
@@ -150,11 +117,11 @@ def launch_findings(layer: Layer, *, merged: bool = False) -> list[dict[str, Any
             if symptom is not None and loss.part * share >= _LEAST:
                 part = _Part(launch, state, label, share, loss, symptom, here, most)
                 together[part.together()].append(part)
-    found = [_finding(parts, layer, merged) for parts in together.values()]
-    return sorted(found, key=lambda each: -float(each["gain"]))
+    findings = [_finding(parts, layer, merged) for parts in together.values()]
+    return sorted(findings, key=lambda one: -one.likely_us)
 
 
-def _finding(parts: Sequence[_Part], layer: Layer, merged: bool) -> dict[str, Any]:
+def _finding(parts: Sequence[_Part], layer: Layer, merged: bool) -> Finding:
     gain = sum(part.gain for part in parts)
     causes: dict[str, float] = defaultdict(float)
     for part in parts:
@@ -165,14 +132,19 @@ def _finding(parts: Sequence[_Part], layer: Layer, merged: bool) -> dict[str, An
     symptoms = list(dict.fromkeys(symptom_of(name) for name in named))
     kernels = list(dict.fromkeys(p.label for p in sorted(parts, key=lambda p: -p.gain)))
     alone = _alone(parts, named) if gain >= _SMALL else gain
-    known = first.loss.known and not first.potential
     term = TERMS[named[0]]
+    marks = {
+        "known": first.loss.known and not first.potential,
+        "potential": first.potential,
+        "idle": first.loss.cause in unknown_needs() and first.loss.level < MAJORITY,
+        "counted": not first.potential and term.kind not in (Kind.STALL, Kind.OCCUPANCY),
+    }
     return finding_of(
         layer,
         named[0],
         (gain, max(gain, alone)),
         first.here,
-        kernel=kernels[0],
+        kernel="" if merged else kernels[0],
         share=sum({id(part.launch): part.share for part in parts}.values()),
         rules=named,
         hazard="; ".join(_hazard(each, parts) for each in symptoms[:2] if each is not None),
@@ -180,10 +152,7 @@ def _finding(parts: Sequence[_Part], layer: Layer, merged: bool) -> dict[str, An
         numbers=_numbers(first),
         level=first.loss.level,
         tells=resolved_by(term, first.launch.kernel),
-        known=known,
-        potential=first.potential,
-        idle=first.loss.cause in unknown_needs() and first.loss.level < MAJORITY,
-        counted=not first.potential and term.kind not in (Kind.STALL, Kind.OCCUPANCY),
+        marks=frozenset(name for name, holds in marks.items() if holds),
     )
 
 
@@ -204,55 +173,60 @@ def _hazard(symptom: Symptom, parts: Sequence[_Part]) -> str:
 
 def finding_of(
     layer: Layer, cause: str, gains: tuple[float, float], here: Situation, **said: Any
-) -> dict[str, Any]:
+) -> Finding:
     """Return a finding of a layer.
 
-    `gains` are the likely one and that at most, `here` says who can do something about it, and
-    `said` what else differs from a finding of the whole layer.
+    `gains` are the likely one and that at most, of the layer's time, `here` says who can do
+    something about it, and `said` what else differs from a finding of the whole layer.
     """
-    gain, high = (min(max(each, 0.0), 1.0) for each in gains)
-    time = float(layer.row["layer_us"])
+    time = Time(float(layer.row["layer_us"]))
+    likely, high = (min(max(gain, 0.0), 1.0) for gain in gains)
     remedy, symptom = remedy_for(cause, here), symptom_of(cause)
-    own = remedy_for(cause, replace(here, reader=Person.AUTHOR)).say
-    whose = "" if here.reader is Person.AUTHOR else f"The kernel is {here.reader.whose}. "
-    row = {
-        **{name: layer.row.get(name) for name in ("layer", "backend", "precision", "batch")},
-        "kernel": "whole layer",
+    whose, own = "", None
+    if here.reader is not Person.AUTHOR:
+        whose = f"The kernel is {here.reader.whose}. "
+        own = remedy_for(cause, replace(here, reader=Person.AUTHOR)).say
+    texts = {
         "mitigation": whose + remedy.say,
         "command": remedy.line,
         "cost": remedy.cost,
         "check": remedy.check,
-        "gain": gain,
-        "gain_high": high,
-        "share": 1.0,
-        "time_us": time,
-        "saved_us": high * time,
         "source": "" if symptom is None else symptom.source,
-        "person": here.reader.value,
-        "for_author": own if whose else None,
-        "tells": "",
-        "level": 0.0,
-        "known": True,
-        "potential": False,
-        "idle": False,
-        "counted": True,
-        **said,
     }
-    likely = probability("launch", evidence_of(row))
-    word = confidence_of(likely)
-    tells = row["tells"] if word == "low" else ""
-    return row | {"probability": likely, "confidence": word, "tells": tells}
+    where = Where((str(layer.row["layer"]),), said.pop("kernel", ""), **condition_of(layer.row))
+    gain = Gain(Time(likely * time.us), Time(high * time.us), "counters")
+    known: dict[str, Any] = {"marks": frozenset({"known", "counted"}), **texts, **said}
+    one = Finding(
+        where=where,
+        holds=time,
+        gain=gain,
+        probability=0.0,
+        person=here.reader,
+        for_author=own,
+        **known,
+    )
+    one = replace(one, probability=probability("launch", evidence_of(one)))
+    return one if one.confidence == "low" else replace(one, tells="")
 
 
-def evidence_of(row: Mapping[str, Any]) -> dict[str, float]:
+def condition_of(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return backend, precision and batch of a layer, those that are known."""
+    names = ("backend", "precision", "batch")
+    values = {name: row[name] for name in names if not is_missing(row.get(name))}
+    return {name: int(value) if name == "batch" else str(value) for name, value in values.items()}
+
+
+def evidence_of(one: Finding) -> dict[str, float]:
     """Return what speaks for a finding of one side, by name."""
-    term = TERMS.get(row["rules"][0])
+    term = TERMS.get(one.rules[0])
     kind = "layer" if term is None else str(term.kind)
-    numbers = ("gain", "level", "share", "known", "potential", "counted")
     return {
-        **{name: float(row[name]) for name in numbers},
-        "most": float(row["gain_high"]),
-        "log_gain": math.log(max(row["gain"], _SMALL)),
+        **{name: float(name in one.marks) for name in ("known", "potential", "counted")},
+        "gain": one.part,
+        "level": one.level,
+        "share": one.share,
+        "most": one.part_high,
+        "log_gain": math.log(max(one.part, _SMALL)),
         "place": float(term is not None and term.place),
         f"kind_{kind}": 1.0,
     }
@@ -273,7 +247,7 @@ def _alone(parts: Sequence[_Part], named: Sequence[str]) -> float:
 def _evidence(parts: Sequence[_Part], kernels: Sequence[str], layer: Layer, merged: bool) -> str:
     """Return the numbers that show it, of the launch that loses most of each kernel."""
     said = []
-    for label in kernels[:_TOLD]:
+    for label in kernels[:_NUMBERED]:
         mine = [part for part in parts if part.label == label]
         first = max(mine, key=lambda part: part.gain)
         text = filled(first.symptom.evidence, first.state.__getitem__)
@@ -283,30 +257,31 @@ def _evidence(parts: Sequence[_Part], kernels: Sequence[str], layer: Layer, merg
         where = f"{many}{micros(time * sum(launches.values()))} of the layer's {micros(time)}"
         text = text if merged else f"{where}: {text}"
         said.append(text if len(kernels) == 1 else f"{label}: {text}")
-    more = len(kernels) - _TOLD
+    more = len(kernels) - _NUMBERED
     return "; ".join([*said, *([f"and {count(more, 'more kernel')}"] if more > 0 else [])])
 
 
-def in_order(found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the findings of a layer in the order in which they are told."""
+def in_order(findings: Sequence[Finding]) -> list[Finding]:
+    """Return the findings of a layer in the order in which people read them."""
     # The largest likely gain is first. What idle machinery could do if the work allows it stands
     # behind what was counted, and idle multiprocessors behind what the whole layer can do about its
-    # launches. Work that may all be needed, for a unit that is less than half busy, is not told.
-    by_gain = sorted(found, key=lambda each: -float(each["gain"]))
+    # launches. Work that may all be needed, for a unit that is less than half busy, is no finding.
+    by_gain = sorted(findings, key=lambda one: -one.likely_us)
     order = []
-    for place, each in enumerate(by_gain):
+    for place, one in enumerate(by_gain):
         behind = [
             at
             for at in range(place + 1, len(by_gain))
-            if by_gain[at]["gain"] >= _MATTERS and _stands_behind(each, by_gain[at])
+            if by_gain[at].part >= _MATTERS and _stands_behind(one, by_gain[at])
         ]
         order.append((max([place, *behind]), bool(behind), place))
-    return [by_gain[place] for *_, place in sorted(order) if not by_gain[place]["idle"]]
+    ordered = (by_gain[place] for *_, place in sorted(order))
+    return [one for one in ordered if "idle" not in one.marks]
 
 
-def _stands_behind(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    if one["potential"]:
-        return bool(other["counted"])
-    term = TERMS.get(one["rules"][0])
+def _stands_behind(one: Finding, other: Finding) -> bool:
+    if "potential" in one.marks:
+        return "counted" in other.marks
+    term = TERMS.get(one.rules[0])
     idle = term is not None and term.kind in (Kind.WAVES, Kind.OCCUPANCY)
-    return idle and other["rules"][0] not in TERMS
+    return idle and other.rules[0] not in TERMS

@@ -5,19 +5,20 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 
 from perfml.explain.advice.fix import CannotSay, Estimate, Fix, estimate, estimate_of
-from perfml.explain.advice.persons import Person, person_of
 from perfml.explain.advice.symptoms import numbers_of, situation_of, symptom_of
 from perfml.explain.confidence import MOST
 from perfml.explain.launches import Launch
 from perfml.explain.limits.state import LaunchState
-from perfml.explain.remedies import Remedy, Situation, remedy_for
+from perfml.explain.remedies import Person, Remedy, Situation, person_of, remedy_for
 from perfml.explain.times import Ratio
 from perfml.explain.tree.causes import ONE_SIDED, TERMS, Kind, Term
 from perfml.explain.tree.layer_causes import Causes, PairCauses
 from perfml.explain.tree.library_kernels import is_product, of_others
 from perfml.explain.tree.one_side import time_after
+from perfml.kernel_names import kernel_traits
 from perfml.util.findings import Evidence, Time
 
 _REPEATED = 4  # launches of one kernel from which on it is launched in a loop
@@ -126,32 +127,33 @@ def first_fix(
     if slow is None or not along or along[0].term.kind in (Kind.RESIDUAL, Kind.MEASUREMENT):
         return None
     term = along[0].term
-    now = (time.baseline_us, time.target_us)[slow]
-    whole = Time(now, "all launches")
+    now, other = (
+        Time(us, "all launches") for us in (time.baseline_us, time.target_us)[:: 1 - 2 * slow]
+    )
     label, remedy, here = remedy_of_cause(term.id, causes, launches, slow)
-    action = remedy.text
+    take = ""
     if here.reader is not Person.AUTHOR:
-        take = ""
-        if names[0] != names[1]:
-            other, faster = names[1 - slow], max(time.ratio, 1 / time.ratio)
-            # of two profiles none can be chosen as a library can
-            what = f"the kernels that {other} ran" if tables else f"the {other} version"
-            take = f"Take {what} ({faster:.2f} times as fast here). If you stay: "
-        action = f"The kernel is {here.reader.whose}. {take}{action}"
+        # of two profiles none can be chosen as a library can
+        take = f"the {names[1 - slow]} version" if not tables and names[0] != names[1] else ""
+        if not take:
+            remedy = replace(remedy, say=f"The kernel is {here.reader.whose}. {remedy.say}")
     unsaid = cannot_say(term.id, causes, launches[slow], launches[1 - slow])
     after = None
     if unsaid is None and term.id in ONE_SIDED:
         of_one = sum(pair.times_us[slow] for pair in causes.pairs)
         left_us = time_without_them(causes, launches[slow], slow)
-        after = estimate_of(whole, 1 - left_us / of_one)
+        after = estimate_of(now, 1 - left_us / of_one)
     elif unsaid is None:
-        mine = launches_with(term.id, causes, launches[slow], slow)
-        after = _after(term, mine, launches[slow], whole)
+        own = launches_with(term.id, causes, launches[slow], slow)
+        after = _after(term, own, launches[slow], now)
     if after is None and unsaid is None:
         unsaid = "counters"
     untold = causes.untold
     tells = "" if untold is None else untold.what_tells()
-    return Fix(names[slow], term, label, action, whole, after, unsaid, causes.confidence, tells)
+    sure = causes.confidence
+    return Fix(
+        *(names[slow], term, label, remedy, now, after, unsaid, sure, tells), take=take, other=other
+    )
 
 
 def remedy_of_cause(
@@ -169,6 +171,11 @@ def remedy_of_cause(
     asked = _instructions(fixed, launches[1 - slow])
     launch = fixed[0] if fixed else Launch(label, math.nan, {})
     here = situation_of(launch, again=again, asked=asked)
+    splits = [
+        any("split_k" in kernel_traits(one.kernel).ids() for one in side) for side in launches
+    ]
+    if splits[1 - slow] and not splits[slow]:
+        here = replace(here, operations=here.operations | {"split"})
     return label, remedy_for(term, here), here
 
 

@@ -15,6 +15,7 @@ from typing import Annotated, ClassVar, Literal
 
 from perfml.explain.confidence import IN_WORDS, Confidence
 from perfml.explain.launches import Launch
+from perfml.explain.remedies import Remedy
 from perfml.explain.tree.causes import Term
 from perfml.explain.tree.one_side import unknown_of
 from perfml.util.findings import Time
@@ -114,21 +115,47 @@ WHY: Mapping[CannotSay, str] = {
 
 @dataclass(frozen=True)
 class Fix:
-    """The first thing to do."""
+    """The first thing to do about a slower side: what to take, what to change, what that saves."""
 
     side: Annotated[str, "the slower side's name"]
     term: Annotated[Term, "its largest cause that counters prove"]
     kernel: Annotated[str, "where that cause is largest"]
-    action: Annotated[str, "for the author of the kernel, or who calls it"]
+    remedy: Annotated[Remedy, "for the author of the kernel, or who calls it"]
     now: Annotated[Time, "the layer's time on that side"]
     after: Annotated[Estimate | None, "without this cause; None if it cannot be said"]
     unsaid: Annotated[CannotSay | None, "why not"] = None
     confidence: Annotated[Confidence, "how sure the cause is that this follows"] = "high"
     tells: Annotated[str, "what would tell; empty where the confidence is high"] = ""
     measured: Annotated[bool, "whether an experiment measured `after`, over its rounds"] = False
+    # what the other side ran, where who reads it can choose that, and its time
+    take: str = ""
+    other: Time | None = None
+
+    @property
+    def do(self) -> str:
+        """What to do first, in a sentence or two."""
+        return f"Take {self.take} in place of {self.side}." if self.take else self.remedy.text
+
+    @property
+    def stay(self) -> str:
+        """What to do where the other side cannot be taken; empty where nothing is to be taken."""
+        return self.remedy.text if self.take else ""
+
+    @property
+    def action(self) -> str:
+        """All that can be done."""
+        return f"{self.do} If you stay: {self.stay}" if self.take else self.do
+
+    @property
+    def saves(self) -> str:
+        """What doing it saves: measured of the other side, else what removing the cause may."""
+        if not self.take or self.other is None:
+            return self.saving()
+        saved, now = micros_alike((self.now - self.other).us, self.now.us)
+        return f"{saved} of {now}, {self.now / self.other:.2f} times as fast here"
 
     def saving(self) -> str:
-        """Say what it may save, or why that cannot be said."""
+        """Say what removing the cause may save, or why that cannot be said."""
         time = self.after
         if time is None:
             why = WHY[self.unsaid or "counters"]
@@ -149,15 +176,11 @@ class Fix:
         )
 
     def sentence(self) -> str:
-        """Say it in words."""
-        return f"what to do {self.action_in_words()}"
-
-    def action_in_words(self) -> str:
-        """Say where to do what, how sure that is, and what it may save."""
-        saving = self.saving()
+        """Say where to do what, how sure its cause is, and what it may save."""
         sure = "" if self.confidence == "high" else f" ({IN_WORDS[self.confidence]})"
-        told = f". To check: {self.tells}" if self.tells and self.confidence == "low" else ""
-        return f"in {self.side}{sure}: {self.action} {saving[0].upper()}{saving[1:]}{told}"
+        saves = f"{self.saves[0].upper()}{self.saves[1:]}"
+        check = f". To check: {self.tells}" if self.tells and self.confidence == "low" else ""
+        return f"what to do in {self.side}{sure}: {self.action} {saves}{check}"
 
     @property
     def now_us(self) -> float:
@@ -186,6 +209,6 @@ class Fix:
 
     JSON: ClassVar = (
         *("side", "term", "kernel", "action", "now_us", "after_us", "after_low_us"),
-        *("after_high_us", "unknown", "unsaid", "confidence", "tells", "sentence"),
+        *("after_high_us", "unknown", "unsaid", "confidence", "tells", "do", "saves", "sentence"),
     )
     to_dict = json_object

@@ -7,8 +7,8 @@ metrics were not collected is listed as not checked. The likely gains of a layer
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Annotated, Any, ClassVar
 
@@ -22,21 +22,9 @@ from perfml.datasets.loading import DEVICE_FACTS
 from perfml.datasets.opening import read_input
 from perfml.datasets.selection import Source
 from perfml.errors import PerfmlError, did_you_mean
-from perfml.explain.advice.answer import Finding, in_one_order
-from perfml.explain.advice.equal_layers import (
-    Place,
-    by_saving,
-    equal_layers,
-    group_findings,
-)
-from perfml.explain.advice.file_rules import FileRule, file_rules
-from perfml.explain.advice.findings import (
-    COLUMNS,
-    FindingRow,
-    Layer,
-    in_order,
-    launch_findings,
-)
+from perfml.explain.advice.answer import Said, file_rules, in_one_order
+from perfml.explain.advice.finding import FINDING_ROW, Finding, Where, grouped, table_of
+from perfml.explain.advice.findings import Layer, in_order, launch_findings
 from perfml.explain.advice.layer_findings import layer_findings
 from perfml.explain.advice.measured import measured
 from perfml.explain.advice.network import (
@@ -45,13 +33,14 @@ from perfml.explain.advice.network import (
     network_findings,
     step_findings,
 )
-from perfml.explain.advice.persons import place_of
-from perfml.explain.advice.referee import within_laws
 from perfml.explain.advice.table import (
     NotChecked,
+    Place,
+    alike_layers,
     layers_of,
     merged_rows,
     not_checked_by,
+    place_of,
     representative_launches,
     with_totals,
 )
@@ -80,8 +69,8 @@ class Advice(Shown):
 
     Attributes
     ----------
-    table
-        One `FindingRow` a row, the largest likely saving first.
+    of_layers
+        The findings of single layers, the largest likely saving first; of a layer in their order.
     not_checked
         One `NotChecked` a cause and condition.
     below
@@ -95,35 +84,42 @@ class Advice(Shown):
         devices did on the clock.
     network
         What to do over all layers of a network, what is likely to save most first.
-    equal
-        Number of the set of equal layers that a layer is in, by its place
-        (`perfml.explain.advice.equal_layers`).
+    alike
+        The set that a layer is in of layers whose findings are one, by its place
+        (`perfml.explain.advice.table.alike_layers`).
     said
-        What Nsight Compute's own rules in the file say (`perfml.explain.advice.file_rules`).
+        What Nsight Compute's own rules in the file say, and the causes that each means.
     unexplained
         Where most time goes, for where nothing says why.
     """
 
-    table: Annotated[pd.DataFrame, FindingRow]
+    of_layers: tuple[Finding, ...]
     not_checked: Annotated[pd.DataFrame, NotChecked]
     below: int = 0
     layers: int = 0
     warnings: tuple[str, ...] = field(default=())
     time_notes: tuple[str, ...] = ()
     network: tuple[Finding, ...] = ()
-    equal: Mapping[Place, int] = field(default_factory=dict)
-    said: tuple[FileRule, ...] = ()
+    alike: Mapping[Place, Hashable] = field(default_factory=dict)
+    said: tuple[Said, ...] = ()
     unexplained: tuple[Finding, ...] = ()
-
-    @property
-    def groups(self) -> Annotated[pd.DataFrame, FindingRow]:
-        """The findings, those of equal layers as one: what all surfaces show, with ``layers``."""
-        return group_findings(self.table, self.equal)
 
     @cached_property
     def findings(self) -> tuple[Finding, ...]:
         """All findings as one list, what is expected to save most first: every surface's."""
-        return in_one_order(self.groups, self.network, self.said, self.unexplained)
+        own = grouped(self.of_layers, self._together)
+        return in_one_order(own, self.network, self.said, self.unexplained)
+
+    def _together(self, one: Finding) -> Hashable:
+        """Return what findings of layers have in common that are one."""
+        where = one.where
+        place = place_of({"layer": one.layer, **vars(where)})
+        return self.alike.get(place, place), where.kernel, one.rules[0], one.mitigation
+
+    @cached_property
+    def table(self) -> Annotated[pd.DataFrame, FINDING_ROW]:
+        """The findings as a table, in their order."""
+        return table_of(self.findings)
 
     @property
     def left_out(self) -> str:
@@ -134,7 +130,7 @@ class Advice(Shown):
         return f"{self.below} more {little}, or are improbable"
 
     JSON: ClassVar = (
-        *(("answer", "findings"), ("findings", "groups"), "not_checked", "below"),
+        *(("answer", "findings"), ("findings", "table"), "not_checked", "below"),
         *("layers", "warnings", "time_notes"),
     )
     to_dict = json_object
@@ -146,7 +142,7 @@ class Advice(Shown):
         gains = {name: table[name].map(percentage) for name in ("gain", "gain_high")}
         heads = {"gain": "likely gain", "gain_high": "at most"}
         table = table.assign(**gains).rename(columns=heads)
-        first = [f"First: {each.mitigation}" for each in self.findings[:1]]
+        first = [f"First: {one.mitigation}" for one in self.findings[:1]]
         return self.title, (*self.warnings, *self.time_notes), table, first, ".table"
 
     @property
@@ -220,34 +216,32 @@ def advise(
     rows.attrs[DEVICE_FACTS] = table.attrs.get(DEVICE_FACTS) or side.layers.attrs.get(
         DEVICE_FACTS, {}
     )
-    equal = {} if merged else equal_layers(rows)
+    alike = {} if merged else alike_layers(rows)
     every = layers_of(with_totals(rows, sources), given)
     found = [finding for layer in every for finding in _findings(layer, merged)]
-    large = [each for each in found if each["gain_high"] >= min_gain]
+    large = [one for one in found if one.part_high >= min_gain]
     # how many blocks a grid has is a fact, whatever comes of it; of a layer that is asked for by
     # name (`predict` does, of slow ones) its chances are of another kind than of any layer
     likely = [
-        e
-        for e in large
-        if layers is not None or e["probability"] >= LIKELY or e["rules"][0] == SPLIT
+        one
+        for one in large
+        if layers is not None or one.probability >= LIKELY or one.rules[0] == SPLIT
     ]
-    findings = _sorted(measured(likely, every, side.proved))
-    findings = findings.sort_values(
-        "confidence", key=lambda each: each.eq("refuted"), kind="stable", ignore_index=True
-    )
+    of_layers = by_saving(measured(likely, every, side.proved))
+    of_layers.sort(key=lambda one: one.tested == "refuted")
     network: tuple[Finding, ...] = ()
     if layers is None and len(every) >= LEAST_LAYERS:
         # what is improbable in each of a hundred layers may be likely of all
-        network = network_findings(_sorted(large), every, equal, merged=merged)
+        network = network_findings(by_saving(large), every, alike, merged=merged)
     foreign = _foreign(side.layers)
     usual = [one for layer in every for one in layer.launches]
     unchecked = not_checked_by(rows, merged=merged)
     if layers is None:
         named = name_findings(side.kernels) if account is None else step_findings(account, rows)
         network = (*named, *(network if account is None or not account.host else ()))
-    said = within_laws(file_rules(side.kernels, sources), usual) if layers is None else ()
+    said = file_rules(side.kernels, sources, usual) if layers is None else ()
     return Advice(
-        table=findings,
+        of_layers=tuple(of_layers),
         said=said,
         unexplained=_unexplained(side, sources) if layers is None else (),
         not_checked=unchecked.iloc[:0] if foreign else unchecked,
@@ -261,7 +255,7 @@ def advise(
             *(() if account is None else (step_sentence(account),)),
         ),
         network=network,
-        equal=equal,
+        alike=alike,
     )
 
 
@@ -293,14 +287,20 @@ def _only(rows: pd.DataFrame, layers: Sequence[str]) -> pd.DataFrame:
     return rows[known.isin(list(layers))].reset_index(drop=True)
 
 
-def _findings(layer: Layer, merged: bool) -> list[dict[str, Any]]:
-    """Return the findings of a layer, in the order in which they are told."""
+def _findings(layer: Layer, merged: bool) -> list[Finding]:
+    """Return the findings of a layer, in the order in which people read them."""
     found = launch_findings(layer, merged=merged)
     if not merged:
         found += layer_findings(layer)
     return in_order(found)
 
 
-def _sorted(found: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
-    """Return findings, the largest likely saving first; within a layer the order stays."""
-    return pd.DataFrame(by_saving(found, map(place_of, found)), columns=list(COLUMNS))
+def by_saving(findings: Sequence[Finding]) -> list[Finding]:
+    """Return findings by the largest likely saving of their layer's; in a layer the order stays."""
+    least: dict[Where, float] = {}
+    order = []
+    for at, one in enumerate(findings):
+        layer = replace(one.where, kernel="")
+        least[layer] = min(least.get(layer, one.likely_us), one.likely_us)
+        order.append((-least[layer], at))
+    return [findings[at] for _, at in sorted(order)]

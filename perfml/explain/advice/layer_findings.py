@@ -9,12 +9,12 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
+from perfml.explain.advice.finding import Finding
 from perfml.explain.advice.findings import Layer, finding_of
-from perfml.explain.advice.persons import person_of_all
 from perfml.explain.advice.symptoms import filled, load_symptoms, numbers_of, situation_of
 from perfml.explain.launches import Launch, known
+from perfml.explain.remedies import person_of_all
 from perfml.explain.tree.ideal import START_US
 from perfml.explain.tree.library_kernels import is_full, is_product
 
@@ -164,7 +164,7 @@ _HAZARDS: Mapping[str, Callable[[Layer], _Told | None]] = {
 }
 
 
-def layer_findings(layer: Layer) -> list[dict[str, Any]]:
+def layer_findings(layer: Layer) -> list[Finding]:
     """Return the findings of a layer as a whole."""
     # that products of one size are in one layer says nothing where a layer is all of a step's
     left_out = {"repeated_products"} if isinstance(layer.row.get("phase"), str) else set()
@@ -172,13 +172,13 @@ def layer_findings(layer: Layer) -> list[dict[str, Any]]:
     return [_finding(name, told, layer) for name, told in found if told is not None]
 
 
-def launch_finding(layer: Layer) -> dict[str, Any] | None:
+def launch_finding(layer: Layer) -> Finding | None:
     """Return the finding that many launches are short; None where they are not."""
     told = short_launches(layer)
     return None if told is None else _finding("launch_bound", told, layer)
 
 
-def _finding(name: str, told: _Told, layer: Layer) -> dict[str, Any]:
+def _finding(name: str, told: _Told, layer: Layer) -> Finding:
     symptom = load_symptoms()[1][name]
     numbers, gain = told
     values = {"launches": len(layer.launches), "layer_us": layer.time_us, **numbers}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,39 +18,34 @@ from perfml.errors import PerfmlError
 from perfml.experiments.mutation.programs import LINES, cause_of
 from perfml.experiments.repairs import repairs
 from perfml.experiments.responses import Responses
-from perfml.experiments.verdicts import (
-    ANSWER,
-    PROVEN,
-    REFUTED,
-    Examination,
-    Finding,
-    examine,
-    of_layer,
-)
+from perfml.experiments.verdicts import ANSWER, PROVEN, REFUTED, Examination, examine, of_layer
+from perfml.experiments.verdicts import Finding as Claim
+from perfml.explain.advice.finding import Finding
 from perfml.explain.advice.findings import Layer, finding_of
-from perfml.explain.advice.persons import Person
 from perfml.explain.advice.symptoms import situation_of, symptom_of
-from perfml.explain.confidence import Confidence
+from perfml.explain.confidence import TESTED, Confidence
+from perfml.explain.remedies import Person
 from perfml.explain.tree.causes import TERMS
 from perfml.util.files import write_text
+from perfml.util.findings import Time
 from perfml.util.json_values import json_value
 from perfml.util.words import micros
 
 
 def measured(
-    findings: Sequence[dict[str, Any]], layers: Sequence[Layer], launches: Sequence[Responses]
-) -> list[dict[str, Any]]:
+    findings: Sequence[Finding], layers: Sequence[Layer], launches: Sequence[Responses]
+) -> list[Finding]:
     """Return findings with their verdicts, and the measured repairs of which none of them is."""
     if not launches:
         return [*findings]
-    rows = [_finding(row, launches) for row in findings]
+    examined = [_examined(one, launches) for one in findings]
     for layer in layers:
-        named = {r["rules"][0] for r in rows if r["layer"] == layer.row["layer"]}
-        rows += [row for row in _repaired(layer, launches) if row["rules"][0] not in named]
-    return rows
+        named = {one.rules[0] for one in examined if one.layer == layer.row["layer"]}
+        examined += [one for one in _repaired(layer, launches) if one.rules[0] not in named]
+    return examined
 
 
-def _repaired(layer: Layer, launches: Sequence[Responses]) -> Iterator[dict[str, Any]]:
+def _repaired(layer: Layer, launches: Sequence[Responses]) -> Iterator[Finding]:
     """Return a finding for every measured repair of a layer's kernels that surely saves time."""
     for label in dict.fromkeys(layer.labels):
         launch = of_layer(launches, layer.row["layer"], label)
@@ -60,7 +56,7 @@ def _repaired(layer: Layer, launches: Sequence[Responses]) -> Iterator[dict[str,
                 continue
             same = [one for one, n in zip(layer.launches, layer.labels, strict=True) if n == label]
             share = sum(one.time_us for one in same) / layer.time_us
-            found = finding_of(
+            one = finding_of(
                 layer,
                 cause,
                 (share * (1 - repair.factor), share * (1 - repair.low)),
@@ -70,29 +66,35 @@ def _repaired(layer: Layer, launches: Sequence[Responses]) -> Iterator[dict[str,
                 rules=(cause,),
                 hazard=symptom.hazard,
                 evidence=f"Proven by experiment. {repair.sentence}".rstrip("."),
-                numbers=(),
             )
             if repair.mutation in LINES:
-                found["mitigation"] += f" In the source: {LINES[repair.mutation]}."
-            yield found | {"confidence": "proven", "probability": 1.0, "tells": ""}
+                where = f" In the source: {LINES[repair.mutation]}."
+                one = replace(one, mitigation=one.mitigation + where)
+            yield _tested(one, "proven")
 
 
-def _finding(row: dict[str, Any], launches: Sequence[Responses]) -> dict[str, Any]:
-    cause, sure, gain = row["rules"][0], row["confidence"], float(row["gain"])
-    claimed = gain if 0 < gain <= 1 else 1.0
-    (said,) = examine([Finding(row["layer"], cause, cause, sure, row["kernel"], claimed)], launches)
+def _examined(one: Finding, launches: Sequence[Responses]) -> Finding:
+    cause, sure = one.rules[0], one.confidence
+    claimed = one.part if 0 < one.part <= 1 else 1.0
+    asked = Claim(one.layer, cause, cause, sure, one.where.kernel, claimed)
+    (said,) = examine([asked], launches)
     if not said.tells:
-        return row
-    row = row | {
-        "evidence": f"{said.said} {row['evidence']}",
-        "confidence": confidence_by(said, sure),
-    }
-    if row["confidence"] == "proven":
-        row["probability"] = 1.0
-    if said.gains is not None:
-        likely, _, high = (min(row["share"] * each, 1.0) for each in said.gains)
-        row |= {"gain": likely, "gain_high": high, "saved_us": high * float(row["time_us"])}
-    return row
+        return one
+    one = _tested(replace(one, evidence=f"{said.said} {one.evidence}"), confidence_by(said, sure))
+    if said.gains is not None and one.gain is not None:
+        likely, _, high = (Time(min(one.share * gain, 1.0) * one.holds.us) for gain in said.gains)
+        one = replace(one, gain=replace(one.gain, likely=likely, high=high))
+    return one
+
+
+def _tested(one: Finding, word: Confidence) -> Finding:
+    """Return a finding of which an experiment has decided; as it was where none does."""
+    if word not in TESTED:
+        return one
+    gain = one.gain
+    if gain is not None and word == "proven":
+        gain = replace(gain, known_by="measured")
+    return replace(one, gain=gain, tested=word, probability=TESTED[word], tells="")
 
 
 def confidence_by(said: Examination, before: Confidence) -> Confidence:

@@ -12,9 +12,8 @@ from __future__ import annotations
 import math
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
@@ -26,14 +25,12 @@ from perfml.account.causes import Finding as Cause
 from perfml.account.device_time import DeviceTime
 from perfml.account.words import evidence
 from perfml.chips.lookup import is_amd
-from perfml.explain.advice.answer import Finding, Gain, KnownBy, Where
-from perfml.explain.advice.equal_layers import Place, listed_layers
-from perfml.explain.advice.findings import Layer
+from perfml.explain.advice.finding import Finding, Gain, KnownBy, Where, grouped, listed_layers
+from perfml.explain.advice.findings import Layer, condition_of
 from perfml.explain.advice.layer_findings import SHORT_US, launch_finding
-from perfml.explain.advice.persons import Person, person_of, place_of
-from perfml.explain.advice.table import CONDITIONS
+from perfml.explain.advice.table import CONDITIONS, Place, place_of
 from perfml.explain.confidence import probability
-from perfml.explain.remedies import Situation, of_account, remedy_for
+from perfml.explain.remedies import Person, Situation, of_account, person_of, remedy_for
 from perfml.kernel_names import kernel_label, kernel_traits
 from perfml.tables import metric_columns
 from perfml.util.findings import Evidence, Of, Time
@@ -46,134 +43,91 @@ _OVER_ALL = "launch_bound"
 
 _MATTERS = 0.02  # what gains less of a network's time, or of a step, is not told
 
-_HAZARDS, _PLACES = 2, 3
-_CONDITION = ("backend", "precision", "batch")
+_PLACES = 3
 
 
 def network_findings(
-    table: pd.DataFrame,
+    findings: Sequence[Finding],
     layers: Sequence[Layer],
-    equal: Mapping[Place, int],
+    alike: Mapping[Place, Hashable],
     *,
     merged: bool = False,
 ) -> tuple[Finding, ...]:
     """Return what to do in each network of a table, what is likely to save most first.
 
     A condition of fewer than `LEAST_LAYERS` layers has none, and what gains little is left out.
-    `table` has the findings of the layers.
+    `findings` are of the layers.
     """
     parts: dict[tuple[str, ...], list[Layer]] = defaultdict(list)
     for layer in layers:
         parts[tuple(str(layer.row.get(name)) for name in CONDITIONS)].append(layer)
-    conditions = [_shown(part[0].row) for part in parts.values()]
-    every = table.to_dict("records")
-    found: list[Finding] = []
+    conditions = [condition_of(part[0].row) for part in parts.values()]
+    over_all: list[Finding] = []
     for part, condition in zip(parts.values(), conditions, strict=True):
         # findings name backend, precision and batch; of two workloads nobody could tell whose
         if len(part) < LEAST_LAYERS or conditions.count(condition) > 1:
             continue
-        network = _Network(part, equal)
-        mine = [row for row in every if _shown(row) == condition]
-        short = None if merged else network.short_launches()
+        here = Where(**condition)
+        own = [one for one in findings if replace(one.where, layers=(), kernel="") == here]
+        short = None if merged else _short_launches(part)
         if short is not None:
-            found.append(short)
-            mine = [row for row in mine if row["rules"] != (_OVER_ALL,)]
-        found += network.actions(mine)
-    large = [each for each in found if each.likely_us >= _MATTERS * each.holds.us]
-    return tuple(sorted(large, key=lambda each: -each.likely_us))
-
-
-@dataclass(frozen=True)
-class _Network:
-    """The layers of one condition, and which of them are equal."""
-
-    layers: Sequence[Layer]
-    equal: Mapping[Place, int]
-
-    @cached_property
-    def times(self) -> dict[str, float]:
-        """Each layer's time."""
-        return {str(layer.row["layer"]): float(layer.row["layer_us"]) for layer in self.layers}
-
-    def actions(self, findings: Sequence[Mapping[Any, Any]]) -> list[Finding]:
-        """Return the actions that help several layers; an author's are those against one hazard."""
-        together: dict[Any, list[Mapping[Any, Any]]] = defaultdict(list)
-        for row in findings:
-            own = row["person"] == Person.AUTHOR.value
-            together[own, row["rules"][0] if own else row["mitigation"]].append(row)
-        several = (rows for rows in together.values() if len({row["layer"] for row in rows}) > 1)
-        return [self._action(rows) for rows in several]
-
-    def _action(self, findings: Sequence[Mapping[Any, Any]]) -> Finding:
-        saved, likely, rules = (defaultdict[Any, float](float) for _ in range(3))
-        for row in findings:
-            layer, most = str(row["layer"]), float(row["saved_us"])
-            saved[layer] = min(saved[layer] + most, self.times[layer])
-            likely[layer] = min(likely[layer] + row["gain"] * row["time_us"], self.times[layer])
-            rules[row["rules"][0]] += most
-        by_saving = sorted(findings, key=lambda row: -float(row["saved_us"]))
-        # as probable as its parts are, by what each saves
-        sure = sum(row["probability"] * row["saved_us"] for row in findings)
-        sure /= sum(row["saved_us"] for row in findings)
-        said: dict[str, str] = {}
-        for row in by_saving:
-            said.setdefault(row["rules"][0], row["hazard"].split("; ")[0])
-        hazards = list(dict.fromkeys(said[rule] for rule in _largest(rules)))[:_HAZARDS]
-        one = {**by_saving[0], "rules": tuple(_largest(rules)), "hazard": "; ".join(hazards)}
-        one |= {"evidence": self._where(saved), "probability": sure}
-        return self._over_all(one, saved, sum(likely.values()), sum(saved.values()))
-
-    def short_launches(self) -> Finding | None:
-        """Return the finding that many launches are short, over all of them."""
-        launches = [one for layer in self.layers for one in layer.launches]
-        whole = sum(self.times.values())
-        row = {**self.layers[0].row, "layer_us": whole}
-        found = launch_finding(Layer(row, tuple(launches)))
-        if found is None:
-            return None
-        saved = {
-            str(layer.row["layer"]): sum(
-                one.time_us for one in layer.launches if one.time_us < SHORT_US
+            own = [one for one in own if one.rules != (_OVER_ALL,)]
+        saved: dict[Hashable, dict[str, float]] = defaultdict(dict)
+        for one in own:
+            so_far = saved[_action(one)].get(one.layer, 0.0)
+            saved[_action(one)][one.layer] = min(so_far + one.saved_us, one.holds.us)
+        together = [(one, "", saved[_action(one)]) for one in grouped(own, _action)]
+        if short is not None:
+            together.append((short, f"{short.evidence}; ", _short_us(part)))
+        holds = Time(sum(float(layer.row["layer_us"]) for layer in part))
+        over_all += [
+            replace(
+                one,
+                where=replace(here, layers=tuple(_largest(layers_us))),
+                holds=holds,
+                evidence=said + _most_in(part, alike, layers_us),
             )
-            for layer in self.layers
-        }
-        saved = {name: time for name, time in saved.items() if time > 0}
-        found["evidence"] = f"{found['evidence']}; {self._where(saved)}"
-        return self._over_all(found, saved, found["gain"] * whole, float(found["saved_us"]))
-
-    def _over_all(
-        self, row: Mapping[Any, Any], saved: Mapping[str, float], likely: float, most: float
-    ) -> Finding:
-        """Return a finding with what it likely and at most saves over all layers, microseconds."""
-        whole = sum(self.times.values())
-        same = (
-            *("rules", "hazard", "evidence", "numbers", "mitigation", "command", "cost", "check"),
-            *("probability", "tells"),
-        )
-        return Finding(
-            where=Where(tuple(_largest(saved)), **_shown(row)),
-            **{name: row[name] for name in same},
-            gain=Gain(Time(likely), Time(most), "counters"),
-            holds=Time(whole),
-        )
-
-    def _where(self, saved: Mapping[str, float]) -> str:
-        """Say in how many layers something is saved, and in which sets of equal ones most."""
-        places = {str(layer.row["layer"]): place_of(layer.row) for layer in self.layers}
-        sets: dict[Any, list[str]] = defaultdict(list)
-        for name in _largest(saved):
-            sets[self.equal.get(places[name], name)].append(name)
-        sums = {number: sum(saved[name] for name in names) for number, names in sets.items()}
-        most = _largest(sums)[:_PLACES]
-        told = [f"{listed_layers(sets[number], 2)} ({micros(sums[number])})" for number in most]
-        every = count(len(self.layers), "layer")
-        return f"in {len(saved):,} of {every}, most in {', '.join(told)}"
+            for one, said, layers_us in together
+            if len(layers_us) > 1 or one is short
+        ]
+    large = [one for one in over_all if one.likely_us >= _MATTERS * one.holds.us]
+    return tuple(sorted(large, key=lambda one: -one.likely_us))
 
 
-def _shown(row: Mapping[Any, Any]) -> dict[str, Any]:
-    """Return backend, precision and batch of a row, those that it has."""
-    known = {name: row[name] for name in _CONDITION if pd.notna(row.get(name))}
-    return {name: int(value) if name == "batch" else str(value) for name, value in known.items()}
+def _action(one: Finding) -> tuple[bool, str]:
+    """Return what findings have in common; an author's are those against one hazard."""
+    own = one.person is Person.AUTHOR
+    return own, one.rules[0] if own else one.mitigation
+
+
+def _short_launches(layers: Sequence[Layer]) -> Finding | None:
+    """Return the finding that many launches are short, over all of some layers."""
+    launches = tuple(one for layer in layers for one in layer.launches)
+    all_us = sum(float(layer.row["layer_us"]) for layer in layers)
+    return launch_finding(Layer({**layers[0].row, "layer_us": all_us}, launches))
+
+
+def _short_us(layers: Sequence[Layer]) -> dict[str, float]:
+    """Return what short launches take of each layer that has one, microseconds."""
+    times = {
+        str(layer.row["layer"]): sum(us for one in layer.launches if (us := one.time_us) < SHORT_US)
+        for layer in layers
+    }
+    return {name: time for name, time in times.items() if time > 0}
+
+
+def _most_in(
+    layers: Sequence[Layer], alike: Mapping[Place, Hashable], saved: Mapping[str, float]
+) -> str:
+    """Say in how many layers something is saved, and in which sets of equal ones most."""
+    places = {str(layer.row["layer"]): place_of(layer.row) for layer in layers}
+    sets: dict[Hashable, list[str]] = defaultdict(list)
+    for name in _largest(saved):
+        sets[alike.get(places[name], name)].append(name)
+    sums = {number: sum(saved[name] for name in names) for number, names in sets.items()}
+    most = _largest(sums)[:_PLACES]
+    named = [f"{listed_layers(sets[number], 2)} ({micros(sums[number])})" for number in most]
+    return f"in {len(saved):,} of {count(len(layers), 'layer')}, most in {', '.join(named)}"
 
 
 def _largest(sums: Mapping[Any, float]) -> list[Any]:

@@ -8,7 +8,7 @@
    it writes is its result, and stays.
 4. Where the counters of a cause were not collected, its grid says what is claimed at most.
 
-The same laws bound what Nsight Compute estimates for a cause that its rule names (`within_laws`).
+The same laws bound what Nsight Compute estimates for a cause that its rule names.
 
 Here to change: a law is a function of `_LAWS`.
 """
@@ -16,12 +16,11 @@ Here to change: a law is a function of `_LAWS`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 
-from perfml.explain.advice.file_rules import FileRule
-from perfml.explain.advice.symptoms import COMPUTE_LEVEL, MEMORY_LEVEL, load_symptoms
-from perfml.explain.launches import Launch, known
+from perfml.explain.advice.symptoms import COMPUTE_LEVEL, MEMORY_LEVEL
+from perfml.explain.launches import known
 from perfml.explain.limits.state import LaunchState
 from perfml.explain.limits.traffic import SECTOR
 from perfml.explain.tree.causes import TERMS, Kind
@@ -57,20 +56,6 @@ def judged(state: LaunchState, cause: str, limit: str) -> tuple[str, float]:
     if limit and cause in limit_of(limit).factors and not _less(state, without(state, cause)):
         cause = limit_of(limit).whole
     return cause, most_saved(state, cause)
-
-
-def within_laws(said: Sequence[FileRule], launches: Sequence[Launch]) -> tuple[FileRule, ...]:
-    """Return what Nsight Compute says, with estimates that the laws allow for what they name."""
-    longest = {one.kernel: one for one in sorted(launches, key=lambda one: one.time_us)}
-    bounded = []
-    for rule in said:
-        alike = [one for one in load_symptoms()[0] if one.says(rule.rule, rule.message)]
-        if alike and rule.name in longest and rule.saves > 0:
-            state = LaunchState.of(longest[rule.name])
-            most = max(most_saved(state, cause) for one in alike for cause in one.causes)
-            rule = replace(rule, saves=min(rule.saves, most))
-        bounded.append(rule)
-    return tuple(bounded)
 
 
 def _by_units(cause: str, state: LaunchState, fixed: LaunchState) -> float:

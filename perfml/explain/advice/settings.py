@@ -15,10 +15,9 @@ import pandas as pd
 
 from perfml import chips
 from perfml.chips.lookup import UNKNOWN, Chip
-from perfml.explain.advice.answer import Finding, Gain, KnownBy, Where
-from perfml.explain.advice.persons import Person
+from perfml.explain.advice.finding import Finding, Gain, KnownBy, Where
 from perfml.explain.confidence import probability
-from perfml.explain.remedies import Remedy, Situation, remedy_for
+from perfml.explain.remedies import Person, Remedy, Situation, remedy_for
 from perfml.util.findings import Time
 
 Kind = Literal["precision", "batch"]

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from perfml.chips.lookup import is_amd
-from perfml.explain.advice.persons import Person, person_of
 from perfml.explain.launches import Launch
-from perfml.explain.remedies import Situation
+from perfml.explain.remedies import Person, Situation, person_of
 from perfml.explain.speed_of_light import LOW
 from perfml.explain.tree.library_kernels import does_arithmetic
 from perfml.explain.tree.limits import load_limits
@@ -67,6 +66,12 @@ def symptom_of(cause: str) -> Symptom | None:
     return next((each for each in symptoms if cause in each.causes), layers.get(cause))
 
 
+def rule_of(message: str) -> str:
+    """Return the rule of Nsight Compute that words a message so; empty where none is known to."""
+    rules = read_rows("perfml.explain.advice", "symptoms.toml")["rules"].items()
+    return next((name for name, says in rules if re.search(says, message, re.I)), "")
+
+
 def _symptom(row: Mapping[str, Any]) -> Symptom:
     ncu = tuple(
         (each["rule"], re.compile(each.get("message", ""), re.I)) for each in row.get("ncu", ())
@@ -115,8 +120,10 @@ def numbers_of(
     )
 
 
-def filled(text: str, value: Callable[[str], float]) -> str:
+def filled(text: str, value: Callable[[str], float], most: int | None = None) -> str:
     """Return a sentence with its numbers, without the parts whose numbers are not known.
+
+    `most` are the clauses that are kept; all by default.
 
     Examples
     --------
@@ -129,7 +136,7 @@ def filled(text: str, value: Callable[[str], float]) -> str:
         return "{-}" if number != number else format(Readable(number), match.group(2) or "g")
 
     said = _UNKNOWN.sub("", _FIELD.sub(one, text)).replace("()", "")
-    parts = (part.strip(" ,:") for part in said.split(";"))
+    parts = (part.strip(" ,:") for part in said.split(";")[:most])
     return "; ".join(re.sub(r"\s+", " ", part).replace(" ,", ",") for part in parts if part)
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Annotated, Any, TypedDict
 
 import numpy as np
@@ -24,6 +25,7 @@ from perfml.kernel_names import kernel_traits
 from perfml.metrics import load_catalogue
 from perfml.readers.ncu.findings import LONGEST
 from perfml.tables import PRODUCT_COLUMNS, metric_columns
+from perfml.util.json_values import is_missing
 
 CONDITIONS = ("workload", "backend", "precision", "batch", "device", "compute_capability")
 """What repeats of a layer have in common; rows that share all of it are pooled."""
@@ -79,8 +81,89 @@ def merged_rows(layers: pd.DataFrame) -> pd.DataFrame:
     usual = frame.groupby("group", sort=True).agg(plan).reset_index()
     usual["layer_us"] = usual["time_us"]
     usual["share"] = 1.0
-    usual["label"] = "whole layer"
+    usual["label"] = ""
     return usual
+
+
+Place = tuple[str, ...]
+"""Layer, backend, precision and batch, as text."""
+
+_NEAR, _NEAR_US = 0.10, 0.5
+"""Times are about as long within 10 %, or half a microsecond: launches of 2 us scatter by that."""
+
+_SAME_WORK = 0.02  # instructions of one work differ by what branches on data do
+
+_Usual = tuple[Place, float, float]
+"""A layer's place, what it usually takes, and the instructions that it executes."""
+
+
+def place_of(row: Mapping[Any, Any]) -> Place:
+    """Return the layer, backend, precision and batch of a row, as text."""
+    parts = (row.get(name) for name in ("layer", "backend", "precision", "batch"))
+    return tuple("" if is_missing(part) else str(part) for part in parts)
+
+
+def _alike(one: _Usual, other: _Usual) -> bool:
+    (_, time, done), (_, other_time, other_done) = one, other
+    near = abs(time - other_time) <= max(_NEAR * other_time, _NEAR_US)
+    # instructions that nobody counted tell nothing
+    return near and not abs(done - other_done) > _SAME_WORK * other_done
+
+
+def alike_layers(rows: pd.DataFrame) -> dict[Place, Hashable]:
+    """Return the set of layers that a layer is in whose findings are one, by its place.
+
+    A stack of equal blocks is one thing to do, not one a block: layers of one condition are equal
+    if they launch the same kernels with the same grids and blocks in the same order, execute as
+    many instructions as far as these were counted, and take about as long. The last two tell a
+    product or a copy of another size, which may have the same kernel and grid. Without ranges a
+    layer is a kernel in one shape: then all shapes of a kernel are one set.
+
+    `rows` are usual launches (`representative_launches`). Layers that no other is like are left
+    out, and places that two workloads or devices have.
+    """
+    if "grid" not in rows.columns:
+        return {}
+    keys = [name for name in condition_keys(rows) if name != "layer"]
+    sizes = [name for name in PRODUCT_COLUMNS if name in rows.columns]
+    launched = rows[["kernel", "grid", "block", *sizes]].astype("string").fillna("")
+    text = launched.agg("\n".join, axis=1).groupby(rows["group"], sort=False).agg("\n\n".join)
+    firsts = rows.drop_duplicates("group").set_index("group").loc[text.index]
+    single = rows.groupby("group").size().eq(1).reindex(text.index)
+    work = _instructions(rows).reindex(text.index)
+    alike: dict[tuple[str, ...], list[list[_Usual]]] = {}
+    places: list[Place] = []
+    for row, same, done, alone in zip(firsts.to_dict("records"), text, work, single, strict=True):
+        usual = (place_of(row), float(row["layer_us"]), float(done))
+        places.append(usual[0])
+        condition = tuple(str(row[name]) for name in keys)
+        label = str(row["label"])
+        if alone and usual[0][0].startswith(label):
+            sets = alike.setdefault((label, "in any shape", *condition), [[]])
+            sets[0].append(usual)
+            continue
+        sets = alike.setdefault((same, *condition), [])
+        known_set = next((each for each in sets if _alike(usual, each[0])), None)
+        if known_set is None:
+            sets.append([usual])
+        else:
+            known_set.append(usual)
+    twice = {place for place, times in Counter(places).items() if times > 1}
+    several = [each for sets in alike.values() for each in sets if len(each) > 1]
+    return {
+        place: number
+        for number, each in enumerate(several)
+        for place, *_ in each
+        if place not in twice
+    }
+
+
+def _instructions(rows: pd.DataFrame) -> pd.Series[float]:
+    """Return the warp instructions of each layer; NaN where some launch's are not known."""
+    if "inst_executed" not in rows.columns:
+        return pd.Series(np.nan, index=rows["group"].unique())
+    counted = rows["inst_executed"].astype(float).groupby(rows["group"])
+    return counted.sum().where(counted.count() == counted.size())
 
 
 NOT_COLLECTED = "not collected"

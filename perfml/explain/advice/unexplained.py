@@ -13,10 +13,9 @@ import pandas as pd
 
 from perfml import chips
 from perfml.chips.lookup import is_amd, is_mtia
-from perfml.explain.advice.answer import Finding, Where
-from perfml.explain.advice.persons import person_of
+from perfml.explain.advice.finding import Finding, Where
 from perfml.explain.confidence import probability
-from perfml.explain.remedies import Situation, remedy_for
+from perfml.explain.remedies import Situation, person_of, remedy_for
 from perfml.explain.speed_of_light import is_ordinary, kernel_levels
 from perfml.explain.tree.ideal import START_US
 from perfml.ingest.merge.groups import kernel_units, launches_behind_rows

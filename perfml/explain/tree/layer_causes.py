@@ -11,9 +11,9 @@ from typing import Annotated, ClassVar, TypedDict
 
 import pandas as pd
 
-from perfml.explain.advice.persons import Person, person_of
 from perfml.explain.confidence import NAMED, Confidence, load_model
 from perfml.explain.launches import Launch
+from perfml.explain.remedies import Person, person_of
 from perfml.explain.tree.causes import Contribution, Kind, Term, is_collected
 from perfml.metrics import HOPPER, load_catalogue
 from perfml.util.json_values import json_object

@@ -14,9 +14,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from perfml.explain.advice.persons import Person, person_of
 from perfml.explain.confidence import MOST
 from perfml.explain.launches import Launch, adds_up
+from perfml.explain.remedies import Person, person_of
 from perfml.explain.tree.causes import TERMS, Contribution, Kind
 
 _LARGEST = 65_535

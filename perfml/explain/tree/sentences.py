@@ -18,15 +18,15 @@ SMALL = 0.1  # a cause below a tenth of the largest one is not told
 
 
 def summary_sentences(time: Ratio, causes: Causes) -> tuple[str, ...]:
-    """Return what cannot be told, what speaks for the measured difference, and what against it."""
+    """Return what speaks for the measured difference, what against it, and what is not certain."""
     headings = (f"makes it {time.verdict}", "works against that")
-    different = time.slower is not None
-    untold = () if causes.untold is None or not different else (causes.untold.sentence(),)
-    return untold + tuple(
+    untold = () if causes.untold is None or time.slower is None else (causes.untold.sentence(),)
+    said = (
         f"{heading}: {'; '.join(cause_in_words(total, causes) for total in totals[:NAMED])}"
         for heading, totals in zip(headings, sided_causes(time, causes), strict=True)
         if totals
     )
+    return *said, *untold
 
 
 def sided_causes(
@@ -45,9 +45,9 @@ def sided_causes(
     )
 
 
-def cause_in_words(total: Contribution, causes: Causes) -> str:
+def cause_in_words(total: Contribution, causes: Causes, baseline: str = "") -> str:
     """Return a cause with its factor, and its levels in the kernel where it matters most."""
-    levels = levels_in_words(total, causes)
+    levels = levels_in_words(total, causes, baseline)
     named = f"{total.term.label} {factor_text(total.factor)}"
     return f"{named} ({levels})" if levels else named
 

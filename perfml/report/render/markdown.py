@@ -84,12 +84,12 @@ def _block(block: doc.Block, inside_fold: bool) -> Iterator[str]:
             yield from _section(block, 4)
         case doc.Text():
             yield escape(block.text)
+        case doc.Points(texts, about, "notices"):
+            listed = [f"- {escape(text)}" for text in texts]
+            yield from _folded(f"{count(len(texts), 'warning')} about {escape(about)}", listed)
         case doc.Points():
             yield from ([f"{escape(block.heading)}:", ""] if block.heading else [])
             yield from (f"- {escape(item)}" for item in block.items)
-        case doc.Notices(texts, about) if texts:
-            listed = [f"- {escape(text)}" for text in texts]
-            yield from _folded(f"{count(len(texts), 'warning')} about {escape(about)}", listed)
         case doc.Totals(table=doc.ReportTable() as table):
             yield from table_lines(table)
         case doc.ReportTable():
@@ -99,8 +99,8 @@ def _block(block: doc.Block, inside_fold: bool) -> Iterator[str]:
         case doc.Fold(page_only=False):
             yield from _folded(escape(block.summary), [*_blocks(block.blocks, inside_fold=True)])
         case (
-            doc.Facts() | doc.Fold() | doc.Glossary() | doc.KernelChooser() | doc.Notices()
-            | doc.Pictures() | doc.Totals()
+            doc.Facts() | doc.Fold() | doc.Glossary() | doc.KernelChooser() | doc.Picture()
+            | doc.Totals()
         ):  # fmt: skip
             return  # what only a page has room for
 

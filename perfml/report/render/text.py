@@ -93,12 +93,11 @@ class _Writer:
             case doc.Text():
                 yield from self.wrapped(block.text)
             case doc.Points():
-                yield from (self.wrapped(f"{block.heading}:") if block.heading else [])
+                noted = block.look == "notices"
+                titled = block.heading and not noted
+                yield from (self.wrapped(f"{block.heading}:") if titled else [])
                 for item in block.items:
-                    yield from self.wrapped(item, "   ")
-            case doc.Notices():
-                for text in block.texts:
-                    yield from self.wrapped(f"note: {text}", "   ")
+                    yield from self.wrapped(f"note: {item}" if noted else item, "   ")
             case doc.Fold(page_only=False):
                 yield from self.blocks(block.blocks)
             case doc.Totals(table=doc.ReportTable() as table):
@@ -106,7 +105,7 @@ class _Writer:
             case doc.ReportTable():
                 yield from self.table(block)
             case (
-                doc.Facts() | doc.Fold() | doc.Glossary() | doc.KernelChooser() | doc.Pictures()
+                doc.Facts() | doc.Fold() | doc.Glossary() | doc.KernelChooser() | doc.Picture()
                 | doc.Totals()
             ):  # fmt: skip
                 return  # what only a page has room for

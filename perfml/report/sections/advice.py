@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from perfml.explain.advice.equal_layers import listed_layers
+from perfml.explain.advice.finding import listed_layers
 from perfml.explain.confidence import marked, with_check
 from perfml.report.document import (
     Block,
     Cell,
     Fold,
-    Notices,
     Panels,
     ReportTable,
     Section,
     Sentence,
     Text,
+    notices,
     numbers,
     section,
     words,
@@ -27,7 +27,7 @@ from perfml.util.words import count, ended, micros
 
 if TYPE_CHECKING:
     from perfml.explain import Advice
-    from perfml.explain.advice.answer import Finding
+    from perfml.explain.advice.finding import Finding
     from perfml.explain.speed_of_light import KernelLevels
 
 _MOST = 8
@@ -57,7 +57,7 @@ def advice_section(advice: Mapping[str, Advice]) -> Section | None:
     panels = [
         section(
             label,
-            Notices(sentences_of(each.warnings), "this advice"),
+            *notices(sentences_of(each.warnings), "this advice"),
             *_tables(each.findings, folded, label),
             Text(_notes(each), note=True),
             *time_texts(each.time_notes),

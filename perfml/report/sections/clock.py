@@ -16,11 +16,10 @@ from perfml.account.words import (
     rank_table,
     step_sentence,
 )
-from perfml.explain.advice.answer import Finding
-from perfml.explain.advice.persons import Person
+from perfml.explain.advice.finding import Finding
 from perfml.explain.advice.settings import choice
 from perfml.explain.confidence import IN_WORDS, probability
-from perfml.explain.remedies import Situation, remedy_for
+from perfml.explain.remedies import Person, Situation, remedy_for
 from perfml.report.document import (
     Cell,
     Points,

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from perfml.report import figures
-from perfml.report.compared import Comparison
 from perfml.report.conditions import EVERY_RUN, labelled
 from perfml.report.document import (
     Answer,
@@ -25,6 +24,7 @@ from perfml.report.document import (
     section,
 )
 from perfml.report.labels import capital, listed
+from perfml.report.pairs import Comparison
 from perfml.report.sections.clock import step_differences, step_section
 from perfml.report.sections.explanation import (
     layers_alone,
@@ -33,7 +33,7 @@ from perfml.report.sections.explanation import (
     why_section,
     why_sentence,
 )
-from perfml.report.sections.first import cause_and_cure
+from perfml.report.sections.first import cause_of
 from perfml.report.sections.provenance import glossary_section, moment, provenance_section
 from perfml.report.tables import illustrated
 from perfml.util.words import count, micros, multiple, ratio_text
@@ -155,7 +155,8 @@ def _steps(comparisons: Sequence[Comparison]) -> list[Sentence]:
     )
     detail = next((each for each in names.details if each.layer == row["layer"]), None)
     if detail is not None:
-        cause, cure = cause_and_cure(detail, names)
+        said = detail.points((names.baseline, names.target))
+        cause, cure = cause_of(said), said.get("do", "")
         text = f"{cure} Why: {text} {cause}" if cure else f"{text} {cause}"
     verb = "lost" if row["cost"] > 0 else "gained"
     gain = f"{micros(float(row['size']))} {verb}"

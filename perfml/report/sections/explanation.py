@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from perfml.explain.confidence import IN_WORDS
 from perfml.report.conditions import EVERY_RUN
 from perfml.report.document import (
     Block,
     Cell,
     Document,
-    Notices,
     Panels,
     Points,
     ReportTable,
     Section,
     Sentence,
     Text,
+    notices,
     numbers,
     section,
     words,
@@ -33,14 +31,13 @@ from perfml.report.sections.layer_detail import (
     layer_section,
 )
 from perfml.report.tables import amount, sentences_of, share, time_texts
-from perfml.util.words import count, factor_text, micros, micros_alike, multiple, ratio_text
+from perfml.util.words import count, micros, micros_alike, multiple, ratio_text
 
 if TYPE_CHECKING:
     from perfml.explain.results import Explanation, LayerDiff
-    from perfml.explain.tree.causes import Contribution
 
-_MAIN = 0.15
-"""A term of at least this share of all (absolute) terms is named in a sentence."""
+_SHORT = 3
+"""Lines of a layer behind the first one."""
 
 _FIRST_LAYERS = 6
 """Layers on the first screen of an explanation."""
@@ -69,7 +66,7 @@ def why_section(pairs: Iterable[Pair], title: str, lead: str, *, several: bool) 
             section(
                 label,
                 *(layers or [nothing]),
-                Notices(sentences_of(explanation.warnings), "this comparison"),
+                *notices(sentences_of(explanation.warnings), "this comparison"),
                 *time_texts(explanation.further_notes),
                 summary=f"all layers of both together: {explanation.headline}",
             )
@@ -240,70 +237,20 @@ def why_sentence(pair: Pair, of: str | None = None) -> Sentence | None:
         f"{where}{explanation.target} differs most from {explanation.baseline} on {first.layer}: "
         f"{times} ({multiple(first.time.ratio)})."
     )
-    causes = main_causes(first)
+    causes = first.main_causes
     if not causes:
         return Sentence("why", "low", f"{text} No counter splits the difference.")
     text = f"{text} By the counters: {listed(causes)}."
     return Sentence("why", first.causes.confidence, text)
 
 
-def main_causes(detail: LayerDiff) -> list[str]:
-    """Return the largest causes, with their factors."""
-    totals = detail.causes.totals
-    least = _MAIN * sum(abs(total.log_ratio) for total in totals)
-    main = [total for total in totals if abs(total.log_ratio) >= least > 0]
-    return [f"{total.term.label} {factor_text(total.factor)}" for total in main]
-
-
 def main_points(detail: LayerDiff, explanation: Explanation, *, short: bool) -> Points:
-    """Say the largest cause with its numbers and its cure, the others by name, and what to fear.
-
-    The short form is cause and cure.
-    """
-    from perfml.explain.tree.sentences import cause_in_words, sided_causes
-
-    causes, _ = sided_causes(detail.time, detail.causes)
-    if not causes:
-        differs = detail.time.verdict in ("slower", "faster")
-        text = "No counter splits the difference." if differs else detail.time.sentence()
-        said = (text, *detail.reasons) if detail.unseen else detail.reasons or (text,)
-        return Points((*said, *_cautions(detail)))
-    first, *others = causes
-    untold, fix = detail.causes.untold, detail.fix
-    cause = cause_in_words(first, detail.causes)
+    """Lay out what to do, what it saves and why; the short form is what to do and why."""
+    said = detail.points((explanation.baseline, explanation.target))
+    if not said or detail.unseen:
+        first = said.get("why") or detail.time.sentence()
+        return Points((first, *detail.reasons) if detail.unseen else detail.reasons or (first,))
     # of two sides the slower one is to be changed
-    do = f"do in {explanation.baseline}" if detail.time.verdict == "faster" else "do"
-    if fix is not None and fix.confidence != "high":
-        do = f"{do} ({IN_WORDS[fix.confidence]})"
-    points = [] if untold is None else [untold.sentence()]
-    if short:
-        action = detail.action(first.term) if fix is None else fix.action
-        return Points((*points, f"{cause}{all_else(detail, [first])}", f"{do}: {action}"))
-    points.append(f"{cause}{all_else(detail, causes)}")
-    points += [f"where: {text}" for text in detail.where(first.term)]
-    if first.term.residual and detail.causes.missing:
-        asked = "ncu --metrics $(perfml metrics default --request)"
-        missing = listed(detail.causes.missing, 6)
-        points.append(f"do: collect what was not ({asked}), or the rest has no name: {missing}")
-    elif fix is None or fix.term != first.term:
-        points.append(f"do: {detail.action(first.term)}")
-    else:
-        points += [f"{do}: {fix.action}", fix.saving()]
-    if others:
-        named = [f"{each.term.label} {factor_text(each.factor)}" for each in others]
-        points.append(f"also: {listed(named, 3)}")
-    return Points((*points, *_cautions(detail)))
-
-
-def all_else(detail: LayerDiff, told: Sequence[Contribution]) -> str:
-    """Say what all causes that are not told make together, where they work against those told.
-
-    A cause that is larger than the whole difference would look like a mistake.
-    """
-    against = detail.against(told)
-    return f"; all else together {factor_text(math.exp(against))}" if against else ""
-
-
-def _cautions(detail: LayerDiff) -> list[str]:
-    """Say the first contradiction."""
-    return [f"caution: {text}" for text in detail.disagreements][:1]
+    where = f" in {explanation.baseline}" if detail.time.verdict == "faster" else ""
+    lines = [f"{name}{where if name == 'do' else ''}: {text}" for name, text in said.items()]
+    return Points(tuple(lines[:_SHORT] if short else lines))

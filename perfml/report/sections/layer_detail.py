@@ -14,13 +14,12 @@ from perfml.report.document import (
     Block,
     Cell,
     Fold,
-    Notices,
     Picture,
-    Pictures,
     Points,
     ReportTable,
     Section,
     Text,
+    notices,
     numbers,
     section,
     words,
@@ -42,9 +41,6 @@ _MOST = 10
 
 _KERNEL = 56
 """Characters of a kernel's name; all of it opens."""
-
-_CURES = 2
-"""Causes whose cure is told."""
 
 _ATTRIBUTION_WIDTH = 520
 _CHANGES = {"fused": "replaced"}
@@ -80,9 +76,9 @@ def layer_section(
     reasons = _reasons(detail)
     denied = [f"not {TERMS[id_].label}: {why}" for id_, why in detail.causes.denied.items()]
     blocks: list[Block | None] = [
-        _cures(detail),
+        _cures(detail, (explanation.baseline, explanation.target)),
         Points(reasons) if reasons else None,
-        Notices(sentences_of(detail.warnings), "this layer"),
+        *notices(sentences_of(detail.warnings), "this layer"),
         _lines(detail),
         _picture(detail.causes.terms, _CAPTION.format(f"{name}, {at}," if at else name)),
         launches_table(detail, explanation),
@@ -135,11 +131,11 @@ def _disagreements(detail: LayerDiff) -> Block | None:
     return None
 
 
-def _picture(terms: pd.DataFrame, caption: str) -> Pictures | None:
+def _picture(terms: pd.DataFrame, caption: str) -> Picture | None:
     if not differ(terms):
         return None  # two sides that do not differ have no terms
     draw = functools.partial(_draw_attribution, terms)
-    return Pictures((Picture("Bars of factors; the table below has its numbers", caption, draw),))
+    return Picture("Bars of factors; the table below has its numbers", caption, draw)
 
 
 def _draw_attribution(terms: pd.DataFrame, width: int) -> Axes:
@@ -157,7 +153,7 @@ def _model_caption(found: ModelAttribution) -> str:
     )
 
 
-def _stalls(detail: LayerDiff, rows: pd.DataFrame, at: str) -> Pictures | None:
+def _stalls(detail: LayerDiff, rows: pd.DataFrame, at: str) -> Picture | None:
     chosen = rows[rows["layer"].isin([detail.layer, detail.target_layer])]
     if not len(stall_shares(chosen).columns):
         return None
@@ -165,7 +161,7 @@ def _stalls(detail: LayerDiff, rows: pd.DataFrame, at: str) -> Pictures | None:
     where = f", {at}" if at else ""
     caption = f"Why the warps of {detail.layer} waited, under {listed(names)}{where}."
     draw = functools.partial(figures.stall_breakdown, chosen)
-    return Pictures((Picture("Stacked bars of stall reasons", caption, draw),))
+    return Picture("Stacked bars of stall reasons", caption, draw)
 
 
 def launches_table(detail: LayerDiff, explanation: Explanation) -> ReportTable | None:
@@ -238,22 +234,12 @@ def _signed(value: float) -> Cell:
     return Cell(f"{round(value, 3) + 0.0:+.3f}", value=value)  # no -0.000
 
 
-def _cures(detail: LayerDiff) -> Points | None:
-    """Say what helps against the main cause; None where no counter names one."""
-    from perfml.explain.tree.sentences import sided_causes
-
-    title = (
-        "What to do (low confidence: the evidence disagrees)"
-        if detail.disagreements
-        else "What to do"
-    )
-    if detail.fix is not None:
-        return Points((capital(detail.fix.action_in_words()),), title, "advised")
-    causes, _ = sided_causes(detail.time, detail.causes)
-    main = [total.term for total in causes if not total.term.residual][:_CURES]
-    if detail.time.verdict != "slower" or not main:
-        return None
-    return Points(tuple(f"{term.label}: {detail.action(term)}" for term in main), title, "advised")
+def _cures(detail: LayerDiff, names: tuple[str, str]) -> Points | None:
+    """Say what helps against the main cause, and what it saves; None where nothing is known."""
+    said = detail.points(names)
+    cures = [f"{name}: {said[name]}" for name in ("do", "saves", "if you stay") if name in said]
+    doubt = " (low confidence: the evidence disagrees)" if detail.disagreements else ""
+    return Points(tuple(map(capital, cures)), f"What to do{doubt}", "advised") if cures else None
 
 
 def _lines(detail: LayerDiff) -> Points | None:

@@ -12,12 +12,12 @@ from perfml.report.document import (
     Block,
     Cell,
     Fold,
-    Notices,
     Panels,
-    Pictures,
+    Picture,
     ReportTable,
     Section,
     Text,
+    notices,
     numbers,
     section,
     words,
@@ -73,15 +73,15 @@ def _ranking(ranking: Ranking, settings: str) -> tuple[Block, ...]:
     if not len(ranking.summary):
         return told
     picture, table = _ranks_picture(ranking, settings), ranks_table(ranking.summary)
-    notices = Notices(sentences_of(ranking.warnings), "this ranking")
+    warned = notices(sentences_of(ranking.warnings), "this ranking")
     tested = ranking.null is not None and not ranking.null.reason
     if tested and not ranking.beyond_chance:
         summary = "The ranking, in which nothing is shown beyond chance"
-        return *told, Fold(summary, (picture, table, notices), page_only=False)
-    return *told, picture, Fold("Ranks and p-values", (table,), page_only=False), notices
+        return *told, Fold(summary, (picture, table, *warned), page_only=False)
+    return *told, picture, Fold("Ranks and p-values", (table,), page_only=False), *warned
 
 
-def _ranks_picture(ranking: Ranking, settings: str) -> Pictures:
+def _ranks_picture(ranking: Ranking, settings: str) -> Picture:
     first, of = ranking.summary.iloc[0], f" ({settings})" if settings else ""
     caption = (
         f"Mean rank of every metric group with its interval{of}. First: "
@@ -137,9 +137,9 @@ def _rank(place: float) -> str:
 def _scores(evaluation: Evaluation) -> Fold:
     """Return how well the models of a task predict layers that they never saw."""
     # what its splits leak stands at the top of the page
-    blocks = (
+    blocks: tuple[Block, ...] = (
         Text(MEANINGS.get(evaluation.task, "The score.")),
-        Notices(sentences_of(evaluation.warnings), "these scores"),
+        *notices(sentences_of(evaluation.warnings), "these scores"),
         scores_table(evaluation),
     )
     return Fold("How well the models predict it", blocks, page_only=False)

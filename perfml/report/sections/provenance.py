@@ -12,10 +12,10 @@ from perfml.report.document import (
     Facts,
     Fold,
     Glossary,
-    Notices,
     ReportTable,
     Section,
     Text,
+    notices,
     section,
     words,
 )
@@ -69,12 +69,11 @@ def _parts(document: Mapping[str, Any]) -> tuple[Block, ...]:
         record_table("Runs", _records(document.get("runs"))),
         record_table("Launches outside every layer", _outside(document.get("unattributed"))),
     )
-    blocks: list[Block] = [Notices(sentences_of(document.get("warnings")), "what was recorded")]
-    blocks += [Facts(facts)] if facts else []
-    blocks += [Fold(table.caption, (table,)) for table in tables if table is not None]
-    if len(blocks) == 1:
-        blocks.append(Text("The table carries no provenance."))
-    return tuple(blocks)
+    warned = notices(sentences_of(document.get("warnings")), "what was recorded")
+    known: list[Block] = [Facts(facts)] if facts else []
+    known += [Fold(table.caption, (table,)) for table in tables if table is not None]
+    known = known or [Text("The table carries no provenance.")]
+    return (*warned, *known)
 
 
 def _records(value: object) -> list[Mapping[str, Any]]:

@@ -14,7 +14,7 @@ from perfml.report.document import (
     Cell,
     KernelChooser,
     Panels,
-    Pictures,
+    Picture,
     ReportTable,
     Section,
     Totals,
@@ -75,7 +75,7 @@ def _range(low: float, high: float, total: float) -> str:
     return f"{number(low / size, 4)}–{number(high / size, 4)}\xa0{unit}"
 
 
-def _picture(condition: Condition, palette: Mapping[str, str]) -> Pictures:
+def _picture(condition: Condition, palette: Mapping[str, str]) -> Picture:
     slowest = condition.slowest
     caption = f"{labelled(f'Time of every {condition.noun}', condition.label)}."
     if slowest is not None:
