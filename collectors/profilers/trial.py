@@ -64,6 +64,10 @@ OPTIONS: dict[str, tuple[str, Edit]] = {
         "-use_fast_math",
         lambda build: re.sub(r"^(\s*\S+)", r"\1 -use_fast_math", build),
     ),
+    "registers_64": (
+        "-maxrregcount=64",
+        lambda build: re.sub(r"^(\s*\S+)", r"\1 -maxrregcount=64", build),
+    ),
     "more_registers": ("no -maxrregcount", lambda build: _REGISTERS.sub("", build)),
 }
 """The same as an option of nvcc."""

@@ -75,6 +75,19 @@ def test_what_launching_adds_is_taken_off_where_the_programs_own_time_is_known()
     assert (plain.time_us, plain.ratio("sm_half"), plain.empty_us) == (4.0, 1.25, 4.2)
 
 
+def test_a_kernel_of_a_microsecond_takes_that_and_answers_to_nothing_that_it_does_not_use():
+    # one warp on an H200, 2026-11-29: alone 0.831 us by CUPTI, in a graph of launches 1.18
+    conditions = launch(
+        all=[1.184, 1.20533, 1.16089, 1.15378, 1.18044, 1.18933, 1.168],
+        sm_half=[1.17156, 1.16978, 1.18222, 1.16089, 1.17511, 1.16089, 1.18222],
+    ).conditions
+    one = Examined((), "one", conditions=conditions, own_us=0.831)
+    (made,) = responses(experiments(one, empty_us=0.6))
+    assert made.time_us == 0.831
+    assert made.ratio("sm_half") == pytest.approx(1, abs=0.02)
+    assert made.by_condition["sm_half"].low > 0.95
+
+
 def test_launching_adds_no_more_to_a_long_launch_than_to_an_empty_kernel():
     conditions = launch(all=[108.0] * 3, sm_half=[208.0] * 3).conditions
     (made,) = responses(

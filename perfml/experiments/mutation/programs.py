@@ -154,7 +154,7 @@ MUTATIONS: dict[str, Callable[[Kernel], str | None]] = {
     "no_fences": operations.no_fences,
     "no_local_arrays": operations.no_local_arrays,
     "more_registers": operations.more_registers,
-    "fewer_registers": operations.fewer_registers,
+    "registers_64": operations.registers_64,
     "single_precision": operations.single_precision,
     "fast_math": operations.fast_math,
     "cheap_functions": operations.cheap_functions,

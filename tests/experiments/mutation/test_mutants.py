@@ -251,8 +251,8 @@ def test_bounds_on_registers_go_and_the_size_of_blocks_stays():
     text = mutant("bounded", "more_registers")
     assert ".minnctapersm" not in text
     assert ".maxntid" in text
-    assert ".maxnreg 64" in mutant("rows", "fewer_registers").split("{")[0]
-    assert "fewer_registers" not in {each.mutation for each in mutants(PTX, "bounded")}
+    assert ".maxnreg 64" in mutant("rows", "registers_64").split("{")[0]
+    assert "registers_64" not in {each.mutation for each in mutants(PTX, "bounded")}
 
 
 def test_variables_that_a_mutant_takes_over_are_named():
