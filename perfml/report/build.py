@@ -13,7 +13,7 @@ from perfml.account.time_sources import time_note
 from perfml.report.conditions import EVERY_RUN, UNNAMED, Condition, conditions
 from perfml.report.document import Document
 from perfml.report.kernels import pack_kernels
-from perfml.report.labels import listed, short_models
+from perfml.report.labels import short_models
 from perfml.report.pairs import compare_tables
 from perfml.report.results import (
     Pair,
@@ -31,6 +31,7 @@ from perfml.report.sections.limits import limits_section, lines_section, rooflin
 from perfml.report.sections.models import models_section
 from perfml.report.sections.provenance import glossary_section, moment, of_runs, provenance_section
 from perfml.report.sections.times import kernels_section, times_section
+from perfml.util.words import listed
 
 if TYPE_CHECKING:
     from perfml.explain import Advice

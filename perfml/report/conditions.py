@@ -19,7 +19,8 @@ import pandas as pd
 from perfml.errors import TableError
 from perfml.kernel_names import kernel_label
 from perfml.report.document import FALLING, Sure
-from perfml.report.labels import clean, listed, short_models
+from perfml.report.labels import clean, short_models
+from perfml.util.words import listed
 
 _CONDITION = ("workload", "device", "precision", "batch")
 EVERY_RUN = "all runs"

@@ -96,23 +96,6 @@ def short_models(names: Iterable[str]) -> dict[str, str]:
     return {name: each if each and counted[each] == 1 else name for name, each in short.items()}
 
 
-def listed(names: Sequence[str], limit: int = 4) -> str:
-    """Return names as a list in prose; what exceeds `limit` is counted.
-
-    Examples
-    --------
-    >>> listed(["a", "b", "c"])
-    'a, b and c'
-    >>> listed(["a", "b", "c", "d", "e", "f"])
-    'a, b, c and 3 more'
-    """
-    if len(names) > limit:
-        head, tail = list(names[: limit - 1]), f"{len(names) - limit + 1} more"
-    else:
-        head, tail = list(names[:-1]), names[-1] if names else ""
-    return f"{', '.join(head)} and {tail}" if head else tail
-
-
 def model(name: Any) -> str:
     """Return what a model is called in prose."""
     return MODELS.get(str(name), clean(name, 80))

@@ -13,9 +13,10 @@ import pandas as pd
 from perfml.errors import PerfmlError
 from perfml.report.conditions import EVERY_RUN, UNNAMED, Condition, conditions, named_layers
 from perfml.report.kernels import printable
-from perfml.report.labels import clean, listed
+from perfml.report.labels import clean
 from perfml.report.results import Pair
 from perfml.tables import metric_columns
+from perfml.util.words import listed
 
 if TYPE_CHECKING:
     from perfml.account.account import Account

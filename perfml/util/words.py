@@ -106,14 +106,18 @@ def percentage(value: float, digits: int = 3) -> str:
     return f"{number(100 * value, digits)} %" if math.isfinite(value) else "–"
 
 
-def listed(parts: Sequence[str]) -> str:
-    """Return parts of a sentence joined with commas and an "and".
+def listed(parts: Sequence[str], limit: int | None = None) -> str:
+    """Return parts of a sentence joined with commas and an "and"; beyond `limit` they are counted.
 
     Examples
     --------
     >>> listed(["a"]), listed(["a", "b"]), listed(["a", "b", "c"])
     ('a', 'a and b', 'a, b and c')
+    >>> listed(["a", "b", "c", "d", "e", "f"], 4)
+    'a, b, c and 3 more'
     """
+    if limit is not None and len(parts) > limit:
+        parts = [*parts[: limit - 1], f"{len(parts) - limit + 1} more"]
     return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
 
 

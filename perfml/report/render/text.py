@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from perfml.kernel_names import shortened
 from perfml.report import document as doc
 from perfml.report.document import Cell, ReportTable
-from perfml.report.labels import clean, listed
+from perfml.report.labels import clean
 from perfml.util.shown import folded
-from perfml.util.words import count
+from perfml.util.words import count, listed
 
 PIPE_WIDTH = 200
 """Characters of a table's line without a terminal; there, sentences are a line each."""

@@ -21,9 +21,9 @@ from perfml.report.document import (
     section,
     words,
 )
-from perfml.report.labels import capital, listed, percent
+from perfml.report.labels import capital, percent
 from perfml.report.tables import amount, said_once, sentences_of, time_texts
-from perfml.util.words import count, ended, micros
+from perfml.util.words import count, ended, listed, micros
 
 if TYPE_CHECKING:
     from perfml.explain import Advice
@@ -117,8 +117,8 @@ def _part(one: Finding) -> str:
 
 
 def _who(one: Finding) -> str:
-    rules = f": {listed(one.rules)}" if one.rules else ""
-    return f"said by {listed(one.says)}{rules}"
+    rules = f": {listed(one.rules, 4)}" if one.rules else ""
+    return f"said by {listed(one.says, 4)}{rules}"
 
 
 def finding_steps(
@@ -140,7 +140,7 @@ def _step(one: Finding, levels: Sequence[KernelLevels], label: str) -> Sentence:
     names = {*one.where.layers, one.where.kernel}
     own = next((each for each in levels if each.kernel in names), None)
     long = len(one.hazard) > _TITLE
-    hazard = f"{listed(one.says)}: {listed(one.rules)}" if long else one.hazard
+    hazard = f"{listed(one.says, 4)}: {listed(one.rules, 4)}" if long else one.hazard
     title = capital(hazard)
     if one.where.name and one.gain is not None:
         title = f"{title} in {one.where.name}"

@@ -23,7 +23,7 @@ from perfml.report.document import (
     Totals,
     section,
 )
-from perfml.report.labels import capital, listed
+from perfml.report.labels import capital
 from perfml.report.pairs import Comparison
 from perfml.report.sections.clock import step_differences, step_section
 from perfml.report.sections.explanation import (
@@ -36,7 +36,7 @@ from perfml.report.sections.explanation import (
 from perfml.report.sections.first import cause_of
 from perfml.report.sections.provenance import glossary_section, moment, provenance_section
 from perfml.report.tables import illustrated
-from perfml.util.words import count, micros, multiple, ratio_text
+from perfml.util.words import count, listed, micros, multiple, ratio_text
 
 if TYPE_CHECKING:
     from perfml.explain.times import Ratio
@@ -139,7 +139,7 @@ def _gains_and_losses(comparison: Comparison) -> str:
         if len(rows):
             layers, ending = count(len(rows), f"{verdict} layer"), "s" if len(rows) == 1 else ""
             parts.append(f"{layers} {word}{ending} {micros(float(rows['size'].sum()))}")
-    return listed(parts)
+    return listed(parts, 4)
 
 
 def _steps(comparisons: Sequence[Comparison]) -> list[Sentence]:
@@ -237,7 +237,7 @@ def _time_sentence(comparison: Comparison) -> Sentence:
     total, target, baseline = explanation.total, explanation.target, explanation.baseline
     layers = len(explanation.layers)
     verdicts = listed(
-        [f"{amount} {word}" for word, amount in comparison.verdicts.items() if amount]
+        [f"{amount} {word}" for word, amount in comparison.verdicts.items() if amount], 4
     )
     if explanation.leading is not None:  # whose verdict is said already
         return Sentence("time", "medium", f"{_name(comparison)}, layer by layer: {verdicts}.")
@@ -287,7 +287,7 @@ def _changed_sentence(comparison: Comparison) -> Sentence | None:
     most = metrics.value_counts().head(3)
     often = [f"{name} ({amount} of {layers} layers)" for name, amount in most.items()]
     many = count(len(metrics.unique()), "metric")
-    text = f"{of}{many} changed beyond noise, most often {listed(often)}."
+    text = f"{of}{many} changed beyond noise, most often {listed(often, 4)}."
     return Sentence("metric", "medium", text)
 
 

@@ -23,7 +23,7 @@ from perfml.report.document import (
     section,
     words,
 )
-from perfml.report.labels import capital, listed
+from perfml.report.labels import capital
 from perfml.report.results import Pair
 from perfml.report.sections.clock import step_section
 from perfml.report.sections.layer_detail import (
@@ -31,7 +31,7 @@ from perfml.report.sections.layer_detail import (
     layer_section,
 )
 from perfml.report.tables import amount, sentences_of, share, time_texts
-from perfml.util.words import count, micros, micros_alike, multiple, ratio_text
+from perfml.util.words import count, listed, micros, micros_alike, multiple, ratio_text
 
 if TYPE_CHECKING:
     from perfml.explain.results import Explanation, LayerDiff
@@ -240,7 +240,7 @@ def why_sentence(pair: Pair, of: str | None = None) -> Sentence | None:
     causes = first.main_causes
     if not causes:
         return Sentence("why", "low", f"{text} No counter splits the difference.")
-    text = f"{text} By the counters: {listed(causes)}."
+    text = f"{text} By the counters: {listed(causes, 4)}."
     return Sentence("why", first.causes.confidence, text)
 
 

@@ -15,15 +15,7 @@ from perfml.explain.advice.settings import choice, setting
 from perfml.explain.confidence import probability
 from perfml.report.conditions import EVERY_RUN, UNNAMED, Condition, mixed, sure_of_totals, wins
 from perfml.report.document import Answer, Sentence, Sure
-from perfml.report.labels import (
-    TASKS,
-    is_random,
-    listed,
-    members,
-    model,
-    percent,
-    protocol,
-)
+from perfml.report.labels import TASKS, is_random, members, model, percent, protocol
 from perfml.report.pairs import explained, losses
 from perfml.report.results import (
     ENOUGH_RESAMPLES,
@@ -39,7 +31,7 @@ from perfml.report.results import (
 from perfml.report.sections.advice import finding_steps
 from perfml.report.sections.clock import phase_sentence, rank_steps, step_sentences
 from perfml.report.sections.explanation import why_sentence
-from perfml.util.words import count, micros, multiple
+from perfml.util.words import count, listed, micros, multiple
 
 if TYPE_CHECKING:
     from perfml.modeling.results import Evaluation, Ranking
@@ -132,7 +124,7 @@ def _use(shown: Sequence[Condition]) -> Step | None:
     sure = sure_of_totals(*shown)
     title = f"Use {by_wins[0][0]}"
     if len(by_wins) > 1:
-        title = f"Use {listed(parts)}" if len(shown) == 2 else f"{title} in most cases"
+        title = f"Use {listed(parts, 4)}" if len(shown) == 2 else f"{title} in most cases"
     return found, Sentence("do", sure, text, title, gain)
 
 
@@ -216,7 +208,7 @@ def _loss(pairs: Sequence[Pair], *, alone: bool) -> Step | None:
     text = (
         f"Why: {at}{names.target} takes {micros(detail.time.target_us)} for {detail.layer}, "
         f"{names.baseline} {micros(detail.time.baseline_us)}"
-        + (f" (and {listed(also)})" if also else "")
+        + (f" (and {listed(also, 4)})" if also else "")
         + f". {cause_of(said)}"
     )
     # the first step says to take the baseline
@@ -340,7 +332,7 @@ def _metrics(ranking: Ranking, limit: Sure) -> list[Sentence]:
         for _, row in summary.iloc[1:3].iterrows()
         if is_named(row)
     ]
-    text += f", then {listed(also)}." if also else "."
+    text += f", then {listed(also, 4)}." if also else "."
     if limit == "low":
         text += " The models that say so beat no baseline."
     if ranking.null is not None and names[0] not in ranking.beyond_chance:

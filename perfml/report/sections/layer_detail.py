@@ -26,9 +26,9 @@ from perfml.report.document import (
 )
 from perfml.report.figures.comparisons import differ
 from perfml.report.figures.metrics import stall_shares
-from perfml.report.labels import capital, listed, model, percent
+from perfml.report.labels import capital, model, percent
 from perfml.report.tables import amount, sentences_of, value_text
-from perfml.util.words import count, number, ratio_text
+from perfml.util.words import count, listed, number, ratio_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -159,7 +159,7 @@ def _stalls(detail: LayerDiff, rows: pd.DataFrame, at: str) -> Picture | None:
         return None
     names = [str(name) for name in dict.fromkeys(chosen["backend"])]
     where = f", {at}" if at else ""
-    caption = f"Why the warps of {detail.layer} waited, under {listed(names)}{where}."
+    caption = f"Why the warps of {detail.layer} waited, under {listed(names, 4)}{where}."
     draw = functools.partial(figures.stall_breakdown, chosen)
     return Picture("Stacked bars of stall reasons", caption, draw)
 
