@@ -35,7 +35,7 @@ def prove(
         list[str],
         typer.Argument(
             help="A built-in workload, a PyTorch model (torch:LIBRARY/NAME), -- and any command, "
-            "or a folder that this verb has written."
+            "or a folder or a table that this verb has written."
         ),
     ],
     backend: shared.Backends = None,
@@ -90,14 +90,14 @@ def prove(
     from perfml.experiments.verdicts import ANSWER, read_findings
 
     findings = [] if explained is None else read_findings(explained)
-    folder = Path(what[0])
-    recorded = len(what) == 1 and (folder / FILE).is_file()
+    file = Path(what[0]) / FILE if Path(what[0]).is_dir() else Path(what[0])
+    recorded = len(what) == 1 and file.is_file() and ".csv" in file.suffixes
     if trial and (recorded or not build):
         msg = "--try builds and runs the program"
         cure = 'Like: perfml prove --try --build "nvcc -O3 main.cu -o main" -- ./main'
         raise PerfmlError(msg, found="a folder" if recorded else "no --build", cure=cure)
     if recorded:
-        experiments = read_experiments(folder / FILE)
+        experiments = read_experiments(file)
     else:
         # a layer without ranges is a kernel: then all of them are examined
         ranged = all(one.layer != one.kernel for one in findings)

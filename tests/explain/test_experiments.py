@@ -9,6 +9,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from perfml.explain import advise
+from perfml.explain.advice.measured import keep_answer
 from perfml.tables import metric_columns
 from tests.support.command_line import run as command
 from tests.support.paths import ROOT
@@ -32,7 +34,7 @@ def runs(tmp_path_factory):
 
 
 def run(*words):
-    result = command(*words, "--json")
+    result = command(*map(str, words), "--json")
     assert result.exit_code == 0, result.output
     return json.loads(result.stdout)
 
@@ -109,3 +111,38 @@ def test_a_measured_repair_without_a_counter_is_a_finding_alike_on_every_surface
     out = tmp_path / "report.md"
     assert command("report", str(folder), "--out", str(out)).exit_code == 0
     assert first["mitigation"].split(".")[0] in out.read_text().split("## ")[0]
+
+
+def test_explain_and_gate_say_what_was_promised_and_what_came(runs, tmp_path):
+    fast, slow = (shutil.copytree(each, tmp_path / Path(each).name) for each in runs)
+    assert run("explain", slow, fast, "--model", "none")["promised"] == []  # no answer is kept
+    answer = keep_answer(slow, advise)
+    rows = json.loads((slow / "answer.json").read_text())["answer"]
+    assert [row["rules"] for row in rows] == [list(one.rules) for one in answer.findings]
+    assert set(rows[0]) == {"rules", "where", "holds", "gain", "probability", "confidence"}
+    explained = run("explain", slow, fast, "--model", "none")
+    came = {(e["cause"], *e["layers"]): e for e in explained["promised"]}
+    atomics = came["global_atomics", "atomic_count_s0"]
+    assert atomics["gone"]
+    assert atomics["probability"] == 1.0
+    layers = {row["layer"]: row for row in explained["layers"]}
+    saved = layers["atomic_count_s0"]["baseline_us"] - layers["atomic_count_s0"]["target_us"]
+    assert atomics["measured_us"] == pytest.approx(saved)
+    # measured by experiment, and by the clock after the fix
+    assert atomics["low_us"] == pytest.approx(saved, rel=0.05)
+    text = command("explain", str(slow), str(fast), "--model", "none").stdout
+    assert "atomic_count_s0" in text.splitlines()[-1] or "is gone" in text
+    (gated,) = [e for e in run("gate", slow, fast)["promised"] if e["cause"] == "global_atomics"]
+    assert gated["gone"]
+    assert gated["measured_us"] == pytest.approx(saved, rel=0.02)
+    # the same side again: nothing is gone, and nothing came
+    again = {e["cause"]: e for e in run("explain", slow, slow, "--model", "none")["promised"]}
+    assert not again["global_atomics"]["gone"]
+    assert again["global_atomics"]["measured_us"] == pytest.approx(0)
+
+
+def test_an_answer_that_is_damaged_promises_nothing(runs, tmp_path):
+    fast, slow = (shutil.copytree(each, tmp_path / Path(each).name) for each in runs)
+    for text in ("", "[]", '{"answer": 3}', "{"):
+        (slow / "answer.json").write_text(text)
+        assert run("explain", slow, fast, "--model", "none")["promised"] == []
