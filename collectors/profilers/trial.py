@@ -154,8 +154,8 @@ class Trial:
     def row(self) -> list[Any]:
         """What people read of it."""
         times = (self.before_us, self.after_us, self.ratio)
-        shown = [None if math.isnan(each) else each for each in times]
-        return [self.change, self.kernel, self.outputs, *shown, self.factor]
+        shown = [None if math.isnan(each) else float(f"{each:.4g}") for each in times]
+        return [self.change, self.kernel, self.outputs, *shown, round(self.factor, 3)]
 
     JSON: ClassVar = (
         *("mutation", "change", "kernel", "factor", "outputs", "before_us", "after_us", "ratio"),

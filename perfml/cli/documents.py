@@ -56,7 +56,7 @@ _PROMISED = Document(
     {
         "cause": (str, "id of what the answer for the older side named"),
         "layers": _TEXTS,
-        "gone": (bool, "whether the answer for the newer side does not name it"),
+        "gone": (bool, "whether the newer answer promises less than a tenth of it"),
         "probability": (float, "of being right, as it was said"),
         "low_us": (float, "of the gain that was promised, for all these layers"),
         "high_us": float,

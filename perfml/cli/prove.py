@@ -34,8 +34,8 @@ def prove(
     what: Annotated[
         list[str],
         typer.Argument(
-            help="A built-in workload, a PyTorch model (torch:LIBRARY/NAME), -- and any command, "
-            "or a folder or a table that this verb has written."
+            help="A built-in workload, a PyTorch model (torch:LIBRARY/NAME), -- and any command. "
+            "Or what this verb has written: a folder or a table."
         ),
     ],
     backend: shared.Backends = None,
@@ -194,6 +194,9 @@ def measured(
     if built_in[0] and not workload:
         msg = "--backend is for built-in workloads"
         raise PerfmlError(msg, cure="Give a program its own arguments behind --.")
+    if out.is_file():
+        msg = "experiments are kept in a folder"
+        raise PerfmlError(msg, where=str(out), found="a file", cure="Name a folder with --out.")
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="perfml-prove-") as scratch:
         own = [*_workload(what[0], built_in, Path(scratch)), *options] if workload else what

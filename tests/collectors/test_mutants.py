@@ -3,6 +3,8 @@
 There a kernel of PTX takes 10 us in blocks of 128 threads, and 4 us while its switch is on.
 """
 
+import dataclasses
+
 import pytest
 
 from collectors.profilers.experiment_record import Settings
@@ -108,4 +110,7 @@ def test_a_launch_without_part_of_the_clock_is_left_and_counted(tmp_path):
     times = [((us, us, us), (f"kernel {us}",)) for us in (990.0, 9.0, 1.0)]
     settings = Settings(("program",), tmp_path / "log", 1.0, 7, {}, times=times)
     seconds = [float(row[0].split()[2]) for row in settings._times()]
-    assert seconds == [pytest.approx(0.99), 0.4, 0.0]
+    # none is left while there is time for all
+    assert seconds == [pytest.approx(0.2 + 0.4 * us / 1000) for us in (990, 9, 1)]
+    few = dataclasses.replace(settings, seconds=0.5)
+    assert [float(row[0].split()[2]) for row in few._times()][2] == 0

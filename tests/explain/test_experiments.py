@@ -143,6 +143,13 @@ def test_explain_and_gate_say_what_was_promised_and_what_came(runs, tmp_path):
 
 def test_an_answer_that_is_damaged_promises_nothing(runs, tmp_path):
     fast, slow = (shutil.copytree(each, tmp_path / Path(each).name) for each in runs)
-    for text in ("", "[]", '{"answer": 3}', "{"):
+    for text in ("", "[]", '{"answer": 3}', "{", '{"answer": [{"rules": ["x"], "gain": {}}]}'):
         (slow / "answer.json").write_text(text)
         assert run("explain", slow, fast, "--model", "none")["promised"] == []
+
+
+def test_a_measured_repair_is_one_finding_whichever_of_its_causes_counters_name(runs):
+    table = advise(runs[1])
+    proven = [one for one in table.findings if one.confidence == "proven"]
+    said = [(one.layer, one.where.kernel, one.evidence.partition("µs less")[0]) for one in proven]
+    assert len(set(said)) == len(said)

@@ -40,13 +40,30 @@ def measured(
         return [*findings]
     examined = [_examined(one, launches) for one in findings]
     for layer in layers:
-        named = {one.rules[0] for one in examined if one.layer == layer.row["layer"]}
-        examined += [one for one in _repaired(layer, launches) if one.rules[0] not in named]
-    return examined
+        named = {one.rules[0] for _, one in examined if one.layer == layer.row["layer"]}
+        found = _repaired(layer, launches)
+        examined += [(repair, one) for repair, one in found if one.rules[0] not in named]
+    # one repair of a launch is one finding, whichever of its causes counters name
+    made: list[tuple[str, Finding]] = []
+    for repair, one in examined:
+        known = [at for at, each in enumerate(made) if repair and each[0] == repair]
+        at = next((at for at in known if _same_place(one, made[at][1])), len(made))
+        first = made[at][1] if at < len(made) else one
+        rules = tuple(dict.fromkeys((*first.rules, *one.rules)))
+        # the line of source, where one of them has it
+        what = max(first.mitigation, one.mitigation, key=len)
+        made[at : at + 1] = [(repair, replace(first, rules=rules, mitigation=what))]
+    return [one for _, one in made]
 
 
-def _repaired(layer: Layer, launches: Sequence[Responses]) -> Iterator[Finding]:
-    """Return a finding for every measured repair of a layer's kernels that surely saves time."""
+def _same_place(one: Finding, other: Finding) -> bool:
+    here, there = (replace(each.where, kernel="") for each in (one, other))
+    kernels = {one.where.kernel, other.where.kernel} - {""}
+    return here == there and len(kernels) <= 1
+
+
+def _repaired(layer: Layer, launches: Sequence[Responses]) -> Iterator[tuple[str, Finding]]:
+    """Return mutation and finding of measured repairs of a layer that surely save time."""
     for label in dict.fromkeys(layer.labels):
         launch = of_layer(launches, layer.row["layer"], label)
         for repair in () if launch is None else repairs(launch):
@@ -70,21 +87,23 @@ def _repaired(layer: Layer, launches: Sequence[Responses]) -> Iterator[Finding]:
             if repair.mutation in LINES:
                 where = f" In the source: {LINES[repair.mutation]}."
                 one = replace(one, mitigation=one.mitigation + where)
-            yield _tested(one, "proven")
+            yield repair.mutation, _tested(one, "proven")
 
 
-def _examined(one: Finding, launches: Sequence[Responses]) -> Finding:
+def _examined(one: Finding, launches: Sequence[Responses]) -> tuple[str, Finding]:
+    """Return the mutation that proves a finding, empty if none does, and its verdict in it."""
     cause, sure = one.rules[0], one.confidence
     claimed = one.part if 0 < one.part <= 1 else 1.0
     asked = Claim(one.layer, cause, cause, sure, one.where.kernel, claimed)
     (said,) = examine([asked], launches)
     if not said.tells:
-        return one
+        return "", one
     one = _tested(replace(one, evidence=f"{said.said} {one.evidence}"), confidence_by(said, sure))
     if said.gains is not None and one.gain is not None:
         likely, _, high = (Time(min(one.share * gain, 1.0) * one.holds.us) for gain in said.gains)
         one = replace(one, gain=replace(one.gain, likely=likely, high=high))
-    return one
+    repair = None if said.verdict is None else said.verdict.repair
+    return repair.mutation if repair is not None and one.tested == "proven" else "", one
 
 
 def _tested(one: Finding, word: Confidence) -> Finding:
@@ -123,12 +142,19 @@ def _rows(answer: Any) -> list[dict[str, Any]]:
 
 
 def kept_answer(name: str) -> list[dict[str, Any]]:
-    """Return the findings that are kept beside a recording; none where none are."""
+    """Return the findings with a gain that are kept beside a recording; none where none are."""
     path = beside(name, ANSWER)
     try:
-        return [] if path is None else [*json.loads(path.read_text(encoding="utf-8"))["answer"]]
+        rows = [] if path is None else json.loads(path.read_text(encoding="utf-8"))["answer"]
+        return [row for row in rows if row["rules"] and row["gain"] and _gain_us(row) > 0]
     except (OSError, ValueError, KeyError, TypeError):
         return []
+
+
+def _gain_us(row: Mapping[str, Any]) -> float:
+    """Return the likely gain of a kept finding; raises an error if it is damaged."""
+    numbers = (row["probability"], row["gain"]["high"]["us"], *map(len, row["where"]["layers"]))
+    return float(row["gain"]["likely"]["us"]) + 0 * sum(numbers)
 
 
 def promised(
@@ -153,23 +179,27 @@ def promised(
     if not kept or not times:
         return []
     after = kept_answer(new) or _rows(advise(new))
-    left = {(row["rules"][0], each) for row in after if row["rules"] and row["gain"]
-            for each in row["where"]["layers"]}  # fmt: skip
+    left = {
+        (row["rules"][0], each): _gain_us(row)
+        for row in after
+        if row["rules"] and row["gain"]
+        for each in row["where"]["layers"]
+    }
     made = []
     for row in kept:
-        layers, gain = row["where"]["layers"], row["gain"]
+        layers, cause, likely = row["where"]["layers"], row["rules"][0], _gain_us(row)
         known = [times[each] for each in layers if each in times]
-        if not known or gain is None or not row["rules"]:
+        if not known:
             continue
-        cause = row["rules"][0]
         made.append(
             {
                 "cause": cause,
                 "layers": layers,
-                "gone": not any((cause, name) in left for name, *_ in known),
+                # a tenth of what was promised may be left
+                "gone": sum(left.get((cause, name), 0.0) for name, *_ in known) < 0.1 * likely,
                 "probability": row["probability"],
-                "low_us": gain["likely"]["us"],
-                "high_us": gain["high"]["us"],
+                "low_us": likely,
+                "high_us": row["gain"]["high"]["us"],
                 "measured_us": sum(before - us for _, before, us in known),
             }
         )
@@ -181,8 +211,9 @@ def promises_said(promises: Sequence[Mapping[str, Any]]) -> list[str]:
     labels = {name: term.label for name, term in TERMS.items()}
     return [
         f"{', '.join(each['layers'][:3])}: {labels.get(each['cause'], each['cause'])} is"
-        f" {'gone' if each['gone'] else 'still there'}. Promised: {micros(each['low_us'])} to"
-        f" {micros(each['high_us'])} less. Measured: {micros(abs(each['measured_us']))}"
+        f" {'gone' if each['gone'] else 'still there'}. Promised:"
+        f" {' to '.join(dict.fromkeys((micros(each['low_us']), micros(each['high_us']))))} less."
+        f" Measured: {micros(abs(each['measured_us']))}"
         f" {'less' if each['measured_us'] >= 0 else 'more'}."
         for each in promises
     ]
