@@ -38,7 +38,7 @@ def test_a_program_is_examined_and_its_results_stay(program, tmp_path):
     assert document["left"] == 0
     again = json.loads(run(*perfml, str(out), "--cause", "dram_bytes"))
     verdicts = {
-        each["kernel"].split("(")[0]: each["verdict"]["verdict"] for each in again["launches"]
+        each["layer"].split("(")[0]: each["verdict"]["verdict"] for each in again["findings"]
     }
     assert (verdicts["stream"], verdicts["multiply"]) == ("plausible", "implausible")
 
