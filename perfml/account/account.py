@@ -17,6 +17,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
 
+import msgspec
+
 from perfml.account.device_time import DeviceTime
 from perfml.account.host import Waiting
 from perfml.account.phases import SAMPLED
@@ -28,8 +30,6 @@ ACCOUNT = "step"
 """Key of an account in what a reader notes of its source."""
 BESIDE = ".step.json"
 """Ending of the file beside a trace with steps that were timed without a profiler."""
-UNRECORDED = "unrecorded"
-"""State of idle time of which nobody recorded what the host did."""
 WARM_UP = 1.25
 """A first step longer than all others by this factor may be out of line."""
 _SEQUENCES = frozenset({"attention", "cache", "rotary", "state_space"})
@@ -304,35 +304,7 @@ class Account:
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Account:
         """Return what `to_dict` wrote."""
-        return cls(
-            str(document["marked_by"]),
-            tuple(map(float, document["walls_us"])),
-            bool(document["warm_up"]),
-            tuple(map(_device, document["devices"])),
-            tuple(Waiting(**row) for row in document["waits"]),
-            bool(document["trains"]),
-            bool(document["pytorch"]),
-            tuple(map(int, document.get("cut", ()))),
-            bool(document.get("host", True)),
-            tuple(map(float, document.get("bare_steps_us", ()))),
-            cls.from_dict(again) if (again := document.get("repeated")) else None,
-            tuple(map(str, document.get("unknown", ()))),
-            bool(document.get("amd", False)),
-        )
-
-
-def _device(document: Mapping[str, Any]) -> DeviceAccount:
-    return DeviceAccount(
-        int(document["device"]),
-        DeviceTime.from_dict(document["step"]),
-        tuple(map(DeviceTime.from_dict, document["steps"])),
-        tuple(Idle(**row) for row in document["idle"]),
-        tuple(Part(**{**row, "traits": tuple(row["traits"])}) for row in document["parts"]),
-        tuple(Copies(**row) for row in document["copies"]),
-        float(document["launches"]),
-        float(document["communication_us"]),
-        DeviceTime.from_dict(document.get("recorded") or document["step"]),
-    )
+        return msgspec.convert(document, cls, strict=False)
 
 
 def _mean_device(devices: Sequence[DeviceAccount], shares: Sequence[float]) -> DeviceAccount:

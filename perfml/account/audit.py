@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -98,11 +98,6 @@ class Audit:
         ]
 
     to_dict = json_object
-
-    @classmethod
-    def from_dict(cls, document: Mapping[str, Any]) -> Audit:
-        """Return what `to_dict` wrote."""
-        return cls(tuple(Fact(**row) for row in document["facts"]))
 
 
 def said(messages: Iterable[str]) -> tuple[Fact, ...]:

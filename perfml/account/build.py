@@ -11,7 +11,6 @@ import msgspec
 import numpy as np
 
 from perfml.account.account import (
-    UNRECORDED,
     Account,
     Copies,
     DeviceAccount,
@@ -251,7 +250,7 @@ def _device(
     idles = [work.idle(*each) for each in bounds]
     # two steps without a hole between them share one
     gaps = union(*map(np.concatenate, zip(*((e.start, e.end) for e in idles), strict=True)))
-    states = {UNRECORDED: gaps} if host is None else host.idle(gaps, work.activities)
+    states = {State.UNRECORDED: gaps} if host is None else host.idle(gaps, work.activities)
     idle = [
         Idle(str(state), part.length_us / count, _place(host, state, part))
         for state, part in states.items()

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import Any, ClassVar
 
-from perfml.account.account import Account, Copies, DeviceAccount, Part
+from perfml.account.account import Account, DeviceAccount, Part
 
 LAUNCH_BOUND = "launch_bound"
 _FEW = 0.05
@@ -71,12 +71,6 @@ class Cause:
     copies: Mapping[str, Any] | None = None
     kernels: tuple[KernelMatch, ...] = ()
     launches: bool = False
-
-    def has_copies(self, copies: Copies) -> bool:
-        """Return whether some copies are this cause's."""
-        return self.copies is not None and all(
-            getattr(copies, name) == value for name, value in self.copies.items()
-        )
 
 
 NONE = Cause("", "")
@@ -156,7 +150,12 @@ def amounts(account: Account, device: DeviceAccount) -> dict[str, Amount]:
         amount.saved_us += idle.us * cause.saves
         amount.at(idle.where, idle.us)
     for copies in device.copies:
-        cause = next((each for each in causes() if each.has_copies(copies)), NONE)
+        fits = (
+            each
+            for each in causes()
+            if each.copies and all(getattr(copies, name) == v for name, v in each.copies.items())
+        )
+        cause = next(fits, NONE)
         found[cause.id].copying_us += copies.us
         found[cause.id].saved_us += copies.us * cause.saves
     for part in device.parts:
@@ -304,8 +303,9 @@ def changes(one: Account, other: Account) -> list[Change]:
             where[cause.id] = (after if more > 0 else before).place or where.get(cause.id, "")
     rest = [side[""] for side in sums]
     us["copies"] += rest[1].copying_us - rest[0].copying_us
-    unknown = "profiling" if one.host and other.host else "unrecorded"
-    us[unknown] += rest[1].idle_us - rest[0].idle_us
+    for state in ("profiling", "unrecorded"):
+        idle = [sum(i.us for i in device.idle if i.state == state) for _, device in sides]
+        us[state] += idle[1] - idle[0]
     sign = 1.0 if other.step_us >= one.step_us else -1.0
     found = []
     for id_, more in us.items():

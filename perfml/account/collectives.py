@@ -8,9 +8,8 @@ more is that rank's wait. Durations tell it: no two clocks are compared.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -43,12 +42,6 @@ class RankOfJob:
     collectives: tuple[Collective, ...] = ()
 
     to_dict = json_object
-
-    @classmethod
-    def from_dict(cls, document: Mapping[str, Any]) -> RankOfJob:
-        """Return what JSON has of one."""
-        collectives = tuple(Collective(**row) for row in document["collectives"])
-        return cls(int(document["rank"]), int(document["world_size"]), collectives)
 
 
 def collective_kind(name: str) -> str:

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -243,11 +243,6 @@ class DeviceTime:
         *("longest_us", "device", "wall_us", "both_us"),
     )
     to_dict = json_object
-
-    @classmethod
-    def from_dict(cls, document: Mapping[str, Any]) -> DeviceTime:
-        """Return what JSON has of one."""
-        return cls(**{name: value for name, value in document.items() if name != "wall_us"})
 
     @property
     def busy_us(self) -> float:

@@ -8,9 +8,8 @@ until then, and is nothing else, is a state of its own.
 
 from __future__ import annotations
 
-import math
+import itertools
 import re
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -26,9 +25,11 @@ from perfml.account.recording import (
     DeviceKind,
     HostKind,
     HostSpan,
+    Nesting,
     Recording,
     move_kind,
 )
+from perfml.account.steps import WARM_UP
 
 LONG_US = 1000.0
 """A stretch without any operator or API call from which on the host computes something of its own.
@@ -52,6 +53,12 @@ _COMPILING = re.compile(
 )
 """Ranges of torch.compile (``compile_fx_inner (dynamo_timed)``), Triton and XLA that compile, and
 calls that compile or load code. A compiled region that runs is none."""
+_WORKING = re.compile(r"\w*(Launch|Memcpy|Synchronize|Wait)\w*")
+"""Calls that launch, copy or wait: how long they take is the device's matter. A long first call of
+any other name makes what a program has once: contexts, streams, handles."""
+_CREATING = re.compile(r"(cuda|hip|cu)\w*(Create|Init|Properties|Attributes)\w*|\w+Create\w*")
+"""Calls of those that make one each time."""
+_CAPTURE = re.compile(r"(cuda|cu|hip)Stream(Begin|End)Capture\w*")
 _ALLOCATING = re.compile(r"(cuda|hip|cu)(Mem|Host)?(Malloc|Alloc|Free|Create|Map|Unmap|Release)\w*")
 _LAUNCHING = re.compile(r"(cuda|hip|cu)((?!Graph)\w)*Launch\w*")
 _LOADING = re.compile(
@@ -71,6 +78,7 @@ class State(StrEnum):
     """What the host did, in the order in which idle time is given to it."""
 
     PROFILING = "profiling"
+    UNRECORDED = "unrecorded"
     COMPILING = "compiling"
     LOADING = "loading"
     WARMING_UP = "warming_up"
@@ -112,11 +120,6 @@ def is_pageable(activity: Activity) -> bool:
     return activity.kind is DeviceKind.COPY and _PAGEABLE.search(activity.name) is not None
 
 
-def is_to_device(activity: Activity) -> bool:
-    """Return whether a copy is from the host to a device."""
-    return activity.kind is DeviceKind.COPY and move_kind(activity.name) == "to_device"
-
-
 class Host:
     """What the host did over a recording."""
 
@@ -148,7 +151,7 @@ class Host:
             State.PROFILING: _union(recording.spans(HostKind.OVERHEAD)),
             State.COMPILING: _union(s for s in (*ranges, *calls) if _COMPILING.fullmatch(s.name)),
             State.LOADING: _union(s for s in ranges if _LOADING.fullmatch(s.name)),
-            State.WARMING_UP: _union([*first_calls(allocations), *loading_launches(calls)]),
+            State.WARMING_UP: _union(starting_up(calls, ranges)),
             State.ALLOCATING: _union(allocations),
             State.CPU_OPERATORS: _union(on_cpu),
             State.SYNCHRONISING: self._blocking,
@@ -158,7 +161,10 @@ class Host:
             State.LAUNCHING: _union(calls),
             State.OPERATORS: _union(operators),
         }
-        self._around = origins.innermost
+        self._origins = origins
+        seen = [span for span in recording.host if span.kind is not HostKind.OVERHEAD]
+        ends = min(span.start for span in seen), max(span.end for span in seen)
+        self._seen = Intervals(*(np.array([end]) / 1e3 for end in ends))
         named: dict[str, list[HostSpan]] = {}
         for span in (*ranges, *on_cpu):
             if span not in origins.steps.marks:
@@ -173,6 +179,7 @@ class Host:
         fed = intersection(self._fed(gaps, activities), long)
         loading = self.spans[State.LOADING]
         held = self.spans | {
+            State.UNRECORDED: self._unknown(gaps, activities),
             State.LOADING: union([*loading.start, *fed.start], [*loading.end, *fed.end]),
             State.RELAUNCHING: difference(self._drained(gaps), long),
             State.PYTHON: difference(gaps, long),
@@ -184,6 +191,29 @@ class Host:
             parts[state] = intersection(rest, held[state])
             rest = difference(rest, held[state])
         return parts
+
+    def _unknown(self, gaps: Intervals, activities: Sequence[Activity]) -> Intervals:
+        """Return when nobody knows why a device was idle, as far as that is long.
+
+        No host was recorded, or what the device did next was launched by a call that the recording
+        has not. Or it was launched before, as the first operation of its stream: that waits for
+        what was launched before the recording began, which is not in it.
+        """
+        ordered = sorted(activities, key=lambda activity: activity.start)
+        begins = np.array([activity.start for activity in ordered]) / 1e3
+        firsts = {activity.stream: activity for activity in ordered[::-1]}
+        since = gaps.end.copy()
+        for at in np.flatnonzero(gaps.end - gaps.start >= LONG_US).tolist():
+            place = int(np.searchsorted(begins, gaps.end[at] - 1e-3))
+            number = ordered[place].correlation if place < len(ordered) else None
+            if number is not None and number >= 0:
+                call = self._origins.calls.get(number)
+                if call is None or firsts[ordered[place].stream] is ordered[place]:
+                    since[at] = gaps.start[at] if call is None else call.end / 1e3
+        none = difference(gaps, self._seen)
+        start = np.concatenate([np.maximum(gaps.start, since), none.start])
+        end = np.concatenate([gaps.end, none.end])
+        return union(start[end - start >= LONG_US], end[end - start >= LONG_US])
 
     def _drained(self, gaps: Intervals) -> Intervals:
         """Return the gaps in which the host came back from waiting: it had nothing launched.
@@ -203,7 +233,9 @@ class Host:
 
     def _fed(self, gaps: Intervals, activities: Sequence[Activity]) -> Intervals:
         """Return the gaps that end with a copy to the device: the host had made what is copied."""
-        begins = np.array(sorted(a.start / 1e3 for a in activities if is_to_device(a)))
+        begins = np.array(
+            sorted(a.start / 1e3 for a in activities if move_kind(a.name) == "to_device")
+        )
         if not begins.size:
             return Intervals(begins, begins)
         near = np.searchsorted(begins, gaps.end - 1e-3)
@@ -231,74 +263,75 @@ class Host:
     def waits(self, start: int, end: int) -> tuple[Waiting, ...]:
         """Return the calls at which the host waits between two times, those most often first."""
         calls = (span for span in self.synchronising if start <= span.start < end)
-        counts = Counter((span.name, self._around(span)) for span in calls)
+        counts = Counter((span.name, self._origins.innermost(span)) for span in calls)
         return tuple(Waiting(*key, times) for key, times in counts.most_common())
 
 
+def starting_up(calls: Sequence[HostSpan], ranges: Sequence[HostSpan]) -> list[HostSpan]:
+    """Return what a program does once: libraries load, graphs are captured, it warms up.
+
+    A launch of a kernel takes 2 to 50 us: while a device is idle, no full queue holds it. A longer
+    one loads code, as with ``CUDA_MODULE_LOADING=LAZY`` and HIP. That of a graph grows with its
+    nodes, and is none of them.
+    """
+    others = [span for span in calls if not _WORKING.fullmatch(span.name)]
+    loading = [
+        span
+        for span in calls
+        if span.end - span.start >= LONG_US * 1e3
+        and (_LAUNCHING.fullmatch(span.name) or _CREATING.fullmatch(span.name))
+    ]
+    warm = (span for span in ranges if WARM_UP.fullmatch(span.name))
+    return [*first_calls(others), *loading, *_captures(calls), *warm]
+
+
+def _captures(calls: Iterable[HostSpan]) -> list[HostSpan]:
+    """Return the time in which kernels are recorded into a graph, and none of them runs."""
+    marks = [call for call in calls if _CAPTURE.fullmatch(call.name)]
+    return [
+        msgspec.structs.replace(begin, end=end.end)
+        for begin, end in itertools.pairwise(marks)
+        if "Begin" in begin.name and begin.thread == end.thread
+    ]
+
+
 def first_calls(calls: Sequence[HostSpan]) -> list[HostSpan]:
-    """Return the first call of each name that takes far longer than others: it loads a library."""
+    """Return the first call of each name that takes far longer than others."""
     named: dict[str, list[HostSpan]] = {}
     for span in calls:
         named.setdefault(span.name, []).append(span)
-    found = []
-    for first, *others in named.values():
-        usual = np.median([span.end - span.start for span in others]) if others else math.inf
-        if first.end - first.start >= max(_FIRST * usual, LONG_US * 1e3):
-            found.append(first)
-    return found
-
-
-def loading_launches(calls: Sequence[HostSpan]) -> list[HostSpan]:
-    """Return the launches of kernels in which the host loads code, as it does when that first runs.
-
-    So do ``CUDA_MODULE_LOADING=LAZY`` and HIP. Other launches take 2 to 50 us: while a device is
-    idle, no full queue holds them. A graph's launch grows with its nodes, and is none of them.
-    """
-    launches = (span for span in calls if _LAUNCHING.fullmatch(span.name))
-    return [span for span in launches if span.end - span.start >= LONG_US * 1e3]
+    return [
+        first
+        for first, *others in named.values()
+        if others
+        and first.end - first.start
+        >= max(_FIRST * np.median([span.end - span.start for span in others]), LONG_US * 1e3)
+    ]
 
 
 def self_times(spans: Iterable[HostSpan]) -> list[HostSpan]:
     """Return the stretches in which an operator runs and nothing within it, in any order."""
-    stretches: list[HostSpan] = []
-    around: dict[int, list[HostSpan]] = {}
-    until: dict[int, int] = {}
-
-    def pass_to(thread: int, time: int) -> None:
-        since = until.get(thread, 0)
-        if around[thread] and time > since and around[thread][-1].kind is HostKind.OPERATOR:
-            stretch = msgspec.structs.replace(around[thread][-1], start=since, end=time)
-            stretches.append(stretch)
-        until[thread] = max(since, time)
-
-    def leave(thread: int, time: float) -> None:
-        while around[thread] and around[thread][-1].end <= time:
-            pass_to(thread, around[thread][-1].end)
-            around[thread].pop()
-
-    for span in sorted(spans, key=lambda span: (span.start, -span.end)):
-        around.setdefault(span.thread, [])
-        leave(span.thread, span.start)
-        pass_to(span.thread, span.start)
-        around[span.thread].append(span)
-    for thread in around:
-        leave(thread, math.inf)
-    return stretches
+    ordered = sorted(spans, key=lambda span: (span.start, -span.end))
+    return [
+        msgspec.structs.replace(span, start=start, end=end)
+        for span, inside in Nesting(ordered).inside()
+        if span.kind is HostKind.OPERATOR
+        for start, end in zip(
+            [span.start, *(each.end for each in inside)],
+            [*(each.start for each in inside), span.end],
+            strict=True,
+        )
+        if end > start
+    ]
 
 
 def computing_operators(operators: Sequence[HostSpan], calls: Sequence[HostSpan]) -> list[HostSpan]:
     """Return the outermost operators that compute on the CPU: long, and without an API call."""
-    called: dict[int, list[int]] = {}
-    for span in calls:
-        called.setdefault(span.thread, []).append(span.start)
-    until: dict[int, int] = {}
+    within, until = Nesting(calls), dict[int, int]()
     kept = []
     for span in operators:
-        if span.end - span.start < _COMPUTING_US * 1e3 or span.start < until.get(span.thread, 0):
-            continue
-        begins = called.get(span.thread, [])
-        place = bisect_left(begins, span.start)
-        if place == len(begins) or begins[place] >= span.end:
+        long = span.end - span.start >= _COMPUTING_US * 1e3
+        if long and span.start >= until.get(span.thread, 0) and not within.begins_within(span):
             until[span.thread] = span.end
             kept.append(span)
     return kept

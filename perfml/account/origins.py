@@ -67,10 +67,10 @@ class Origins:
         self._ranges = Nesting(recording.spans(HostKind.RANGE, HostKind.MODULE))
         operators = recording.spans(HostKind.OPERATOR)
         self._operators = Nesting(operators)
-        self._calls: dict[int, HostSpan] = {}
+        self.calls: dict[int, HostSpan] = {}
         for span in recording.spans(HostKind.CALL):
             if span.correlation is not None:
-                self._calls.setdefault(span.correlation, span)
+                self.calls.setdefault(span.correlation, span)
         nodes = [span for span in operators if _is_node(span)]
         self._autograd = {span.thread for span in nodes} - {self._main}
         forward = [span for span in operators if span.sequence is not None and not _is_node(span)]
@@ -91,7 +91,8 @@ class Origins:
 
     def of(self, activity: Activity) -> Origin:
         """Return where an activity was launched."""
-        call = None if activity.correlation is None else self._calls.get(activity.correlation)
+        number = activity.correlation
+        call = None if number is None or number < 0 else self.calls.get(number)
         time, thread = (activity.start, None) if call is None else (call.start, call.thread)
         around = self.around(thread, time)
         operators = self._operators.around(thread, time)

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import msgspec
 import numpy as np
 import pandas as pd
 
@@ -135,17 +136,13 @@ def account_in(provenance: Mapping[str, Any]) -> Account | None:
     """
     sources = [each for each in provenance.get("sources", ()) if isinstance(each, Mapping)]
     timed = [each for each in sources if ACCOUNT in each]
-    if "where" not in provenance and (len(timed) == 1 or _of_one_run(timed)):
+    # timing passes of one run, a process each
+    runs = {(each.get("run_id"), each.get("format"), RANK in each) for each in timed}
+    run = timed[0].get("run_id") if timed else None
+    if "where" not in provenance and (len(timed) == 1 or runs == {(run, "timing-csv", False)}):
         return Account.of_processes([Account.from_dict(each[ACCOUNT]) for each in timed])
     ranks = ranks_in(provenance)
     return None if ranks is None else ranks.account
-
-
-def _of_one_run(sources: Sequence[Mapping[str, Any]]) -> bool:
-    """Return whether some files are the timing passes of one run, a process each."""
-    return len({(each.get("run_id"), each.get("format")) for each in sources}) == 1 and all(
-        each.get("format") == "timing-csv" and RANK not in each for each in sources
-    )
 
 
 def ranks_in(provenance: Mapping[str, Any]) -> Ranks | None:
@@ -155,7 +152,7 @@ def ranks_in(provenance: Mapping[str, Any]) -> Ranks | None:
         return None
     if any(RANK not in each or ACCOUNT not in each for each in sources):
         return None
-    traces = [(RankOfJob.from_dict(each[RANK]), each[ACCOUNT]) for each in sources]
+    traces = [(msgspec.convert(each[RANK], RankOfJob), each[ACCOUNT]) for each in sources]
     traces.sort(key=lambda trace: trace[0].rank)
     jobs = [job for job, _ in traces]
     if len({job.world_size for job in jobs}) > 1 or len({job.rank for job in jobs}) < len(jobs):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -179,8 +179,11 @@ class Nesting:
         parents = self._parents.get(thread, [])
         return [self._spans[thread][at] for at, parent in enumerate(parents) if parent < 0]
 
-    def inside(self, outer: HostSpan) -> list[HostSpan]:
-        """Return the spans that lie directly in a span."""
-        mine, parents = self._spans[outer.thread], self._parents[outer.thread]
-        at = next(place for place, span in enumerate(mine) if span is outer)
-        return [mine[place] for place in range(at + 1, len(mine)) if parents[place] == at]
+    def inside(self) -> Iterator[tuple[HostSpan, list[HostSpan]]]:
+        """Yield each span with those that lie directly in it, in their order."""
+        for thread, spans in self._spans.items():
+            held: list[list[HostSpan]] = [[] for _ in spans]
+            for at, parent in enumerate(self._parents[thread]):
+                if parent >= 0:
+                    held[parent].append(spans[at])
+            yield from zip(spans, held, strict=True)

@@ -21,6 +21,18 @@ from perfml.account.recording import Activity, HostKind, HostSpan, Nesting, Reco
 from perfml.util.ranges import ITERATION
 
 PROFILER_STEP = re.compile(r"ProfilerStep\s?[#*](\d{1,15})")
+SERVED = "server step"
+"""Name of the steps that a server of language models marks."""
+_SERVED = re.compile(
+    r"execute_(new|context|generation|diffusion|model|\d+_context)(?![a-z]).*|"
+    r"step\[(DECODE|EXTEND|MIXED|IDLE|PREBUILT|TARGET_VERIFY)\b.*\]",
+    re.DOTALL,
+)
+"""What vLLM and SGLang call the range of one batch."""
+WARM_UP = re.compile(
+    r"(.*[^a-z])?(warm[-_ ]?(ing[-_ ]?)?ups?|warmed)([^a-z].*)?", re.IGNORECASE | re.DOTALL
+)
+"""What programs call ranges in which they warm up: these are no steps."""
 _BEFORE = 0.1
 """From this part of a step's launches on before the first mark, marks end steps."""
 _LEAST_TO_CUT = 3
@@ -31,6 +43,8 @@ _LEAST_REPEATS, _MOST_REPEATS = 3, 200
 """Repeats from which on something repeats, and the repeats that an account is made of."""
 _LOOKED_AT = 200_000
 """Operations among which repeats are looked for."""
+_ALIKE = 0.75
+"""The part of all steps that launch between half and twice as much as the median one."""
 _MOST_DESCENTS = 8
 """Ranges around all steps, one in another, that are looked into."""
 
@@ -86,12 +100,18 @@ def find_steps(recording: Recording) -> Steps:
     if marked:
         own = [span for span in marked if span.thread == marked[0].thread]
         return _of_spans("ProfilerStep", own)
+    served = [span for span in ranges if _SERVED.fullmatch(span.name)]
+    if served:
+        return _of_spans(SERVED, Nesting(served).outermost(served[0].thread))
     thread = main_thread(recording)
     for kinds in ((HostKind.RANGE,), (HostKind.RANGE, HostKind.MODULE)):
         nesting = Nesting(recording.spans(*kinds))
-        found = None if thread is None else _repeated(nesting, nesting.outermost(thread))
-        if found is not None:
-            return _from_the_ends(found, _launches(recording))
+        spans = [] if thread is None else nesting.outermost(thread)
+        warm = {span for span in spans if WARM_UP.fullmatch(span.name)}
+        found = _repeated(nesting, [span for span in spans if span not in warm])
+        if found is not None and _even(found, _launches(recording)):
+            until = max((span.end for span in warm), default=-math.inf)
+            return _from_the_ends(found, [at for at in _launches(recording) if at >= until])
     return whole_recording(recording)
 
 
@@ -217,7 +237,7 @@ def _repeated(nesting: Nesting, spans: Sequence[HostSpan]) -> Steps | None:
         if longest is None:
             return None
         around.append(longest)
-        spans = nesting.inside(longest)
+        spans = next(inside for span, inside in nesting.inside() if span is longest)
     return None
 
 
@@ -247,6 +267,19 @@ def _from_the_ends(steps: Steps, launches: Sequence[int]) -> Steps:
         return steps
     starts = (min(launches), *steps.ends[:-1])
     return Steps(steps.name, starts, steps.ends, steps.marks)
+
+
+def _even(steps: Steps, launches: Sequence[int]) -> bool:
+    """Return whether steps launch about as much as one another, those at the ends aside.
+
+    Else their ranges are parts of something: a layer, or an operator, that occurs several times.
+    """
+    numbers = np.array([steps.of(launch) for launch in launches], dtype=np.int64)
+    counts = np.bincount(numbers[numbers >= 0], minlength=len(steps.starts))
+    usual = float(np.median(counts[1:-1] if len(counts) >= _LEAST_TO_CUT else counts))
+    alike = (counts >= usual / 2) & (counts <= 2 * usual)
+    alike = alike[1:-1] if len(counts) >= _LEAST_TO_CUT else counts > 0
+    return not launches or float(alike.mean()) >= _ALIKE
 
 
 def _step_name(span: HostSpan) -> str:

@@ -80,7 +80,7 @@ def _run(
     from perfml.explain.advice.measured import kept_answer, promised, promises_said
     from perfml.gate import render
     from perfml.gate.policy import save_baseline
-    from perfml.gate.verdict import judge
+    from perfml.gate.python import judged
 
     written: Mapping[options.Form, Callable[[GateResult, str, str], str]] = {
         "text": render.text,
@@ -100,7 +100,7 @@ def _run(
     if not new:
         msg = "there is no new version to judge"
         raise PerfmlError(msg, cure=f"Name one: perfml gate {base} NEW; or keep this one: --save")
-    result = judge(baseline.frame, others[0].frame, _policy(tolerances))
+    result = judged(baseline, others[0], _policy(tolerances))
     came = promised(kept, new[0], _times(baseline.frame, result), advise)
     if output.as_json:
         output.result({**result.to_dict(), "promised": came})
@@ -131,12 +131,13 @@ def _times(baseline: pd.DataFrame, result: GateResult) -> dict[str, tuple[str, f
 def _loaded(selection: Selection, output: Output) -> list[Table]:
     """Return the layers behind each name: a saved baseline, else what any verb takes."""
     from perfml.gate.python import layers_judged
-    from perfml.tables import Table
 
-    tables = {name: _saved(name, selection.where) for name in selection.names}
+    tables: dict[str, Table | None] = {
+        name: _saved(name, selection.where) for name in selection.names
+    }
     wanted = tuple(name for name in tables if tables[name] is None)
     for given in read(replace(selection, names=wanted), output).tables:
-        tables[given.name] = Table(layers_judged(given), "layers", {"source": given.title})
+        tables[given.name] = layers_judged(given)
     return [table for name in selection.names if (table := tables[name]) is not None]
 
 

@@ -16,6 +16,7 @@ from functools import cache
 from typing import Any
 
 from perfml.account.account import Account
+from perfml.account.steps import SERVED
 from perfml.errors import plain
 from perfml.kernel_names import function_name
 from perfml.util.files import read_rows, record
@@ -100,6 +101,8 @@ class Situation:
         What the program is (`perfml.account.account.Account.kind`).
     waits, copies
         The operator at which the host waits most often; `LONGER` where copies are.
+    serves
+        Whether a server of language models marks its batches.
     limit
         What limits how many blocks fit.
     setting
@@ -116,6 +119,7 @@ class Situation:
     kind: str = ""
     waits: str = ""
     copies: str = ""
+    serves: bool = False
     limit: str = ""
     setting: str = ""
     numbers: Mapping[str, float] = field(default_factory=dict)
@@ -136,6 +140,7 @@ NEEDS: Mapping[str, Callable[[Any, Situation], bool]] = {
     "kind": lambda needed, here: here.kind in ("", needed),
     "waits": lambda needed, here: here.waits == needed,
     "copies": lambda needed, here: here.copies == needed,
+    "serves": lambda needed, here: here.serves == needed,
     "limit": lambda needed, here: here.limit == needed,
     "setting": lambda needed, here: here.setting == needed,
     "again": lambda needed, here: here.numbers.get("again", 0.0) >= needed,
@@ -241,6 +246,7 @@ def of_account(account: Account, capability: float = math.nan, amd: bool = False
         amd=account.amd or amd,
         kind=account.kind,
         waits=account.waits[0].operator if account.waits else "",
+        serves=account.marked_by == SERVED,
         copies=LONGER if step.computing_us < step.copying_us else "",
         operations=frozenset({"convolution", "product"} & set(account.launched)),
     )

@@ -349,7 +349,7 @@ class StepComparison:
         return self.remedy.line or None
 
     JSON: ClassVar = (
-        *(("baseline_us", "baseline.step_us"), ("target_us", "target.step_us"), "ratio"),
+        *(("baseline_us", "total.baseline_us"), ("target_us", "total.target_us"), "ratio"),
         *("verdict", "difference_us", "first_cause", "confidence", "probability"),
         *("numbers", ("do", "command"), "changes"),
     )

@@ -7,11 +7,15 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from perfml.account.account import ACCOUNT
+from perfml.account.ranks import account_in
 from perfml.datasets.loading import Input
 from perfml.datasets.opening import read_input
-from perfml.explain.compared import make_side
+from perfml.explain.compare import step_comparison
+from perfml.explain.compared import Side, make_side
 from perfml.gate.policy import Policy, load_baseline, load_policy
 from perfml.gate.verdict import OUTSIDE, GateResult, judge
+from perfml.tables import Table
 
 
 def gate(
@@ -49,28 +53,39 @@ def gate(
     0
     """
     policy = load_policy(Path(tolerances)) if isinstance(tolerances, str | Path) else tolerances
-    return judge(_layers(base), _layers(new), policy or Policy())
+    return judged(_table(base), _table(new), policy)
 
 
-def _layers(data: pd.DataFrame | str | Path) -> pd.DataFrame:
+def judged(base: Table, new: Table, policy: Policy | None = None) -> GateResult:
+    """Judge two tables of `layers_judged`; where a clock was recorded, it is that of explain."""
+    sides = (
+        Side(name, table.frame, None, account=account_in(table.provenance))
+        for name, table in (("baseline", base), ("new version", new))
+    )
+    step = step_comparison(*sides)
+    clock = step.total if step is not None and step.leads else None
+    return judge(base.frame, new.frame, policy, clock)
+
+
+def _table(data: pd.DataFrame | str | Path) -> Table:
     if isinstance(data, pd.DataFrame):
         kernels = None if "kernel_names" in data.columns else data
-        return _with_outside(make_side("table", data).layers, kernels)
+        return Table(_with_outside(make_side("table", data).layers, kernels), "layers", {})
     saved = None if Path(data).exists() else load_baseline(str(data))
-    if saved is not None:
-        return saved.frame
-    return layers_judged(read_input(data))
+    return saved or layers_judged(read_input(data))
 
 
-def layers_judged(given: Input) -> pd.DataFrame:
-    """Return the layers of an input; without ranges the whole run is one layer.
+def layers_judged(given: Input) -> Table:
+    """Return the layers of an input, with its clock; without ranges the whole run is one layer.
 
     A kernel that is launched more often than others is more work then, as within a layer.
     Launches outside every range are one layer more, `OUTSIDE`; a table of layers does not tell of
     them.
     """
     layers = make_side(given.name, given.table).layers
-    return _with_outside(layers, given.kernels if given.stored is None else None)
+    layers = _with_outside(layers, given.kernels if given.stored is None else None)
+    clock = {} if given.account is None else {"sources": [{ACCOUNT: given.account.to_dict()}]}
+    return Table(layers, "layers", {"source": given.title, **clock})
 
 
 def _with_outside(layers: pd.DataFrame, kernels: pd.DataFrame | None) -> pd.DataFrame:

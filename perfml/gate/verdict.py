@@ -169,11 +169,17 @@ class GateResult(Shown):
         return tuple(layer for layer in self.layers if layer.verdict is verdict)
 
 
-def judge(baseline: pd.DataFrame, new: pd.DataFrame, policy: Policy | None = None) -> GateResult:
+def judge(
+    baseline: pd.DataFrame,
+    new: pd.DataFrame,
+    policy: Policy | None = None,
+    clock: Ratio | None = None,
+) -> GateResult:
     """Judge a new version against a baseline.
 
     Layers tables are of one backend, precision, batch and device each; every row of a layer is a
-    repeat. Raises `PerfmlError` if a side holds several conditions, or a count that is negative.
+    repeat. `clock` is what a step takes, where that is known: sums of kernels say less. Raises
+    `PerfmlError` if a side holds several conditions, or a count that is negative.
     """
     for name, table in (("baseline", baseline), ("new", new)):
         require_one_condition(name, table)
@@ -202,8 +208,10 @@ def judge(baseline: pd.DataFrame, new: pd.DataFrame, policy: Policy | None = Non
             _judge_layer(name, *side, rules, limits, unlike)
             for (name, _), side in zip(names, sides, strict=True)
         ]
-        whole = None if unlike else whole_ratio(baseline, new, rules)
-        overall = _in_all(alignment, layers, network, whole)
+        whole = None if unlike else clock or whole_ratio(baseline, new, rules)
+        as_long = clock is not None and clock.verdict == "no difference"
+        known = Clock(clock) if clock is not None else network
+        overall = _in_all(alignment, layers, known, whole, as_long)
     return GateResult(overall, tuple(layers), alignment.only_baseline, alignment.only_target, notes)
 
 
@@ -249,9 +257,16 @@ def _limits(layers: int, network: Clock) -> _Limits:
 
 
 def _in_all(
-    alignment: Alignment, layers: Sequence[LayerVerdict], network: Clock, whole: Ratio | None
+    alignment: Alignment,
+    layers: Sequence[LayerVerdict],
+    network: Clock,
+    whole: Ratio | None,
+    as_long: bool,
 ) -> LayerVerdict:
-    """Return the verdict in all, with a reason where no layer has one for it."""
+    """Return the verdict in all, with a reason where no layer has one for it.
+
+    Where a step takes as long as before, layers whose kernels take longer do not make it slower.
+    """
     reasons: dict[Verdict, str] = {}
     if network.moved("slower", SAME_WORK):
         reasons[Verdict.SLOWER] = "slower in all on the clock, though no layer alone is"
@@ -264,9 +279,11 @@ def _in_all(
         )
     if network.single_beyond(SAME_WORK):
         reasons[Verdict.UNCLEAR] = "slower in all in a single repeat: time several"
-    known = {layer.verdict for layer in layers}
+    known = {layer.verdict for layer in layers} - {Verdict.SLOWER if as_long else None}
+    if as_long and len(known) < len({layer.verdict for layer in layers}):
+        reasons[Verdict.SAME] = "kernels take longer, and a step on the clock does not"
     verdict = next(verdict for verdict in Verdict if verdict in known or verdict in reasons)
-    reason = "" if verdict in known else reasons[verdict]
+    reason = reasons.get(verdict, "") if as_long or verdict not in known else ""
     return LayerVerdict(ALL, verdict, reason, time=whole)
 
 

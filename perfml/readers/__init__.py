@@ -30,12 +30,8 @@ from perfml.readers.sqlite_database import require_whole
 from perfml.tables import Kernels
 from perfml.util.files import read_rows
 
-_TAR_MAGIC = slice(257, 262)
-
-
-def is_archive(head: bytes) -> bool:
-    """Tell whether a file holds other files, from its first bytes."""
-    return head[_TAR_MAGIC] == b"ustar" or head.startswith((b"PK\x03\x04", b"7z\xbc\xaf", b"Rar!"))
+_ARCHIVES = (b"PK\x03\x04", b"7z\xbc\xaf", b"Rar!")
+"""What files that hold other files begin with; a tar has a word in its middle."""
 
 
 def unread(head: bytes, path: Path, titles: Sequence[str]) -> InputError:
@@ -156,7 +152,7 @@ def recognise(source: Source) -> ModuleType:
         If no reader knows the content; the message says what it looks like.
     """
     # of an archive the text of the first member would be found, and the others silently left out
-    if not is_archive(source.head):
+    if source.head[257:262] != b"ustar" and not source.head.startswith(_ARCHIVES):
         for module in (known.load() for known in FORMATS):
             if module.recognises(source):
                 return module

@@ -35,6 +35,8 @@ class Arguments(msgspec.Struct, gc=False):
     registers: Any = msgspec.field(default=None, name="registers per thread")
     shared: Any = msgspec.field(default=None, name="shared memory")
     bytes: Any = None
+    size: Any = None
+    direction: Any = None
     sequence: Any = msgspec.field(default=None, name="Sequence number")
     sequence_1_8: Any = msgspec.field(default=None, name="sequence number")
     thread: Any = msgspec.field(default=None, name="Fwd thread id")

@@ -238,7 +238,10 @@ def _table(
     device, start, end, stream = np.array(numbers, dtype=np.int64).T
     spans = Spans(device, start, end).after(start[0])
     copies = Spans.of([(move.device, move.start, move.end) for move in moves]).after(start[0])
-    details = [_details(row) for row in ran]
+    details = [
+        {number or sizes: one or three for number, one, sizes, three in _DETAILS.findall(name)}
+        for name in (row.details for row in ran)
+    ]
     launches = pd.DataFrame(
         {
             "kernel": [row.name for row in ran],
@@ -267,11 +270,6 @@ def _table(
     if (account := account_without_host(done, places)) is not None:
         provenance[ACCOUNT] = replace(account, amd=amd).to_dict()
     return Kernels(kernels_frame(launches, paths, instances=_instances(ran)), provenance)
-
-
-def _details(kernel: _XlaKernel) -> dict[str, str]:
-    found = _DETAILS.findall(kernel.details)
-    return {number or sizes: one or three for number, one, sizes, three in found}
 
 
 def _shape(text: str | None) -> str | None:

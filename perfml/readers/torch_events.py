@@ -30,7 +30,8 @@ from perfml.util.ranges import joined_names
 
 _KINDS: dict[str, HostKind | DeviceKind] = {
     **dict.fromkeys(("cuda_runtime", "cuda_driver", "runtime", "driver"), HostKind.CALL),
-    **dict.fromkeys(("hip_runtime", "mtia_runtime"), HostKind.CALL),
+    **dict.fromkeys(("hip_runtime", "mtia_runtime", "xpu_runtime", "xpu_driver"), HostKind.CALL),
+    **dict.fromkeys(("privateuse1_runtime", "privateuse1_driver"), HostKind.CALL),
     "overhead": HostKind.OVERHEAD,
     "user_annotation": HostKind.RANGE,
     "python_function": HostKind.MODULE,
@@ -45,6 +46,13 @@ _OF_NSYS = "cuda"
 Systems: process "Device 0", thread "Stream 7", and no arguments."""
 _DMA = "dma_request"
 """What Meta's MTIA calls its copies, in the category of its kernels."""
+_WAITS = re.compile(
+    r"(event|notify|stream|queue|semaphore|fence)[ _]?"
+    r"(wait|record|reset|signal|sync(hroni[sz]e)?)",
+    re.IGNORECASE,
+)
+"""What accelerators call an entry of a queue that waits for another one, or tells it to go on: no
+work of the device. A kernel's name has arguments or a library's prefix."""
 _NUMBERED = re.compile(r"\b(?:Device|Stream) (\d{1,9})$")
 _MODULE = re.compile(r"nn\.Module: (.+)")
 _OPERATOR_NAME = re.compile(r"::|Backward\d*\b|^nccl:")
@@ -106,6 +114,8 @@ class Events:
     ----------
     kernels, moves
         Kernels, and copies and fills, in the order of the file.
+    waits
+        How many entries of a device's queues only wait for others.
     untimed
         How many kernels, copies and fills there are of which the profiler wrote no time.
     host
@@ -119,7 +129,7 @@ class Events:
     def __init__(self, trace: ChromeTrace) -> None:
         self.where = trace.where
         self.kernels: list[Kernel] = []
-        self.untimed = 0
+        self.waits = self.untimed = 0
         self.moves: list[Activity] = []
         self.host: list[HostSpan] = []
         self.categories: Counter[str] = Counter()
@@ -153,8 +163,13 @@ class Events:
         self.categories[category] += 1
         # PyTorch 1.8 wrote capitals
         kind = _KINDS.get(category) or _KINDS.get(category.lower())
+        if kind is DeviceKind.KERNEL and _WAITS.fullmatch(str(event.name)):
+            self.waits += 1
+            return
         if kind is DeviceKind.KERNEL and event.name == _DMA:
-            kind = DeviceKind.COPY
+            way = event.arguments.direction
+            self.moves.append(self._activity(DeviceKind.COPY, event, name=f"{_DMA} {way or ''}"))
+            return
         if category == _OF_NSYS and _NUMBERED.search(str(event.pid)):
             kind = DeviceKind.KERNEL
         if kind is HostKind.OPERATOR:
@@ -172,8 +187,10 @@ class Events:
         elif kind is not None:
             self.moves.append(self._activity(kind, event))
 
-    def _activity(self, kind: DeviceKind, event: Event, blocks: float = 0.0) -> Activity:
-        arguments, name = event.arguments, str(event.name)
+    def _activity(
+        self, kind: DeviceKind, event: Event, blocks: float = 0.0, name: str = ""
+    ) -> Activity:
+        arguments, name = event.arguments, name or str(event.name)
         device, stream = whole(arguments.device), whole(arguments.stream)
         return Activity(
             kind,
@@ -182,7 +199,7 @@ class Events:
             device if device is not None else _number_of(event.pid),
             stream if stream is not None else _number_of(event.tid),
             whole(arguments.correlation),
-            number(arguments.bytes) or 0.0,
+            number(arguments.bytes or arguments.size) or 0.0,
             blocks,
         )
 

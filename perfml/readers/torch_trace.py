@@ -47,8 +47,7 @@ BY_OPERATOR = (
 
 _CAPABILITY = ("computeMajor", "computeMinor")
 _MTIA = "MTIA"
-"""Meta's accelerator: Kineto's categories ``mtia_runtime`` and ``mtia_ccp_events``. How HTA groups
-them is followed here; no recorded file is."""
+"""Meta's accelerator: Kineto's categories ``mtia_runtime`` and ``mtia_ccp_events``."""
 _WAVEFRONT = 64
 """Threads of a wavefront of AMD's; a warp of NVIDIA's has 32."""
 _RECORD = (
@@ -88,11 +87,6 @@ class _Trace:
     @property
     def _of_mtia(self) -> bool:
         return any(name.startswith("mtia_") for name in self.events.categories)
-
-    @property
-    def _of_hip(self) -> bool:
-        calls = (span.name for span in self.events.host if span.kind is HostKind.CALL)
-        return any(name.startswith("hip") for name in calls)
 
     def kernels(self) -> Kernels:
         """Return the Kernels table of the whole trace."""
@@ -193,26 +187,15 @@ class _Trace:
         activities = [kernel.activity for kernel in kernels]
         spans = _spans(activities)
         stream = np.array([activity.stream for activity in activities], dtype=np.int64)
-        empty = int((spans.end <= spans.start).sum())
-        if empty:
-            self.warnings.append(
-                f"{count(empty, 'kernel')} took less than the trace's clock shows; "
-                "their times "
-                "are missing."
-            )
-        if moves:
-            self.warnings.append(
-                f"{count(len(moves), 'memory copy or set is', 'memory copies and sets are')} no "
-                "rows of the table; the account of a step counts them."
-            )
         if self.events.categories["cuda"]:
             self.warnings.append(
                 "This trace was made of an export of Nsight Systems. It has names and times only; "
                 "the .sqlite file has sizes and NVTX ranges too."
             )
-        if self._of_mtia:
+        if self.events.waits:
             self.warnings.append(
-                f"The trace is of an {_MTIA}: what its control processor ran counts as kernels."
+                f"{count(self.events.waits, 'entry', 'entries')} of the device's queues wait for "
+                "others: that is no work of the device."
             )
         known = self._devices([activity.device for activity in activities])
         columns: dict[str, Any] = {
@@ -240,9 +223,14 @@ class _Trace:
             device = whole(entry.get("id")) if isinstance(entry, dict) else None
             if device is not None:
                 devices[device] = _name_and_capability(entry)
+        if self._of_mtia:
+            devices = {
+                key: (f"{_MTIA} {name or ''}".strip(), None) for key, (name, _) in devices.items()
+            }
         kinds = set(devices.values())
         alike = next(iter(kinds)) if len(kinds) == 1 else (_MTIA if self._of_mtia else None, None)
-        if alike[0] is None and self._of_hip:
+        calls = (span.name for span in self.events.host if span.kind is HostKind.CALL)
+        if alike[0] is None and any(name.startswith("hip") for name in calls):
             alike = AMD_GPU, None  # some releases of ROCm write an empty name
         known = (devices.get(device, alike) for device in numbers)
         return [alike if name is None else (name, capability) for name, capability in known]

@@ -7,7 +7,8 @@ names the kernel (tactic) of each layer. There are no counters in either.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from perfml.readers.frame import kernels_frame
 from perfml.readers.json_text import number, parsed, whole
 from perfml.readers.source import ReadOptions, Source
 from perfml.tables import Kernels
+from perfml.util.words import count
 
 NAME = "trtexec-profile"
 LAYER_INFO = "trtexec-layers"
@@ -34,26 +36,9 @@ _TIMELESS = (
 )
 
 
-@dataclass(frozen=True)
-class _Layer:
-    """One layer of an engine.
-
-    Attributes
-    ----------
-    name
-        Names of the fused layers, joined by TensorRT with `` + ``.
-    time_us
-        Mean over the inferences, in microseconds; NaN without a profile.
-    kind
-        TensorRT's type of layer; None without layer information.
-    tactic
-        The kernel that runs it, where TensorRT names it.
-    """
-
-    name: str
-    time_us: float
-    kind: str | None = None
-    tactic: str | None = None
+_Layer = tuple[str, float, str | None, str | None]
+"""Name (those of fused layers, joined by TensorRT with `` + ``), mean microseconds over the
+inferences (NaN without a profile), type of layer and kernel (None without layer information)."""
 
 
 def recognises(source: Source) -> bool:
@@ -100,27 +85,20 @@ def named_by(profile: Kernels, info: Kernels) -> Kernels:
 
 def _profile(source: Source, entries: list[Any]) -> Kernels:
     where = str(source.path)
-    inferences: int | None = None
-    layers: list[_Layer] = []
-    idle = 0
-    for place, entry in enumerate(entries):
-        if isinstance(entry, dict) and "name" not in entry and "count" in entry:
-            inferences = whole(entry["count"])
-            continue
-        layer = _timed(entry, inferences, f"{where}, entry {place}")
-        idle += layer.time_us == 0
-        if layer.time_us > 0:
-            layers.append(layer)
+    head = [e for e in entries if isinstance(e, dict) and "name" not in e and "count" in e]
+    inferences = whole(head[0]["count"]) if head else None
+    timed = [
+        _timed(entry, inferences, f"{where}, entry {place}")
+        for place, entry in enumerate(entries)
+        if entry not in head
+    ]
+    layers = [layer for layer in timed if layer[1] > 0]
     if not layers:
         msg = "no layer with a time in this profile of trtexec"
         raise InputError(msg, where=where, found=f"{len(entries)} entries", cure=_AGAIN)
-    warnings = []
-    if idle:
-        warnings.append(
-            f"{idle} {'layer takes' if idle == 1 else 'layers take'} no time at all and "
-            f"{'was' if idle == 1 else 'were'} left out."
-        )
-    kernels = _kernels(source, layers, NAME, warnings)
+    idle = len(timed) - len(layers)
+    said = f"{count(idle, 'layer takes', 'layers take')} no time at all."
+    kernels = _kernels(source, layers, NAME, [said] if idle else [])
     return replace(kernels, provenance={**kernels.provenance, "inferences": inferences})
 
 
@@ -133,7 +111,7 @@ def _timed(entry: Any, inferences: int | None, where: str) -> _Layer:
         msg = "a layer has no usable time"
         found = f"{name[:60]}: averageMs {entry.get('averageMs')!r:.40}"
         raise InputError(msg, where=where, found=found, cure=_AGAIN)
-    return _Layer(name, mean * 1e3)
+    return name, mean * 1e3, None, None
 
 
 def _layer_info(source: Source, document: Any) -> Kernels:
@@ -144,22 +122,18 @@ def _layer_info(source: Source, document: Any) -> Kernels:
         raise InputError(msg, where=where, found=repr(entries)[:60], cure=_DETAILED)
     layers = [_described(entry, f"{where}, layer {place}") for place, entry in enumerate(entries)]
     warnings = [_TIMELESS]
-    if all(layer.kind is None for layer in layers):
+    if all(kind is None for _, _, kind, _ in layers):
         warnings.append(f"The layers have names and nothing else. {_DETAILED}")
     return _kernels(source, layers, LAYER_INFO, warnings)
 
 
 def _described(entry: Any, where: str) -> _Layer:
     if isinstance(entry, str) and entry.strip():
-        return _Layer(entry, float("nan"))
+        return entry, math.nan, None, None
     name = _name(entry, "Name", where)
-    kind, tactic = entry.get("LayerType"), entry.get("TacticName")
-    return _Layer(
-        name,
-        float("nan"),
-        kind if isinstance(kind, str) and kind else None,
-        tactic if isinstance(tactic, str) and tactic else None,
-    )
+    texts = (entry.get(key) for key in ("LayerType", "TacticName"))
+    kind, tactic = (text if isinstance(text, str) and text else None for text in texts)
+    return name, math.nan, kind, tactic
 
 
 def _name(entry: Any, key: str, where: str) -> str:
@@ -171,23 +145,16 @@ def _name(entry: Any, key: str, where: str) -> str:
 
 
 def _kernels(source: Source, layers: list[_Layer], form: str, warnings: list[str]) -> Kernels:
-    times = np.array([layer.time_us for layer in layers])
+    names, times, kinds, tactics = zip(*layers, strict=True)
     columns: dict[str, Any] = {
-        "kernel": [layer.tactic or layer.name for layer in layers],
-        "time_us": times,
-        "time_source": ["trtexec" if np.isfinite(time) else None for time in times],
+        "kernel": [tactic or name for name, tactic in zip(names, tactics, strict=True)],
+        "time_us": np.array(times),
+        "time_source": ["trtexec" if math.isfinite(time) else None for time in times],
         "launches": np.ones(len(layers), dtype=np.int64),
-        "layer_type": pd.array([layer.kind for layer in layers], dtype="string"),
+        "layer_type": pd.array(list(kinds), dtype="string"),
     }
     # Each entry is a layer of its own, even where two of one name follow each other.
-    frame = kernels_frame(
-        pd.DataFrame(columns),
-        [(layer.name,) for layer in layers],
-        instances=range(len(layers)),
-    )
-    provenance = {
-        **source.provenance(form, "trtexec"),
-        "tool_version": None,
-        "backend": "tensorrt",
-    }
-    return Kernels(frame, provenance, tuple(warnings))
+    paths = [(name,) for name in names]
+    frame = kernels_frame(pd.DataFrame(columns), paths, instances=range(len(layers)))
+    facts = {"tool_version": None, "backend": "tensorrt"}
+    return Kernels(frame, {**source.provenance(form, "trtexec"), **facts}, tuple(warnings))

@@ -69,7 +69,7 @@ def of_perfml(path: Path) -> list[dict[str, float]]:
     origins = Origins(recording, steps).all(recording.activities)
     devices: dict[int, list[Activity]] = {}
     for activity, origin in zip(recording.activities, origins, strict=True):
-        called = origin.call is not None or activity.name == DMA
+        called = origin.call is not None or activity.name.startswith(DMA)
         inside = called and steps.of(origin.time) >= 0
         if activity.end > activity.start and (inside or not marked):
             devices.setdefault(activity.device, []).append(activity)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from perfml.account.account import Account
@@ -114,7 +115,7 @@ def test_facts_of_the_reader_stand_first_and_survive_json():
     said = Fact("profiler_said", detail="CUPTI_ERROR_INVALID_DEVICE")
     _, audit = audited(recorded(3), [said])
     assert audit.facts[0] == said
-    assert Audit.from_dict(audit.to_dict()) == audit
+    assert msgspec.convert(audit.to_dict(), Audit) == audit
     assert len(audit.sentences) == 2
 
 

@@ -11,10 +11,11 @@ import re
 import numpy as np
 import pytest
 
-from perfml.account.account import UNRECORDED, Account
+from perfml.account.account import Account
 from perfml.account.build import account_without_host, kernels_of, moves_of
 from perfml.account.causes import findings
 from perfml.account.device_time import Spans, idle_before, recorded_times
+from perfml.account.host import State
 from perfml.account.ranks import account_in
 from perfml.account.recording import move_kind
 from perfml.account.steps import cut_steps
@@ -108,7 +109,7 @@ def test_kernels_and_copies_of_a_collected_program_add_up(tmp_path):
     assert own.both_us == pytest.approx(union_us(spans[0]) + union_us(spans[1]) - busy)
     assert own.copying_us == pytest.approx(busy - union_us(spans[0]))
     assert not account.host
-    assert [idle.state for idle in account.devices[0].idle] == [UNRECORDED]
+    assert [idle.state for idle in account.devices[0].idle] == [State.UNRECORDED]
     assert {each.kind for each in account.devices[0].copies} == {"to_device", "filled"}
 
 

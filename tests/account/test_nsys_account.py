@@ -7,7 +7,8 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from perfml.account.account import UNRECORDED, Account
+from perfml.account.account import Account
+from perfml.account.host import State
 from perfml.cli import app
 from tests.support.nsys_export import Export
 
@@ -68,7 +69,7 @@ def test_without_ranges_the_recording_is_one_step(tmp_path):
 def test_without_calls_nothing_is_known_of_why_a_device_is_idle(tmp_path):
     found = Account.from_dict(loop(tmp_path / "a.sqlite", calls=False).read().provenance["step"])
     assert not found.host
-    assert [each.state for each in found.devices[0].idle] == [UNRECORDED]
+    assert [each.state for each in found.devices[0].idle] == [State.UNRECORDED]
 
 
 def test_a_copy_is_pageable_only_where_the_file_says_so(tmp_path):
@@ -79,3 +80,25 @@ def test_a_copy_is_pageable_only_where_the_file_says_so(tmp_path):
         assert ("pageable_copies" in found) is pageable
         # the program is none of PyTorch's
         assert all("torch" not in each["mitigation"] for each in found.values())
+
+
+def test_operators_that_pytorch_marks_in_two_processes_are_no_steps(tmp_path):
+    """As ``emit_nvtx`` writes them: ranges of every operator, and none of the program."""
+    export = Export(tmp_path / "a.sqlite")
+    for rank in range(2):
+        process = {"pid": 77 + rank, "thread": 5}
+        for layer in range(6):
+            base = 5 * MS * layer
+            for at, name in enumerate(["AllToAll4D", "AllToAll4D", "AllToAll4D", "aten::linear"]):
+                begin, number = base + MS * at, 100 * rank + 10 * layer + at + 1
+                export.range(f"{name}, op_id = {number}", begin, begin + MS // 2, **process)
+                for kernel in range(1 + 8 * (at == 3)):
+                    start = begin + 20_000 * (kernel + 1)
+                    export.launch(
+                        f"{name}(float*)", start - 9_000, start, start + 8_000,
+                        correlation=1_000 * number + kernel, device=rank, **process,
+                    )  # fmt: skip
+    found = Account.from_dict(export.read().provenance["step"])
+    assert (found.marked_by, found.unit) == ("", "recording")
+    assert [each.device for each in found.devices] == [0, 1]
+    assert all(each.step.computing_us == pytest.approx(6 * 12 * 8.0) for each in found.devices)

@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+import perfml
 from perfml.gate.policy import ExitCode
 from tests.support.command_line import run
 from tests.support.counted import counted
@@ -152,6 +153,42 @@ def test_graphs_traced_as_a_whole_take_their_time(tmp_path):
     assert document("advise", path)["kernels"][0]["kernel"] == "CUDA_graph_3"
     found = document("explain", path, path, "--model", "none")
     assert found["total"]["baseline_us"] == pytest.approx(50_100)
+
+
+def slowed_down(path, idle_us, bare_us):
+    """A trace of four steps whose host a profiler slows down, and the steps without it beside."""
+    trace, length = Trace(), 1_000.0 + idle_us
+    for step in range(4):
+        base = length * step
+        trace.event("user_annotation", f"ProfilerStep#{step}", base, length - 10)
+        trace.event("cpu_op", "aten::mm", base, length - 20)
+        trace.launch("gemm(float*)", base + idle_us, base + idle_us + 10, 900.0)
+    path.write_bytes(trace.data())
+    beside = path.with_name(path.name + ".step.json")
+    beside.write_text(json.dumps({"step_us": [bare_us, bare_us + 8, bare_us + 4, bare_us - 3]}))
+    return path
+
+
+@pytest.mark.parametrize("bare_us", [1_100.0, 2_500.0])
+def test_no_surface_saves_more_of_a_step_than_it_takes_without_a_profiler(tmp_path, bare_us):
+    """A tool of the server for agents answers with the document of its verb."""
+    one = slowed_down(tmp_path / "one.json", 400.0, bare_us / 2)
+    other = slowed_down(tmp_path / "other.json", 9_000.0, bare_us)
+    most = bare_us + 8
+    steps = [each for each in document("advise", other)["answer"] if each["holds"]["of"] == "step"]
+    assert steps
+    for each in steps:
+        assert each["holds"]["us"] <= most
+        assert each["gain"] is None or each["gain"]["high"]["us"] <= most
+    step = document("explain", one, other, "--model", "none")["step"]
+    assert (step["verdict"], step["target_us"] <= most) == ("slower", True)
+    assert step["difference_us"] <= step["target_us"]
+    assert all(abs(each["us"]) <= most for each in step["changes"])
+    assert all(each["slow"] <= most for each in step["numbers"])
+    shown = perfml.explain(str(one), str(other), model=None)._repr_html_()
+    said = re.findall(r"([0-9.,]+)\s(µs|ms|s)\b", shown)
+    assert said
+    assert all(float(n.replace(",", "")) * SECONDS[unit] <= most for n, unit in said)
 
 
 NCU = (

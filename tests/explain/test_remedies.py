@@ -35,7 +35,7 @@ CUDA = re.compile(
     r"cu(da|blas|dnn)[A-Z]|CUBLAS|CUDNN|CUDA_MO|nvcc|nsys|\bncu\b|__nv|TF32_|cp\.async"
 )
 SERVER = re.compile(r"vllm|sglang|max.num.(seqs|batched)|continuous batching", re.IGNORECASE)
-"""What only the user of a server can do; no account shows its names yet."""
+"""What only the user of a server can do."""
 
 SITUATIONS = st.builds(
     Situation,
@@ -47,6 +47,7 @@ SITUATIONS = st.builds(
     kind=st.sampled_from(["", *KINDS]),
     waits=st.sampled_from(["", "aten::nonzero"]),
     copies=st.sampled_from(["", LONGER]),
+    serves=st.booleans(),
     limit=st.just(""),
     setting=st.sampled_from(["", *PRECISIONS, "cudnn", "channels_last"]),
 )
@@ -93,7 +94,15 @@ def test_no_remedy_is_given_where_what_it_needs_is_missing(cause, here):
         assert not CUDA.search(said), said
     if here.kind not in ("", "training") or cause == "all_to_all":
         assert "DistributedDataParallel" not in said
-    assert not SERVER.search(said), said
+    assert here.serves or not SERVER.search(said), said
+    assert here.kind in ("", "training") or "loss" not in remedy_for("synchronising", here).line
+
+
+@pytest.mark.parametrize("cause", ["launch_bound", "host_work", "synchronising"])
+@pytest.mark.parametrize("amd", [False, True])
+def test_the_user_of_a_server_is_offered_its_options(cause, amd):
+    here = Situation(Person.PYTORCH, amd=amd, kind="decoding", waits="aten::copy_", serves=True)
+    assert SERVER.search(remedy_for(cause, here).line)
 
 
 LAUNCHES = ("kernels_appeared", "kernels_vanished", "launch_count")

@@ -20,8 +20,10 @@ from perfml.gate.render import junit, markdown, text
 from perfml.gate.verdict import ALL, OUTSIDE
 from perfml.gate.work import COUNTED
 from perfml.tables import write_table
+from tests.support.paths import ROOT
 
 pytestmark = pytest.mark.long
+RECORDED = ROOT.parent / "shared" / "cases" / "recordings_2026_11_28"
 
 
 def layers(time=10.0, scatter=0.02, repeats=8, seed=0, layer="conv", **counters):
@@ -543,3 +545,16 @@ def test_a_whole_run_that_was_recorded_longer_is_no_more_work(names, expected):
     if expected is Verdict.SAME:
         assert result.overall.time.ratio == pytest.approx(1.0)
         assert result.layers[0].reason != "the same recording"
+
+
+def test_the_clock_of_two_recordings_is_that_of_explain():
+    """Kernels of one layer take three times as long, in time that the device was idle before."""
+    sides = [str(RECORDED / f"emit_nvtx_{side}.sqlite") for side in "ab"]
+    found, step = perfml.gate(*sides), perfml.explain(*sides, model=None).step
+    assert step.verdict == "no difference"
+    assert found.overall.time.ratio == pytest.approx(step.ratio)
+    assert (found.verdict, found.exit_code) == (Verdict.SAME, ExitCode.PASSED)
+    assert [each.layer for each in found.of(Verdict.SLOWER)] == ["aten::softmax"]
+    assert perfml.gate(*(perfml.load_dataset(side) for side in sides)).verdict is Verdict.SLOWER
+    result = CliRunner().invoke(app, ["gate", *sides, "--json"])
+    assert (result.exit_code, json.loads(result.stdout)["verdict"]) == (0, "same")

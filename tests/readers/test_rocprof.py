@@ -5,6 +5,7 @@ import re
 import sqlite3
 from dataclasses import replace
 
+import msgspec
 import pytest
 
 from perfml.account.account import Account
@@ -182,7 +183,7 @@ def test_no_remedy_of_cuda_is_offered_for_a_pytorch_trace_of_an_amd_device(tmp_p
 
 
 def test_dispatches_that_are_missing_leave_idle_time_unknown(tmp_path):
-    audit = Audit.from_dict(read(rocpd.write(tmp_path / "a.db", 48)).provenance[AUDIT])
+    audit = msgspec.convert(read(rocpd.write(tmp_path / "a.db", 48)).provenance[AUDIT], Audit)
     assert [(fact.id, fact.count, fact.of) for fact in audit.facts] == [
         ("missing_dispatches", 48, 51)
     ]

@@ -9,12 +9,13 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from perfml.explain.advice.finding import Finding
 from perfml.explain.advice.findings import Layer, finding_of
 from perfml.explain.advice.symptoms import filled, load_symptoms, numbers_of, situation_of
 from perfml.explain.launches import Launch, known
-from perfml.explain.remedies import person_of_all
+from perfml.explain.remedies import Person, person_of_all, remedy_for
 from perfml.explain.tree.ideal import START_US
 from perfml.explain.tree.library_kernels import is_full, is_product
 
@@ -188,11 +189,22 @@ def _finding(name: str, told: _Told, layer: Layer) -> Finding:
 
     longest = max(layer.launches, key=lambda one: one.time_us)
     person = person_of_all(one.kernel for one in layer.launches)
+    here = situation_of(longest, person, convolves=layer.convolves)
+    said = {}
+    if (
+        name == "launch_bound"
+        and layer.row.get("time_source") == "torch"
+        and person is Person.AUTHOR
+    ):
+        # whoever wrote the kernels, it is PyTorch that launches them
+        remedy = remedy_for(name, replace(here, reader=Person.PYTORCH))
+        said = {"mitigation": remedy.say, "command": remedy.line, "cost": remedy.cost}
     return finding_of(
         layer,
         name,
         (gain, gain),
-        situation_of(longest, person, convolves=layer.convolves),
+        here,
+        **said,
         rules=(name,),
         hazard=symptom.hazard,
         evidence=filled(symptom.evidence, value),

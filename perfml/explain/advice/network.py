@@ -18,11 +18,12 @@ from typing import Any
 
 import pandas as pd
 
-from perfml.account.account import UNRECORDED, Account, DeviceAccount, Part, shows_training
+from perfml.account.account import Account, DeviceAccount, Part, shows_training
 from perfml.account.audit import IDLE
 from perfml.account.causes import TIMES, Change, findings
 from perfml.account.causes import Finding as Cause
 from perfml.account.device_time import DeviceTime
+from perfml.account.host import State
 from perfml.account.words import evidence
 from perfml.chips.lookup import is_amd
 from perfml.explain.advice.finding import Finding, Gain, KnownBy, Where, grouped, listed_layers
@@ -168,7 +169,7 @@ def step_findings(
             check=remedy.check,
         )
         found.append(one)
-    idle = sum(each.us for each in account.busiest.idle if each.state == UNRECORDED)
+    idle = sum(each.us for each in account.busiest.idle if each.state == State.UNRECORDED)
     if idle >= _MATTERS * account.step_us and IDLE not in account.unknown:
         found.append(_not_recorded(account, idle, here))
     return tuple(found)
@@ -193,14 +194,18 @@ def _numbers(found: Cause) -> tuple[Evidence, ...]:
 
 
 def _not_recorded(account: Account, idle_us: float, here: Situation) -> Finding:
-    """Return that the device is idle, where nothing was recorded of the host."""
-    change, remedy = Change(UNRECORDED, idle_us), remedy_for(UNRECORDED, here)
+    """Return that the device is idle, where the recording does not tell why.
+
+    Beside a recorded host nothing tells what could be saved of it.
+    """
+    change, remedy = Change(State.UNRECORDED, idle_us), remedy_for(State.UNRECORDED, here)
     likely, high = (Time(us, _of(account)) for us in (_AS_MUCH * idle_us, idle_us))
+    gain = None if account.host else Gain(likely, high, "clock")
     return Finding(
         rules=(change.id,),
         where=Where(),
         holds=Time(account.step_us, _of(account)),
-        gain=Gain(likely, high, "clock"),
+        gain=gain,
         probability=probability("step"),
         hazard=change.words,
         evidence=f"idle {micros(idle_us)} of {micros(account.step_us)} on the clock",

@@ -48,7 +48,7 @@ def representative_launches(kernels: pd.DataFrame) -> pd.DataFrame:
         frame.drop_duplicates(["group", *repeat[len(keys) :]]).groupby("group")["place"].size()
     )
     medians = dict.fromkeys(metric_columns(frame), "median")
-    sizes = [name for name in ("phase", *PRODUCT_COLUMNS) if name in frame.columns]
+    sizes = [name for name in ("phase", "time_source", *PRODUCT_COLUMNS) if name in frame.columns]
     firsts = dict.fromkeys([*keys, "grid", "block", *sizes], "first")
     groups = frame.groupby(["group", "place", "kernel"], sort=True)
     plan: dict[Any, Any] = {**firsts, "time_us": "mean", **medians}

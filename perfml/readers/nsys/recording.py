@@ -30,6 +30,13 @@ COPY_WAYS |= {10 + key: f"Unified {COPY_WAYS[way]}" for key, way in ((1, 1), (2,
 """``copyKind``: CUPTI's CUpti_ActivityMemcpyKind."""
 _PYTORCH = re.compile(r"at::native|^aten::")
 """Namespace of PyTorch's own kernels, some of which every program of it launches, and operators."""
+_OPERATOR = re.compile(
+    r"(aten|prims?|c10d\w*|_c10d_\w+|autograd|torch\w*|inductor|quantized|fbgemm|xformers|"
+    r"flash_attn\w*|vllm|_C\w*)::.*|nccl:\w.*|\w+Backward\d*",
+    re.DOTALL,
+)
+"""Ranges that PyTorch makes of its operators (``emit_nvtx``, ``--pytorch=autograd-nvtx``): no steps
+of the program."""
 _KINDS = "ENUM_CUDA_MEM_KIND"
 """Table with the names of ``srcKind`` and ``dstKind``: the numbers changed with the exporter."""
 
@@ -246,4 +253,7 @@ def _ranges(ranges: RangeTable, calls: Calls, until: int) -> list[HostSpan]:
         *(column.tolist() for column in (ranges.name[held], ranges.start[held], end, thread)),
         strict=True,
     )
-    return [HostSpan(HostKind.RANGE, ranges.names[name], *rest) for name, *rest in rows]
+    kinds = [
+        HostKind.OPERATOR if _OPERATOR.fullmatch(name) else HostKind.RANGE for name in ranges.names
+    ]
+    return [HostSpan(kinds[name], ranges.names[name], *rest) for name, *rest in rows]

@@ -147,15 +147,11 @@ class _Reader:
         if said := self._messages():
             found = "; ".join(said)[:400]
             cure = "Nsight Systems says why. Mend that, or record with a newer version of it."
-        elif launches := self._launches_called():
+        elif launches := sum(is_launch(self.calls.names[at]) for at in self.calls.name.tolist()):
             lost = Fact("launches_without_kernels", launches, launches)
             found, cure = lost.words, lost.cure
         where = self.database.where
         return InputError(msg, where=where, found=found or "no CUDA activity", cure=cure)
-
-    def _launches_called(self) -> int:
-        launch = np.array([is_launch(name) for name in self.calls.names], dtype=bool)
-        return int(launch[self.calls.name].sum()) if len(self.calls) else 0
 
     def _graphs(self) -> pd.DataFrame:
         """Return the launches of CUDA graphs that were traced as a whole, by the graph's number."""
@@ -253,12 +249,6 @@ class _Reader:
                 f"{count(int(graphs.sum()), 'launch was', 'launches were')} traced as a whole: "
                 f"{share:.1%} of the kernels' time."
             )
-        memory = self._memory_operations()
-        if memory:
-            self.warnings.append(
-                f"{memory} memory copies and sets are no kernels and were left out. They count as "
-                "work where gaps between kernels are given."
-            )
 
     def _messages(self) -> list[str]:
         """Return the warnings and errors that Nsight Systems left in the file."""
@@ -273,9 +263,6 @@ class _Reader:
         ]
         return list(dict.fromkeys(severe))
 
-    def _memory_operations(self) -> int:
-        return sum(self.database.count(table) for table in _MEMORY)
-
     def _provenance(self, raw: pd.DataFrame, frame: pd.DataFrame) -> dict[str, Any]:
         facts = self._export_facts()
         return {
@@ -286,7 +273,7 @@ class _Reader:
             "compute_capability": _joined(frame["compute_capability"]),
             "streams": int(raw["streamId"].nunique()),
             "kernels_busy": busy_share(spans_of(raw)),
-            "memory_operations": self._memory_operations(),
+            "memory_operations": sum(self.database.count(table) for table in _MEMORY),
         }
 
     def _export_facts(self) -> dict[str, str]:
