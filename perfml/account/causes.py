@@ -150,12 +150,8 @@ def amounts(account: Account, device: DeviceAccount) -> dict[str, Amount]:
         amount.saved_us += idle.us * cause.saves
         amount.at(idle.where, idle.us)
     for copies in device.copies:
-        fits = (
-            each
-            for each in causes()
-            if each.copies and all(getattr(copies, name) == v for name, v in each.copies.items())
-        )
-        cause = next(fits, NONE)
+        known = {name: getattr(copies, name) for name in ("kind", "pageable")}.items()
+        cause = next((e for e in causes() if e.copies and e.copies.items() <= known), NONE)
         found[cause.id].copying_us += copies.us
         found[cause.id].saved_us += copies.us * cause.saves
     for part in device.parts:

@@ -67,9 +67,9 @@ class Origins:
         self._ranges = Nesting(recording.spans(HostKind.RANGE, HostKind.MODULE))
         operators = recording.spans(HostKind.OPERATOR)
         self._operators = Nesting(operators)
-        self.calls: dict[int, HostSpan] = {}
+        self.calls: dict[int | None, HostSpan] = {}
         for span in recording.spans(HostKind.CALL):
-            if span.correlation is not None:
+            if span.correlation is not None and span.correlation >= 0:
                 self.calls.setdefault(span.correlation, span)
         nodes = [span for span in operators if _is_node(span)]
         self._autograd = {span.thread for span in nodes} - {self._main}
@@ -91,8 +91,7 @@ class Origins:
 
     def of(self, activity: Activity) -> Origin:
         """Return where an activity was launched."""
-        number = activity.correlation
-        call = None if number is None or number < 0 else self.calls.get(number)
+        call = self.calls.get(activity.correlation)
         time, thread = (activity.start, None) if call is None else (call.start, call.thread)
         around = self.around(thread, time)
         operators = self._operators.around(thread, time)

@@ -210,8 +210,7 @@ def judge(
         ]
         whole = None if unlike else clock or whole_ratio(baseline, new, rules)
         as_long = clock is not None and clock.verdict == "no difference"
-        known = Clock(clock) if clock is not None else network
-        overall = _in_all(alignment, layers, known, whole, as_long)
+        overall = _in_all(alignment, layers, Clock(clock) if clock else network, whole, as_long)
     return GateResult(overall, tuple(layers), alignment.only_baseline, alignment.only_target, notes)
 
 

@@ -167,8 +167,8 @@ class Events:
             self.waits += 1
             return
         if kind is DeviceKind.KERNEL and event.name == _DMA:
-            way = event.arguments.direction
-            self.moves.append(self._activity(DeviceKind.COPY, event, name=f"{_DMA} {way or ''}"))
+            name = f"{_DMA} {event.arguments.direction or ''}"
+            self.moves.append(self._activity(DeviceKind.COPY, event, name=name))
             return
         if category == _OF_NSYS and _NUMBERED.search(str(event.pid)):
             kind = DeviceKind.KERNEL

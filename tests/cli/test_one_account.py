@@ -186,7 +186,7 @@ def test_no_surface_saves_more_of_a_step_than_it_takes_without_a_profiler(tmp_pa
     assert all(abs(each["us"]) <= most for each in step["changes"])
     assert all(each["slow"] <= most for each in step["numbers"])
     shown = perfml.explain(str(one), str(other), model=None)._repr_html_()
-    said = re.findall(r"([0-9.,]+)\s(µs|ms|s)\b", shown)
+    said = re.findall(r"([0-9][0-9.,]*)\s(µs|ms|s)\b", shown)
     assert said
     assert all(float(n.replace(",", "")) * SECONDS[unit] <= most for n, unit in said)
 

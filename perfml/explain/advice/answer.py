@@ -33,9 +33,8 @@ from perfml.util.findings import Time
 
 _WORTH = 0.005  # an estimate of Nsight Compute below it rounds to 0 %: no finding
 
-_OPEN = frozenset({"latency", "not_known", "unrecorded"})
-"""What to measure next: a kernel none of whose units is busy, one without counters, and idle time
-of which nobody knows why."""
+_IDLE = "unrecorded"  # the cause of idle time that the recording does not show (account/host.py)
+_LATENCY = "latency"  # the limit of a kernel none of whose units is busy (speed_of_light.py)
 _LITTLE = 0.05  # of a kernel's time: what saves less is not worth a round (speed_of_light.py)
 
 Said = tuple[Finding, frozenset[str]]
@@ -58,16 +57,22 @@ def in_one_order(
     together, alone = _with_rules((*everywhere, *own), said)
     ordered = sorted((*together, *alone), key=rank)
     numbered = sum(one.gain is not None for one in ordered)
-    # what is known to save is next to nothing beside the longest time that nothing explains
+    # idle time of which the recording does not show why, beside which little is known to save
+    idle = [one for one in ordered[numbered:] if _IDLE in one.rules]
     most = ordered[0].expected_us if numbered else 0.0
-    open_ = (*ordered[numbered:], *unexplained[:1])
-    lead = [one for one in open_ if not _OPEN.isdisjoint(one.rules)]
-    first = [one for one in sorted(lead, key=rank) if most < _LITTLE * one.holds.us]
+    if idle and most < _LITTLE * idle[0].holds.us:
+        unexplained = (*idle, *unexplained)
+        ordered = [one for one in ordered if one not in idle]
+    if not numbered:
+        return (*unexplained, *ordered)
+    # no unit is the limit of the longest kernel, and what is known to save is next to nothing
+    lead = [one for one in unexplained[:1] if {_LATENCY, _IDLE} & {*one.rules}]
+    few = all(ordered[0].expected_us < _LITTLE * one.holds.us for one in lead)
+    first = lead if few else []
     # where to measure next, of what no finding is about
     names = {name for one in ordered[:numbered] for name in (*one.where.layers, one.where.kernel)}
-    rest = [one for one in unexplained if names.isdisjoint(one.where.layers)]
-    others = (one for one in (*rest, *ordered[numbered:]) if one not in first)
-    return (*first, *ordered[:numbered], *others)
+    rest = [one for one in unexplained[len(first) :] if names.isdisjoint(one.where.layers)]
+    return (*first, *ordered[:numbered], *rest, *ordered[numbered:])
 
 
 def _is_part(one: Finding, other: Finding) -> bool:
