@@ -156,10 +156,12 @@ def _print(output: Output, made: Proof, top: int) -> None:
 
 
 def _best(launch: LaunchProof) -> str:
-    """Say the repair that gains most, where it surely gains something."""
+    """Say the repair that gains most, where it surely gains something and a change can match it."""
+    from perfml.experiments.repairs import UNREACHED
     from perfml.util.words import number
 
-    best = next((repair for repair in launch.repairs if repair.high < 1), None)
+    reached = (repair for repair in launch.repairs if repair.mutation not in UNREACHED)
+    best = next((repair for repair in reached if repair.high < 1), None)
     if best is None:
         return "-"
     gains = [number(each) for each in (best.gain_us, best.gain_low_us, best.gain_high_us)]

@@ -32,7 +32,8 @@ def rows() -> dict[str, Responses]:
 
 def svg(launches: dict[str, Responses]) -> str:
     """Return the picture; a cell has the time over that of its control."""
-    columns = [*CONDITIONS, *MUTATIONS]
+    known = {name for each in launches.values() for name in each.by_condition}
+    columns = [*CONDITIONS, *(name for name in MUTATIONS if name in known)]
     width = _LEFT + _WIDTH * len(columns) + 60  # the last name leans over the edge
     height = _TOP + _HEIGHT * len(launches) + 8
     parts = [
