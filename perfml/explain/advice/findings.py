@@ -253,9 +253,10 @@ def _evidence(parts: Sequence[_Part], kernels: Sequence[str], layer: Layer, merg
         text = filled(first.symptom.evidence, first.state.__getitem__)
         launches = {id(part.launch): part.share for part in mine}
         many = f"{len(launches)} launches, " if len(launches) > 1 else ""
-        time = float(layer.row["layer_us"])
-        where = f"{many}{micros(time * sum(launches.values()))} of the layer's {micros(time)}"
-        text = text if merged else f"{where}: {text}"
+        time, share = float(layer.row["layer_us"]), sum(launches.values())
+        where = f"{many}{micros(time * share)} of the layer's {micros(time)}"
+        # a kernel that is all of a layer needs no words on its part
+        text = text if merged or (share == 1 and not many) else f"{where}: {text}"
         said.append(text if len(kernels) == 1 else f"{label}: {text}")
     more = len(kernels) - _NUMBERED
     return "; ".join([*said, *([f"and {count(more, 'more kernel')}"] if more > 0 else [])])

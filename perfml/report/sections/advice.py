@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from perfml.explain.advice.finding import listed_layers
+from perfml.explain.advice.unexplained import NOT_KNOWN
 from perfml.explain.confidence import marked, with_check
 from perfml.report.document import (
     Block,
@@ -142,7 +143,7 @@ def _step(one: Finding, levels: Sequence[KernelLevels], label: str) -> Sentence:
     long = len(one.hazard) > _TITLE
     hazard = f"{listed(one.says, 4)}: {listed(one.rules, 4)}" if long else one.hazard
     title = capital(hazard)
-    if one.where.name and one.gain is not None:
+    if one.where.name and NOT_KNOWN not in one.rules:  # which names the kernel to measure
         title = f"{title} in {one.where.name}"
     why = [one.hazard if long else "", one.evidence]
     if own is not None:
@@ -153,7 +154,7 @@ def _step(one: Finding, levels: Sequence[KernelLevels], label: str) -> Sentence:
     text = ended(text)
     if why:
         at = f"at {label}, " if label else ""
-        reasons = ended(". ".join(capital(each) for each in why))
+        reasons = " ".join(ended(capital(each)) for each in why)
         text = " ".join(filter(None, (text, f"Why: {at}{reasons}")))
     return Sentence("do", one.confidence, text, title, saving(one), one.command)
 

@@ -19,7 +19,7 @@ from perfml.account.words import (
 from perfml.explain.advice.finding import Finding
 from perfml.explain.advice.settings import choice
 from perfml.explain.confidence import IN_WORDS, probability
-from perfml.explain.remedies import Person, Situation, remedy_for
+from perfml.explain.remedies import Situation, of_account, remedy_for
 from perfml.report.document import (
     Cell,
     Points,
@@ -72,7 +72,7 @@ def rank_steps(ranks: Ranks | None) -> list[tuple[Finding, Sentence]]:
             return []
         more = longest.computing_us - min(each.computing_us for each in ranks.times)
         found = choice(("slow_rank",), longest.computing_us, more, more, measured)
-        return [(found, _less(longest, text))]
+        return [(found, _less(longest, text, Situation()))]
     if (last := ranks.slowest) is None:
         return []
     most = ranks.waits_most
@@ -81,20 +81,18 @@ def rank_steps(ranks: Ranks | None) -> list[tuple[Finding, Sentence]]:
     gain = f"rank {most.rank} waits {micros(most.waiting_us)} of {micros(most.step_us)} a step"
     gain = f"{gain} ({share:.0%})"
     if ranks.computes_more:
-        return [(found, replace(_less(last, text), gain=gain))]
+        return [(found, replace(_less(last, text, of_account(ranks.accounts[0])), gain=gain))]
     title = f"Find what holds rank {last.rank} back, which the others wait for"
     return [(found, Sentence("do", "high", text, title, gain))]
 
 
-def _less(rank: RankTime, text: str) -> Sentence:
+def _less(rank: RankTime, text: str, here: Situation) -> Sentence:
+    """Return that a rank computes too much, with what helps in its situation."""
+    remedy = remedy_for("uneven_ranks", here)
+    text = " ".join(filter(None, (remedy.sentences, text)))
     title = f"Give rank {rank.rank} less to compute"
     return Sentence(
-        "do",
-        "high",
-        text,
-        title,
-        f"{micros(rank.computing_us)} of kernels",
-        remedy_for("uneven_ranks", Situation(Person.PYTORCH)).line,
+        "do", "high", text, title, f"{micros(rank.computing_us)} of kernels", remedy.line
     )
 
 
