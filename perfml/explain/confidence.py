@@ -111,6 +111,67 @@ def confidence_of(probability: float) -> Confidence:
     return next((word for word in _WORDS if probability >= bounds[word]), "low")
 
 
+ENOUGH_RESAMPLES = 20
+"""Resamples below which a probability of 90 % cannot be told from one of 75 %."""
+
+_OFTEN, _SOMETIMES, _SELDOM = 0.9, 0.6, 0.3
+"""Shares of the resamples in which a metric is in the top 3, of high and medium confidence, and
+from which on a further one is named."""
+
+
+def least_sure(*words: Confidence) -> Confidence:
+    """Return the least sure of some words."""
+    return max(words, key=("high", "medium", "low").index)
+
+
+def of_lead(total: float, high: float, lows: float) -> Confidence:
+    """Return how surely a total is the least: its slowest repeat beside the others' fastest ones.
+
+    Without repeats (NaN) nothing tells.
+    """
+    if math.isnan(high) or math.isnan(lows):
+        return "low"
+    return "high" if high < lows else "medium" if total < lows else "low"
+
+
+def is_reliable(top3: float) -> bool:
+    """Return whether a metric is in the top 3 often enough to explain the target."""
+    return top3 >= _SOMETIMES
+
+
+def is_named(top3: float) -> bool:
+    """Return whether a metric behind the first one is worth a word."""
+    return top3 >= _SELDOM
+
+
+def of_metric(top3: float, resamples: int, limit: Confidence, *, chance: bool) -> Confidence:
+    """Return how sure the first metric of a ranking is.
+
+    `top3` is how often it is in the top 3 of `resamples`, `limit` how sure its models are, `chance`
+    whether it may be first by chance.
+    """
+    few = 0 < resamples < ENOUGH_RESAMPLES
+    sure: Confidence = "medium" if top3 >= _SOMETIMES else "low"
+    sure = "high" if top3 >= _OFTEN and not few else sure
+    return least_sure("low" if chance else sure, limit)
+
+
+def of_model(own: float, simple: float, *, higher_is_better: bool) -> Confidence:
+    """Return how sure a model is, by its score beside the best baseline's."""
+    wrong, baseline = (1 - own, 1 - simple) if higher_is_better else (own, simple)
+    return "low" if not wrong < baseline else "high" if wrong <= baseline / 2 else "medium"
+
+
+def is_worth_mixing(share: float) -> bool:
+    """Return whether a part of the time is worth another backend: 1 % or more."""
+    return share >= 0.01
+
+
+def of_share(part: float, whole: float) -> Confidence:
+    """Return how sure a sum is, of which a part lies beyond the spread of the repeats."""
+    return "high" if part >= whole else "medium" if part >= MOST * whole else "low"
+
+
 @cache
 def load_fitted() -> Mapping[str, Mapping[str, float]]:
     """Return ``probability.toml``: weights of what speaks for a finding, bounds of its words."""

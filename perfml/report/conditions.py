@@ -17,8 +17,8 @@ import numpy as np
 import pandas as pd
 
 from perfml.errors import TableError
+from perfml.explain.confidence import Confidence, is_worth_mixing, least_sure, of_lead
 from perfml.kernel_names import kernel_label
-from perfml.report.document import FALLING, Sure
 from perfml.report.labels import clean, short_models
 from perfml.util.words import listed
 
@@ -283,26 +283,14 @@ def wins(shown: Sequence[Condition]) -> list[tuple[str, list[str]]]:
     return sorted(won.items(), key=lambda entry: -len(entry[1]))
 
 
-def sure_of_totals(*shown: Condition) -> Sure:
-    """Return whether the repeats of the fastest backend's total lie apart from the others'.
-
-    Of several conditions the least sure one counts.
-    """
-    return max(map(_sure_of_total, shown), key=FALLING.index)
-
-
-def _sure_of_total(condition: Condition) -> Sure:
-    totals = condition.totals[condition.totals["total"].notna()]
-    first, lows = totals.iloc[0], totals["low"].iloc[1:]
-    if pd.isna(first["high"]) or bool(lows.isna().any()):
-        return "low"
-    if first["high"] < lows.min():
-        return "high"
-    return "medium" if first["total"] < lows.min() else "low"
-
-
-_WORTH = 0.01
-"""A gain below 1 % of the time is none."""
+def sure_of_totals(*shown: Condition) -> Confidence:
+    """Return how surely the fastest backend is the fastest; of conditions the least sure one."""
+    words = []
+    for condition in shown:
+        totals = condition.totals[condition.totals["total"].notna()]
+        first, lows = totals.iloc[0], totals["low"].iloc[1:].min(skipna=False)
+        words.append(of_lead(float(first["total"]), float(first["high"]), float(lows)))
+    return least_sure(*words)
 
 
 def mixed(shown: Sequence[Condition]) -> list[tuple[float, Condition, pd.Series[float]]]:
@@ -318,5 +306,5 @@ def mixed(shown: Sequence[Condition]) -> list[tuple[float, Condition, pd.Series[
         if len(wide) > 1 and fastest in wide.columns:
             saved = (wide[fastest] - wide.min(axis=1)).sort_values(ascending=False)
             share = float(saved.sum()) / condition.fastest_us
-            found.append((share if share >= _WORTH else 0.0, condition, saved))
+            found.append((share if is_worth_mixing(share) else 0.0, condition, saved))
     return sorted(found, key=lambda entry: -entry[0])

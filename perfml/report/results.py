@@ -17,10 +17,10 @@ from perfml.account.ranks import Ranks, account_in
 from perfml.errors import PerfmlError
 from perfml.modeling.layer_shapes import described_layers
 from perfml.report.conditions import Condition, settings
-from perfml.report.document import FALLING, KernelChooser, Sure
+from perfml.report.document import KernelChooser
 from perfml.report.figures.comparisons import Roofs, layer_roofs
 from perfml.report.figures.style import PALETTE
-from perfml.report.labels import clean, is_random, members
+from perfml.report.labels import clean, is_random
 
 if TYPE_CHECKING:
     from perfml.explain import Advice
@@ -193,41 +193,3 @@ def _hardness(best: pd.Series | None, up: bool) -> float:
 def _best(rows: pd.DataFrame) -> pd.Series:
     up = higher_is_better(rows["score"].iloc[0])
     return rows.sort_values("mean", ascending=not up, kind="stable").iloc[0]
-
-
-ENOUGH_RESAMPLES = 20
-"""Resamples below which a probability of 90 % cannot be told from one of 75 %."""
-
-_OFTEN, _SOMETIMES, _SELDOM = 0.9, 0.6, 0.3
-"""Shares of the resamples in which a metric is in the top 3, of high and medium confidence, and
-from which on a further one is named."""
-
-
-def is_reliable(row: pd.Series) -> bool:
-    """Return whether a metric is in the top 3 often enough to explain the target."""
-    return float(row["p_top3"]) >= _SOMETIMES
-
-
-def is_named(row: pd.Series) -> bool:
-    """Return whether a metric behind the first one is worth a word."""
-    return float(row["p_top3"]) >= _SELDOM
-
-
-def sure_of_metric(ranking: Ranking, limit: Sure) -> Sure:
-    """Return how sure the first metric of a ranking is; `limit` is how sure its models are."""
-    best = ranking.summary.iloc[0]
-    top3 = float(best["p_top3"])
-    sure: Sure = "high" if top3 >= _OFTEN else "medium" if top3 >= _SOMETIMES else "low"
-    if ranking.null is not None and members(best["members"])[0] not in ranking.beyond_chance:
-        sure = "low"
-    if sure == "high" and 0 < ranking.resamples < ENOUGH_RESAMPLES:
-        sure = "medium"
-    return max(sure, limit, key=FALLING.index)
-
-
-def sure_of_model(mine: float, simple: float, up: bool) -> Sure:
-    """Return how sure a model is beside the best baseline."""
-    wrong, baseline = (1 - mine, 1 - simple) if up else (mine, simple)
-    if not wrong < baseline:
-        return "low"
-    return "high" if wrong <= baseline / 2 else "medium"

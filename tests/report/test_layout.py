@@ -79,6 +79,31 @@ def test_what_lays_out_an_answer_cuts_no_label_sorts_no_finding_and_asks_no_thre
     assert list(offences(path)) == []
 
 
+REPORT = sorted((ROOT / "perfml" / "report").glob("*.py"))
+"""What reports compute of their tables."""
+
+
+@pytest.mark.parametrize("path", REPORT, ids=lambda path: path.name)
+def test_a_report_decides_no_confidence(path):
+    """How sure something is, and from where on it counts, is the answer's to say."""
+    tree = ast.parse(path.read_text("utf-8"))
+    asked = [node for node in ast.walk(tree) if isinstance(node, ast.Compare) and threshold(node)]
+    words = {"high", "medium"}
+    chosen = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.IfExp)
+        and {getattr(node.body, "value", None), getattr(node.orelse, "value", None)} & words
+    ]
+    lines = [f"{path.name}:{node.lineno}: {ast.unparse(node)[:80]}" for node in (*asked, *chosen)]
+    assert [line for line in lines if not line.startswith(SIZES)] == []
+
+
+SIZES = ("labels.py", "kernels.py", "write.py", "tables.py", "verbs.py")
+"""Where numbers are rounded, a page is kept small, rows of many are drawn, and rows of a roofline
+far from every roof are counted."""
+
+
 def test_every_exception_is_still_needed():
     for name, function in EXCEPTIONS:
         (path,) = (each for each in LAID_OUT if each.name == name)

@@ -12,21 +12,25 @@ from typing import TYPE_CHECKING
 
 from perfml.explain.advice.finding import Finding, in_order
 from perfml.explain.advice.settings import choice, setting
-from perfml.explain.confidence import probability
+from perfml.explain.confidence import (
+    ENOUGH_RESAMPLES,
+    Confidence,
+    is_named,
+    is_reliable,
+    of_metric,
+    of_model,
+    of_share,
+    probability,
+)
 from perfml.report.conditions import EVERY_RUN, UNNAMED, Condition, mixed, sure_of_totals, wins
 from perfml.report.document import Answer, Sentence, Sure
 from perfml.report.labels import TASKS, is_random, members, model, percent, protocol
 from perfml.report.pairs import explained, losses
 from perfml.report.results import (
-    ENOUGH_RESAMPLES,
     Pair,
     Results,
     best_scores,
     higher_is_better,
-    is_named,
-    is_reliable,
-    sure_of_metric,
-    sure_of_model,
 )
 from perfml.report.sections.advice import finding_steps
 from perfml.report.sections.clock import phase_sentence, rank_steps, step_sentences
@@ -172,7 +176,7 @@ def _mix(shown: Sequence[Condition]) -> Step | None:
     changed = saved[saved > 0]
     winners = condition.winners.set_index("layer")
     clear = float(saved[winners["clear"].reindex(saved.index) == 1].sum())
-    sure: Sure = "high" if clear >= saved.sum() else "medium" if clear >= saved.sum() / 2 else "low"
+    sure = of_share(clear, float(saved.sum()))
     medians = condition.times.set_index(["layer", "backend"])["median"]
     layer, best = changed.index[0], winners.loc[changed.index[0], "fastest"]
     times = f"{micros(medians[layer, best])} under {best} instead of "
@@ -266,7 +270,9 @@ def answer(results: Results) -> Answer:
     errors = {each.task: error_sentence(each) for each in results.evaluations}
     for ranking in results.rankings:
         error = errors.get(ranking.task)
-        said += _metrics(ranking, "high" if error is None else error.sure)
+        said += _metrics(
+            ranking, "high" if error is None or error.sure == "caution" else error.sure
+        )
     said += [error for error in errors.values() if error is not None]
     leaks = dict.fromkeys(each.leakage.warning for each in results.evaluations)
     said += [Sentence("caution", "caution", warning) for warning in leaks if warning]
@@ -309,7 +315,7 @@ def _fastest(condition: Condition) -> Sentence:
     return Sentence("time", sure, text, at=where(condition), named=True)
 
 
-def _metrics(ranking: Ranking, limit: Sure) -> list[Sentence]:
+def _metrics(ranking: Ranking, limit: Confidence) -> list[Sentence]:
     summary = ranking.summary
     what = ranking.words.target if ranking.words.own else TASKS[ranking.task]
     if not len(summary):
@@ -318,8 +324,9 @@ def _metrics(ranking: Ranking, limit: Sure) -> list[Sentence]:
     top3 = float(best["p_top3"])
     names = members(best["members"])
     text = f"{names[0]} explains the {what} best"
-    sure = sure_of_metric(ranking, limit)
-    if not is_reliable(best):
+    chance = ranking.null is not None and names[0] not in ranking.beyond_chance
+    sure = of_metric(top3, ranking.resamples, limit, chance=chance)
+    if not is_reliable(top3):
         text = f"No metric explains the {what} reliably. The first is {names[0]}"
     if len(names) > 1:
         text += f", interchangeable with {listed(names[1:], 3)}"
@@ -330,12 +337,12 @@ def _metrics(ranking: Ranking, limit: Sure) -> list[Sentence]:
     also = [
         f"{members(row['members'])[0]} ({percent(row['p_top3'])})"
         for _, row in summary.iloc[1:3].iterrows()
-        if is_named(row)
+        if is_named(float(row["p_top3"]))
     ]
     text += f", then {listed(also, 4)}." if also else "."
     if limit == "low":
         text += " The models that say so beat no baseline."
-    if ranking.null is not None and names[0] not in ranking.beyond_chance:
+    if chance and ranking.null is not None:
         text = f"No metric is shown to explain the {what} more than chance does."
         if ranking.null.reason or ranking.beyond_chance:
             text = f"The first metric for the {what} is {names[0]}. {ranking.chance}"
@@ -361,7 +368,7 @@ def error_sentence(evaluation: Evaluation) -> Sentence | None:
     if simple is None:
         text += ". No baseline was scored."
     else:
-        sure = sure_of_model(float(mine["mean"]), float(simple["mean"]), up)
+        sure = of_model(float(mine["mean"]), float(simple["mean"]), higher_is_better=up)
         text += (
             f". The best baseline ({model(simple['model'])}) reaches {percent(simple['mean'])}"
             + (", so no model beats it." if sure == "low" else ".")
