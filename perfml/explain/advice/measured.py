@@ -154,7 +154,7 @@ def kept_answer(name: str) -> list[dict[str, Any]]:
 def _gain_us(row: Mapping[str, Any]) -> float:
     """Return the likely gain of a kept finding; raises an error if it is damaged."""
     numbers = (row["probability"], row["gain"]["high"]["us"], *map(len, row["where"]["layers"]))
-    return float(row["gain"]["likely"]["us"]) + 0 * sum(numbers)
+    return float(row["gain"]["likely"]["us"] + 0 * sum(numbers))
 
 
 def promised(
