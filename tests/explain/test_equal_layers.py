@@ -107,7 +107,8 @@ def test_short_launches_are_one_finding_over_the_network_though_no_layer_has_two
     advice = advise(table)
     assert "launch_bound" not in {rule for one in advice.of_layers for rule in one.rules}
     (short,) = (each for each in advice.network if each.rules == ("launch_bound",))
-    assert short.saved_us == pytest.approx(90.0)
+    assert short.likely_us == pytest.approx(90.0)
+    assert 90.0 <= short.saved_us <= 150.0
     assert short.evidence.startswith("30 of 31 launches last under 5 µs and take 90.0 of 150.0 µs")
 
 

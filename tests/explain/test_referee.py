@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,10 +10,12 @@ from hypothesis import strategies as st
 from perfml.explain import advise
 from perfml.explain.advice.answer import file_rules, in_one_order
 from perfml.explain.advice.finding import Finding, Gain, Where
+from perfml.explain.advice.findings import Layer, launch_findings
 from perfml.explain.advice.referee import most_saved
 from perfml.explain.advice.symptoms import situation_of
 from perfml.explain.limits.state import LaunchState
 from perfml.explain.tree.causes import TERMS
+from perfml.explain.tree.ideal import ALIKE
 from perfml.explain.tree.limits import fullest
 from perfml.explain.tree.one_side import has_ideal
 from perfml.util.findings import Time
@@ -143,3 +146,60 @@ def test_what_nsight_compute_estimates_obeys_the_laws_of_the_cause_that_it_names
 def test_a_rule_that_estimates_nothing_and_names_no_cause_has_no_content():
     assert said_by_ncu(rule="SOLBottleneck", message="Low throughput. Look elsewhere.") == ()
     assert said_by_ncu(rule="Unheard", message="It waits. Wait less.", saves=0.2)
+
+
+UNITS = {"dram_utilization": 0.97, "l2_utilization": 0.66, "shared_utilization": 1.0}
+PLANTED = {"sectors_per_request": 32.0, "bank_conflicts": 32.0, "dram_bytes": 20.0, "stall_sync": 0}
+"""A cause, and by how much it is more than needed at most."""
+OVERLAPS = 2.5  # how far units work at the same time (`thresholds.OVERLAP`)
+
+
+def machine(rng, cause):
+    """Return a launch of a machine whose units overlap in part, and what mending a cause saves."""
+    more = rng.uniform(2, PLANTED[cause]) if PLANTED[cause] else 1.0
+    busy = dict(zip(UNITS, rng.uniform(1, 30, 3), strict=True))
+    slow = "shared_utilization" if cause == "bank_conflicts" else "dram_utilization"
+    busy[slow] += 60 if PLANTED[cause] else 0
+    waits = rng.uniform(5, 20)
+    barrier = rng.uniform(30, 300) if cause == "stall_sync" else 0.0
+    after = busy | {slow: busy[slow] / more}
+    if cause in ("sectors_per_request", "dram_bytes"):
+        after["l2_utilization"] = busy["l2_utilization"] / more
+
+    def time(units, barrier):
+        return waits + barrier + sum(us**OVERLAPS for us in units.values()) ** (1 / OVERLAPS)
+
+    now = time(busy, barrier)
+    sectors = 4 * more if cause == "sectors_per_request" else 4.0
+    counters = {name: UNITS[name] * us / now for name, us in busy.items()} | {
+        "gld_transactions": sectors * 1e6,
+        "gst_transactions": 0.0,
+        "global_load_requests": 1e6,
+        "global_store_requests": 0.0,
+        "gld_efficiency": 4 / sectors,
+        "gst_efficiency": 1.0,
+        "shared_load_transactions": 1e6 * (more if cause == "bank_conflicts" else 1.0),
+        "shared_store_transactions": 0.0,
+        "inst_executed_shared_loads": 1e6,
+        "shared_efficiency": 1 / more if cause == "bank_conflicts" else 1.0,
+        "dram_read_bytes": 32 * sectors * 1e6,
+        "dram_write_bytes": 0.0,
+        "stall_sync": barrier / now,
+        "stall_memory_dependency": waits / now,
+    }
+    row = {"kernel": "k", "time_us": now, "sm_efficiency": 1.0, **counters}
+    return row, 1 - time(after, 0.0) / now
+
+
+@pytest.mark.parametrize("cause", PLANTED)
+def test_what_a_machine_saves_without_a_cause_lies_between_least_and_most(cause):
+    rng, inside, named = np.random.default_rng(3), 0, 0
+    for _ in range(60):
+        row, saved = machine(rng, cause)
+        layer = Layer({"layer": "k", "layer_us": row["time_us"]}, (launch(row),), ("k",))
+        for one in launch_findings(layer):
+            if cause in {ALIKE.get(rule, rule) for rule in one.rules}:
+                named += 1
+                inside += one.least_us <= saved * one.holds.us <= one.saved_us * (1 + 1e-6)
+    assert named >= 30
+    assert inside >= 0.8 * named

@@ -48,11 +48,12 @@ class Where:
 
 @dataclass(frozen=True)
 class Gain:
-    """What a fix saves: likely and at most, and who knows it."""
+    """What a fix saves: likely, at most and at least, and who knows it."""
 
     likely: Time
     high: Time
     known_by: KnownBy
+    low: Annotated[Time | None, "None where only the likely one is known"] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,6 +103,12 @@ class Finding:
     def likely_us(self) -> float:
         """What it is likely to save, microseconds; NaN where nothing tells."""
         return math.nan if self.gain is None else self.gain.likely.us
+
+    @property
+    def least_us(self) -> float:
+        """What it saves at least, microseconds: the likely time where nothing tells less."""
+        low = None if self.gain is None else self.gain.low
+        return self.likely_us if low is None else low.us
 
     @property
     def left_us(self) -> float:
@@ -178,6 +185,7 @@ def _joined(same: Sequence[Finding]) -> Finding:
         return first
     rules, said = defaultdict[str, float](float), dict[str, str]()
     times, likely, high = (defaultdict[tuple[str, ...], float](float) for _ in range(3))
+    least = 0.0
     for one in (first, *others):
         layers, most = one.where.layers, known(one.saved_us)
         times[layers] = one.holds.us
@@ -185,6 +193,7 @@ def _joined(same: Sequence[Finding]) -> Finding:
         high[layers] = min(high[layers] + most, one.holds.us)
         cause = one.rules[0] if one.rules else ""  # a page may not name its rules
         rules[cause] += most
+        least += known(one.least_us)
         said.setdefault(cause, one.hazard.split("; ")[0])
     order = sorted(rules, key=lambda name: -rules[name])
     several = len({one.rules for one in same}) > 1
@@ -194,7 +203,9 @@ def _joined(same: Sequence[Finding]) -> Finding:
     gain = first.gain
     if gain is not None:
         of = first.holds.of
-        gain = replace(gain, likely=Time(sum(likely.values()), of), high=Time(whole, of))
+        ends = (min(least, sum(likely.values())), sum(likely.values()), whole)
+        low, middle, top = (Time(us, of) for us in ends)
+        gain = replace(gain, low=low, likely=middle, high=top)
     verdicts = {one.tested for one in same}
     return replace(
         first,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from perfml.explain.advice.finding import Finding, Gain, Where
-from perfml.explain.advice.referee import judged, without
+from perfml.explain.advice.referee import judged, least_saved, without
 from perfml.explain.advice.symptoms import Symptom, filled, numbers_of, situation_of, symptom_of
 from perfml.explain.confidence import probability
 from perfml.explain.launches import Launch
@@ -131,7 +131,7 @@ def _finding(parts: Sequence[_Part], layer: Layer, merged: bool) -> Finding:
     first = max((p for p in parts if p.loss.cause == named[0]), key=lambda p: p.gain)
     symptoms = list(dict.fromkeys(symptom_of(name) for name in named))
     kernels = list(dict.fromkeys(p.label for p in sorted(parts, key=lambda p: -p.gain)))
-    alone = _alone(parts, named) if gain >= _SMALL else gain
+    alone, most = _most(parts, named, layer, gain)
     term = TERMS[named[0]]
     marks = {
         "known": first.loss.known and not first.potential,
@@ -142,7 +142,7 @@ def _finding(parts: Sequence[_Part], layer: Layer, merged: bool) -> Finding:
     return finding_of(
         layer,
         named[0],
-        (gain, max(gain, alone)),
+        (gain, alone, most),
         first.here,
         kernel="" if merged else kernels[0],
         share=sum({id(part.launch): part.share for part in parts}.values()),
@@ -172,15 +172,16 @@ def _hazard(symptom: Symptom, parts: Sequence[_Part]) -> str:
 
 
 def finding_of(
-    layer: Layer, cause: str, gains: tuple[float, float], here: Situation, **said: Any
+    layer: Layer, cause: str, gains: tuple[float, float, float], here: Situation, **said: Any
 ) -> Finding:
     """Return a finding of a layer.
 
-    `gains` are the likely one and that at most, of the layer's time, `here` says who can do
+    `gains` are of the layer's time: the likely one beside all others, that of this alone, and that
+    at most. `here` says who can do
     something about it, and `said` what else differs from a finding of the whole layer.
     """
     time = Time(float(layer.row["layer_us"]))
-    likely, high = (min(max(gain, 0.0), 1.0) for gain in gains)
+    likely, alone, high = (min(max(gain, 0.0), 1.0) for gain in gains)
     remedy, symptom = remedy_for(cause, here), symptom_of(cause)
     whose, own = "", None
     if here.reader is not Person.AUTHOR:
@@ -194,7 +195,9 @@ def finding_of(
         "source": "" if symptom is None else symptom.source,
     }
     where = Where((str(layer.row["layer"]),), said.pop("kernel", ""), **condition_of(layer.row))
-    gain = Gain(Time(likely * time.us), Time(high * time.us), "counters")
+    low = min(least_saved(alone), likely)
+    middle, top, least = (Time(part * time.us) for part in (likely, high, low))
+    gain = Gain(middle, top, "counters", least)
     known: dict[str, Any] = {"marks": frozenset({"known", "counted"}), **texts, **said}
     one = Finding(
         where=where,
@@ -225,23 +228,43 @@ def evidence_of(one: Finding) -> dict[str, float]:
         "gain": one.part,
         "level": one.level,
         "share": one.share,
-        "most": one.part_high,
+        "least": one.least_us / one.holds.us,
         "log_gain": math.log(max(one.part, _SMALL)),
         "place": float(term is not None and term.place),
         f"kind_{kind}": 1.0,
     }
 
 
-def _alone(parts: Sequence[_Part], named: Sequence[str]) -> float:
-    """Return what goes without the causes where nothing else is mended: each launch's largest."""
-    saved: dict[int, float] = {}
+def _most(
+    parts: Sequence[_Part], named: Sequence[str], layer: Layer, gain: float
+) -> tuple[float, float]:
+    """Return what goes without the causes where nothing else is mended: as estimated, at most.
+
+    The most is what the laws allow of each launch, or what goes where launches become one.
+    """
+    if gain < _SMALL:
+        return gain, gain
+    saved: dict[int, tuple[float, float]] = defaultdict(lambda: (0.0, 0.0))
     for part in parts:
         if part.loss.cause in named:
             after = time_after(part.launch, part.loss.cause, state=part.state)
             alone = part.loss.part if math.isnan(after) else min(1 - after, part.most)
-            at = id(part.launch)
-            saved[at] = max(saved.get(at, 0.0), alone * part.share)
-    return sum(saved.values())
+            likely, most = saved[id(part.launch)]
+            ends = max(likely, alone * part.share), max(most, part.most * part.share)
+            saved[id(part.launch)] = ends
+    likely, most = (sum(each) for each in zip(*saved.values(), strict=True))
+    # who calls a library can ask for all of the layer in one call; an author changes own kernels
+    every = parts[0].remedy.fuses or parts[0].here.reader is not Person.AUTHOR
+    those = {id(part.launch): part.launch for part in parts}.values()
+    most = max(most, as_one(layer.launches if every else those) / layer.time_us)
+    return max(gain, likely), max(gain, likely, most)
+
+
+def as_one(launches: Collection[Launch]) -> float:
+    """Return what goes at most where launches become one, microseconds."""
+    # what the longest reads or what it writes stays: its neighbours hand over one of both
+    times = [one.time_us for one in launches]
+    return sum(times) - max(times) / 2 if len(times) > 1 else 0.0
 
 
 def _evidence(parts: Sequence[_Part], kernels: Sequence[str], layer: Layer, merged: bool) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from perfml.explain.advice.finding import Finding
-from perfml.explain.advice.findings import Layer, finding_of
+from perfml.explain.advice.findings import Layer, as_one, finding_of
 from perfml.explain.advice.symptoms import filled, load_symptoms, numbers_of, situation_of
 from perfml.explain.launches import Launch, known
 from perfml.explain.remedies import Person, person_of_all, remedy_for
@@ -44,11 +44,19 @@ _LEVELS = (
     *("half_precision_fu_utilization", "special_fu_utilization", "ldst_fu_utilization"),
     *("tensor_utilization", "tensor_cycles_utilization"),
 )
+_OLDER = 0.5
+"""Of the rate of a generation's tensor cores, that of instructions of the one before: on 9.0 mma
+beside wgmma (1,024 of 2,048 operations of halves a cycle)."""
 _DRAM, _TENSOR = "dram_utilization", ("tensor_utilization", "tensor_cycles_utilization")
 
 
-_Told = tuple[Mapping[str, float], float]
-"""The numbers of a hazard, and the part of the layer's time that goes without it."""
+_Told = tuple[Mapping[str, float], float, float]
+"""The numbers of a hazard, and the part of the layer's time that goes without it, and at most."""
+
+
+def _as_one(layer: Layer) -> float:
+    """Return what goes at most of a layer whose launches become one."""
+    return as_one(layer.launches) / layer.time_us
 
 
 def _beside(layer: Layer) -> list[Launch]:
@@ -66,7 +74,7 @@ def short_launches(layer: Layer) -> _Told | None:
     if len(short) < _MANY or share < _PART:
         return None
     numbers = {"short_launches": len(short), "short_us": sum(short)}
-    return numbers, share
+    return numbers, share, _as_one(layer)
 
 
 def _repeated(layer: Layer) -> _Told | None:
@@ -85,7 +93,7 @@ def _repeated(layer: Layer) -> _Told | None:
         return None  # how busy they keep the device is not known, and unknown is not idle
     idle = sum(one.time_us * (1 - _busiest(one)) for one in again)
     numbers = {"repeated_launches": len(again), "repeated_share": share, "repeated_idle_us": idle}
-    return numbers, idle / layer.time_us
+    return numbers, idle / layer.time_us, _as_one(layer)
 
 
 def _transforms(layer: Layer) -> _Told | None:
@@ -94,7 +102,7 @@ def _transforms(layer: Layer) -> _Told | None:
     share = sum(turns) / layer.time_us
     if share < _TENTH:
         return None
-    return {"transform_launches": len(turns), "transform_us": sum(turns)}, share
+    return {"transform_launches": len(turns), "transform_us": sum(turns)}, share, _as_one(layer)
 
 
 def _padding(layer: Layer) -> _Told | None:
@@ -106,22 +114,30 @@ def _padding(layer: Layer) -> _Told | None:
     sizes = layer.product
     if sizes.get("product_n", math.nan) > 0:
         mine = [one for one in layer.launches if is_product(one.kernel)]
-        row, least = _row_of_sizes(layer), math.nan
+        row, least, best = _row_of_sizes(layer), math.nan, math.nan
         if layer.peak > 0:
             dram = sum(one.time_us * known(one[_DRAM]) for one in mine)
-            least = max(1e6 * sizes["product_flops"] / layer.peak, dram)
+            least = best = max(1e6 * sizes["product_flops"] / layer.peak, dram)
     else:
         mine = [one for one in layer.launches if _unaligned(one)]
         row = min((_row_of_name(one.kernel) for one in mine), default=math.nan)
-        least = sum(
-            max(one.time_us * _busiest(one, (_DRAM, *_TENSOR)), min(one.time_us, START_US))
-            for one in mine
+        least, best = (
+            sum(
+                max(
+                    one.time_us * known(one[_DRAM]),
+                    one.time_us * rate * _busiest(one, _TENSOR),
+                    min(one.time_us, START_US),
+                )
+                for one in mine
+            )
+            for rate in (1.0, _OLDER)
         )
     taken = sum(one.time_us for one in mine)
     if not row < _ROW or taken < _TENTH * layer.time_us or math.isnan(least):
         return None
     numbers = {"row_bytes": row, "product_us": taken, "product_least_us": least}
-    return {**sizes, **numbers}, (taken - least) / layer.time_us
+    likely, most = ((taken - left) / layer.time_us for left in (least, best))
+    return {**sizes, **numbers}, likely, most
 
 
 def _row_of_sizes(layer: Layer) -> float:
@@ -181,7 +197,7 @@ def launch_finding(layer: Layer) -> Finding | None:
 
 def _finding(name: str, told: _Told, layer: Layer) -> Finding:
     symptom = load_symptoms()[1][name]
-    numbers, gain = told
+    numbers, gain, most = told
     values = {"launches": len(layer.launches), "layer_us": layer.time_us, **numbers}
 
     def value(quantity: str) -> float:
@@ -202,7 +218,7 @@ def _finding(name: str, told: _Told, layer: Layer) -> Finding:
     return finding_of(
         layer,
         name,
-        (gain, gain),
+        (gain, gain, max(gain, most)),
         here,
         **said,
         rules=(name,),

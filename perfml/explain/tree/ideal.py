@@ -9,7 +9,7 @@ ceiling (`ideals.toml`).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 
@@ -49,6 +49,16 @@ _RESIDENT = 0.9
 _TENSOR_RATE = 1 / 8
 """Of the time of CUDA cores, what tensor cores take (TF32 beside FP32, compute capability 8.0)."""
 _DIGITS = 0.02  # Nsight Compute says waves to two digits
+_INSTRUCTIONS = (
+    *("inst_executed", "ipc", "issue_slot_utilization", "alu_utilization", "inst_integer"),
+    *("single_precision_fu_utilization", "double_precision_fu_utilization"),
+    *("half_precision_fu_utilization", "special_fu_utilization", "ldst_fu_utilization"),
+    *("gld_transactions", "gst_transactions", "global_load_requests", "global_store_requests"),
+    *("local_load_transactions", "local_store_transactions", "shared_utilization"),
+)
+"""What instructions of all kinds ask of a multiprocessor: those of a loop go together."""
+_BELOW = ("l2_utilization", "l2_read_transactions", "l2_write_transactions", "dram_utilization")
+"""What local memory asks of the levels below goes with its accesses."""
 START_US = 1.9
 """Time of a launch in which its multiprocessors are idle although it has blocks for all of them:
 the 10th percentile of 813 recorded launches with at least one wave of blocks."""
@@ -83,6 +93,8 @@ class Ideal:
     limits: tuple[str, ...] | None = None
     unless: tuple[str, ...] = ()
     alone: float | str | None = None
+    best: float | str | None = None
+    along: str = ""
     unknown: str = ""
     bounded: bool = False
     roof: tuple[str, ...] = ()
@@ -157,9 +169,41 @@ def ideal_counters(
         stays = _left(row, state, alone=causes is not None) if left is None else left
         if stays < 1:
             lost.add(row.cause)
-            counters |= {name: stays * counters[name] for name in row.scales if name in counters}
+            _scale(counters, row.scales, stays)
             counters |= {name: at for name, at in row.sets.items() if name in counters}
     return counters
+
+
+def best_counters(state: LaunchState, cause: str) -> dict[str, float]:
+    """Return a launch's counters without a cause at best: with the least that a fix may leave."""
+    counters = dict(state.launch.counters)
+    rows = [row for row in load_ideals() if row.cause == ALIKE.get(cause, cause)]
+    if rows and _left(rows[0], state, alone=True) >= 1:
+        return counters  # what counters show nothing of cannot be mended
+    for row in rows:
+        stays = _left(row, state, alone=True) if row.best is None else _part(row.best, state)
+        _scale(counters, row.scales, stays)
+        if stays < 1:
+            # what is only guessed of a unit that takes the work over is no least time of it
+            even = (name for name in row.sets if name.endswith("_efficiency"))
+            counters |= {name: row.sets[name] for name in even if name in counters}
+        if row.along:
+            along = _part(row.along, state)
+            _scale(counters, _INSTRUCTIONS, along)
+            _scale(counters, _BELOW, 1 - state["share.local_memory"] * (1 - along))
+    return counters
+
+
+def _scale(counters: dict[str, float], names: Sequence[str], stays: float) -> None:
+    counters |= {name: stays * counters[name] for name in names if name in counters}
+
+
+def _part(formula: float | str, state: LaunchState) -> float:
+    if formula in _LEFT:
+        value = _LEFT[str(formula)](state)
+    else:
+        value = formula if isinstance(formula, float) else state.value(_formula(formula))
+    return min(1.0, known(max(value, 0.0), 1.0))
 
 
 _formula = cache(parse)
@@ -203,6 +247,12 @@ def _coalesced(state: LaunchState) -> float:
 def _coalesced_dram(state: LaunchState) -> float:
     """Return the same of DRAM's bytes: no fewer than are asked for."""
     return max(_coalesced(state), known(state["asked_of_dram"]))
+
+
+def _asked_once(state: LaunchState) -> float:
+    """Return what DRAM moves at least for what is asked for: nothing known where it is twice."""
+    asked = state["asked_of_dram"]
+    return asked if asked < 1 else 0.0
 
 
 def _once(state: LaunchState) -> float:
@@ -260,6 +310,7 @@ _LEFT: Mapping[str, Callable[[LaunchState], float]] = {
     "once": _once,
     "wide": lambda state: state["bytes_per_request"] / _WIDEST,
     "by_each_thread": lambda state: max(_once(state), 0.5),
+    "asked_once": _asked_once,
     "without_repeats": _without_repeats,
     "without_divisions": _without_divisions,
     "conflict_free": _conflict_free,
