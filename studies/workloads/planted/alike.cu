@@ -4,10 +4,12 @@
 // Each kernel has three versions: 0 the base, 1 with its cause, 2 with the look-alike, which raises
 // the same counter for another reason (`perfml.explain.tree.causes`, `beside`). alike.toml has what
 // may be said of version 2.
+#include <cuda_fp16.h>
 #include <cstdio>
 
-constexpr int kBlocks = 132 * 8, kThreads = 256, kAll = kBlocks * kThreads, kWords = 1 << 24;
-constexpr unsigned kMask = kWords - 1;
+constexpr int kBlocks = 132 * 8, kThreads = 256, kAll = kBlocks * kThreads, kWords = 1 << 26;
+constexpr unsigned kMask = kWords - 1, kStep = 1664525, kFrom = 1013904223;  // a cycle of 2^k rows
+constexpr int kOne = 200 << 10, kTwo = 100 << 10;  // shared memory with which one, two blocks fit
 __constant__ float table[1024];
 
 #define AT (blockIdx.x * kThreads + threadIdx.x)
@@ -19,13 +21,22 @@ __device__ float work(float a, int steps) {
   for (int i = 0; i < steps; ++i) a = fmaf(a, 0.999f, 0.01f);
   return a;
 }
-// 1: single words in place of four; 2: as wide, and a broadcast word on top
+// 1: single words in place of four; 2: as wide, and broadcast words on top. A warp waits for every load
 KERNEL(narrow_access) {
   float sum = 0;
-  for (unsigned i = AT; i < unsigned(n) / 4; i += kAll) {
-    if (V == 1) for (int k = 0; k < 4; ++k) sum += in[i + k * (n / 4)];
-    else { const float4 x = reinterpret_cast<const float4*>(in)[i]; sum += x.x + x.y + x.z + x.w; }
-    if (V == 2) for (int k = 0; k < 3; ++k) sum += in[((i >> 5) + k * 9) & kMask];
+#pragma unroll 1
+  for (unsigned i = AT; i < 1 << 20; i += gridDim.x * kThreads) {
+    if (V == 1) {
+#pragma unroll 1
+      for (int k = 0; k < 4; ++k) sum += in[(i + (k << 20) + int(sum)) & kMask];
+    } else {
+      const float4 x = reinterpret_cast<const float4*>(in)[i + int(sum)];
+      sum += x.x + x.y + x.z + x.w;
+    }
+    if (V == 2) {
+#pragma unroll 1
+      for (int k = 0; k < 3; ++k) sum += in[((i >> 5) + (k << 16) + int(sum)) & kMask];
+    }
   }
   out[AT] = sum;
 }
@@ -95,44 +106,139 @@ KERNEL(special_function_pipe_time) {
 KERNEL(fp64_pipe_time) {
   double a = in[AT];
   float f = in[AT];
+  long long moved = 0;
   for (int i = 0; i < 256; ++i) {
     if (V == 1) a = fma(a, 0.999, 0.01);
-    else if (V == 2) a = reinterpret_cast<const double*>(in)[(AT + i * kAll) & (kMask >> 1)];
+    else if (V == 2) moved ^= __double_as_longlong(reinterpret_cast<const double*>(in)[(AT + i * kAll) & (kMask >> 1)]);
     else f = fmaf(f, 0.999f, 0.01f);
   }
-  out[AT] = float(a) + f;
+  out[AT] = float(a) + f + float(int(moved));
 }
-// 1: a chain of pointers; 2: as many loads that do not wait for each other
+// 1: a chain of pointers over 16 MiB, whose rows all warps read as often without waiting in 0;
+// 2: rows of 256 MiB, which come from DRAM, without waiting
 KERNEL(stall_memory_dependency) {
-  unsigned at = AT * 97 & kMask;
-  float sum = 0;
-  for (int i = 0; i < 64; ++i) {
-    const float x = in[at];
-    sum += x;
-    at = (at + (V == 1 ? __float_as_uint(x) % 8191 : 8191) * 33 * (V ? 1 : 0)) & kMask;
+  const unsigned rows = (V == 2 ? 1u << 21 : 1u << 17) - 1, lane = threadIdx.x % 32;
+  unsigned at = AT / 32 * 2654435761u & rows, sum = 0;
+#pragma unroll 8
+  for (int i = 0; i < 1024; ++i) {
+    const unsigned next = __float_as_uint(in[at * 32 + lane]);
+    sum += next;
+    at = (V == 1 ? next : at * kStep + kFrom) & rows;
   }
-  out[AT] = sum;
+  out[AT] = float(sum);
 }
 // 1: all go to few words; 2: each block to its own, four times as often
 KERNEL(global_atomics) {
   for (int i = 0; i < (V == 2 ? 64 : 16); ++i)
     atomicAdd(out + kAll + (V == 1 ? i & 1 : (AT + i * kThreads) & 0xfffff), in[AT]);
 }
-
-template <class K> void run(K kernel, const float* in, float* out, int shared = 0) {
-  cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared);
-  kernel<<<kBlocks, kThreads, shared>>>(in, out, kWords, 1);
+// 1: four blocks more than a wave has, for the same work; 2: twice the work, in 12.03 waves
+KERNEL(wave_quantization) { out[AT] = work(in[AT], V == 0 ? 13312 : V == 1 ? 12920 : 2048); }
+// 1: a quarter of the blocks has three times the work of the others; 2: as much work in 198 equal blocks
+KERNEL(sm_imbalance) { out[AT] = work(in[AT], (V == 0 ? 3 : V == 2 || blockIdx.x % 4 ? 2 : 6) << 12); }
+// 1: an array that is indexed at run time; 2: one that is used twice, and more arithmetic
+KERNEL(local_memory) {
+  float a = in[AT], kept[64];
+  for (int k = 0; k < 64; ++k) kept[k] = V ? a + k : 0;
+  for (int i = 0; i < 128; ++i) {
+    a = work(a, V == 2 ? 128 : 16);
+    if (V == 1) for (int k = 0; k < 4; ++k) a += kept[(i * 7 + k * one) & 63], kept[(i * 5 + k * one) & 63] = a;
+  }
+  out[AT] = V ? a + kept[(threadIdx.x * one) & 63] : a;
 }
-#define ALL(name) run(name<0>, in, out), run(name<1>, in, out), run(name<2>, in, out)
+// 1: one block fits in place of eight; 2: two fit, and far more arithmetic that needs few warps
+KERNEL(theoretical_occupancy) {
+  unsigned at = AT / 32 * 2654435761u & 131071;
+  for (int i = 0; i < 16; ++i) at = __float_as_uint(in[at * 32 + threadIdx.x % 32]) & 131071;
+  float a[4] = {float(at), 1, 2, 3};
+  for (int i = 0; i < (V == 2 ? 1024 : 64); ++i)
+    for (float& x : a) x = fmaf(x, 0.999f, 0.01f);
+  out[AT] = a[0] + a[1] + a[2] + a[3];
+}
+// 1: more instructions of three kinds; 2: four times the bytes, with as many instructions a byte
+KERNEL(instructions) {
+  float sum = 0;
+  __half2 h = __floats2half2_rn(in[AT], 1);
+  for (unsigned i = AT; i < unsigned(n) / (V == 2 ? 1 : 4); i += kAll) {
+    const float x = in[i];
+    sum += x;
+    if (V == 1) {
+      float f = x;
+      unsigned u = i;
+      for (int k = 0; k < 12; ++k) {
+        for (int j = 0; j < 4; ++j) f = fmaf(f, 0.999f, 0.01f), h = __hfma2(h, h, h);
+        u = u * 5 + 1, u ^= u >> 7;
+      }
+      sum += f + float(u);
+    }
+  }
+  out[AT] = sum + __low2float(h);
+}
+// 1: as many loads, from DRAM and not from L2; 2: five times the bytes of DRAM, beside arithmetic
+KERNEL(dram_bytes_per_sector) {
+  float sum = 0;
+#pragma unroll 4
+  for (unsigned i = AT; i < 1u << 25; i += gridDim.x * kThreads) {
+    const unsigned far = V == 1 || (V == 2 && i >> 23 == 0) ? kMask : (1 << 21) - 1;
+    const float x = in[i & far];
+    sum += V == 2 ? work(x, 32) : x;
+  }
+  out[AT] = sum;
+}
+// 1: a fence after every store; 2: as much work, one warp after the other between barriers, and a fence
+KERNEL(memory_fence) {
+  float a = in[AT];
+  for (int i = 0; i < 64; ++i) {
+    if (V != 2) a = work(a, 64);
+    else if (threadIdx.x / 32 == i % 8) a = work(a, 512);
+    out[AT] = a;
+    if (V == 1) __threadfence();
+    if (V == 2) __syncthreads();
+  }
+  if (V == 2) __threadfence();
+}
+// 1: exchanges between lanes; 2: loads of shared memory, and an exchange for eight times as many
+KERNEL(lsu_pipe_time) {
+  __shared__ float words[kThreads * 2];
+  words[threadIdx.x] = words[threadIdx.x + kThreads] = in[AT];
+  __syncthreads();
+  float a = in[AT];
+  for (int i = 0; i < 256; ++i) {
+    a = fmaf(a, 0.999f, 0.01f);
+    for (int k = 0; k < 8; ++k) {
+      if (V == 1) a += __shfl_xor_sync(~0u, a, 1 + k);
+      if (V == 2) a += words[(threadIdx.x + (i + k) * one) % (kThreads * 2)];
+    }
+    if (V == 2 && i % 8 == 0) a += __shfl_xor_sync(~0u, a, 1);
+  }
+  out[AT] = a;
+}
+
+__global__ void fill(unsigned* next) {
+  for (unsigned i = AT; i < kWords; i += kAll) next[i] = i / 32 * kStep + kFrom;
+}
+template <class K> void run(K kernel, const float* in, float* out, int shared = 0, int blocks = kBlocks) {
+  cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared);
+  kernel<<<blocks, kThreads, shared>>>(in, out, kWords, 1);
+}
+#define ALL(name, from, ...) run(name<0>, from, out, ##__VA_ARGS__), run(name<1>, from, out, ##__VA_ARGS__), run(name<2>, from, out, ##__VA_ARGS__)
 
 int main() {
-  float *in, *out;
-  if (cudaMalloc(&in, 4u * kWords) || cudaMalloc(&out, 4u << 22)) return 1;
-  cudaMemset(in, 1, 4u * kWords);
-  ALL(narrow_access), ALL(redundant_traffic), ALL(sectors_per_request), ALL(wavefronts_per_shared_load);
-  run(block_imbalance<0>, in, out, 4096), run(block_imbalance<1>, in, out, 4096), run(block_imbalance<2>, in, out, 100 << 10);
-  ALL(constant_serialization), ALL(active_threads_per_warp), ALL(integer_arithmetic), ALL(special_function_pipe_time);
-  ALL(fp64_pipe_time), ALL(stall_memory_dependency), ALL(global_atomics);
+  float *in, *out, *next;
+  if (cudaMalloc(&in, 4ull * kWords) || cudaMalloc(&next, 4ull * kWords) || cudaMalloc(&out, 4u << 22)) return 1;
+  cudaMemset(in, 1, 4ull * kWords);
+  fill<<<kBlocks, kThreads>>>(reinterpret_cast<unsigned*>(next));
+  ALL(narrow_access, in, 0, 132);
+  ALL(redundant_traffic, in), ALL(sectors_per_request, in), ALL(wavefronts_per_shared_load, in);
+  run(block_imbalance<0>, in, out, 4096), run(block_imbalance<1>, in, out, 4096), run(block_imbalance<2>, in, out, kTwo);
+  ALL(constant_serialization, in), ALL(active_threads_per_warp, in), ALL(integer_arithmetic, in);
+  ALL(special_function_pipe_time, in), ALL(fp64_pipe_time, in), ALL(global_atomics, in);
+  ALL(stall_memory_dependency, next, 0, 132);
+  run(wave_quantization<0>, in, out, kOne, 132), run(wave_quantization<1>, in, out, kOne, 136), run(wave_quantization<2>, in, out, kOne, 1588);
+  run(sm_imbalance<0>, in, out, kOne, 132), run(sm_imbalance<1>, in, out, kOne, 132), run(sm_imbalance<2>, in, out, kOne, 198);
+  run(theoretical_occupancy<0>, next, out), run(theoretical_occupancy<1>, next, out, kOne), run(theoretical_occupancy<2>, next, out, kTwo);
+  ALL(local_memory, in), ALL(instructions, in), ALL(dram_bytes_per_sector, in, 0, 132);
+  ALL(memory_fence, in, kTwo), ALL(lsu_pipe_time, in);
   const cudaError_t bad = cudaDeviceSynchronize();
   std::puts(cudaGetErrorString(bad));
   return bad != cudaSuccess;
