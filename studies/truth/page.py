@@ -1,7 +1,7 @@
 """The tables of ``RESULTS.md`` beside this file, and the one of docs/explanation/truth.md.
 
 ``python -m studies.truth.page`` writes them anew from the stored results in ``tests/data/truth``,
-which have a program each (`sets`, `several`, `fixes`, `lines`, `exam_rules`, `advised`,
+which have a program each (`sets`, `several`, `fixes`, `lines`, `advised`,
 `unseen`, `public`). ``outside.toml`` has the counts of a test whose cases are not here,
 ``development.toml`` those of rules that are gone.
 """
@@ -13,7 +13,7 @@ import tomllib
 from pathlib import Path
 
 from studies.page_tables import markdown, table_on, write_tables
-from studies.truth import exam_rules, public, strangers, unseen
+from studies.truth import public, strangers, unseen
 from studies.truth.scores import ASIDE, DEVELOP
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -304,7 +304,6 @@ TABLES = {
     "rivals": rivals,
     "advised": advised,
     "advisedsure": advice_confidence,
-    "examrules": exam_rules.table,
     "fixes": fixes,
     "unseen": unseen.table,
     "lines": lines,

@@ -19,6 +19,7 @@ from perfml.explain.tree.engine import decompose_pair
 from perfml.explain.tree.pair import Pair, why_denied
 from perfml.explain.tree.work import KINDS
 from perfml.ingest.merge.rule import merge
+from perfml.metrics.sets import STALLS
 from perfml.report.sections.layer_detail import layer_section
 from tests.support.launches import launch
 from tests.support.paths import ROOT
@@ -55,19 +56,112 @@ FAST = {
     "imbalance": 1.0,
     "sm_active_cycles_max": 1000.0,
     "sm_active_cycles_mean": 1000.0,
-    "stall_sync": 0.1,
+    "special_fu_utilization": 0.01,
+    "single_precision_fu_utilization": 0.3,
+    "double_precision_fu_utilization": 0.3,
+    "tensor_utilization": 0.3,
+    "alu_utilization": 0.3,
+    "issue_slot_utilization": 0.4,
+    "shared_utilization": 0.4,
+    "flop_count_sp": 1e8,
+    "flop_count_dp": 1e7,
+    "flop_count_hp": 0.0,
+    "inst_integer": 1.6e9,
+    "inst_inter_thread_communication": 1.6e7,
+    "ldgsts_efficiency": 1.0,
+    "warp_execution_efficiency": 1.0,
+    "l2_atomic_utilization_max": 0.3,
+    "shared_atomic_transactions": 1e6,
+    "local_load_transactions": 1e4,
+    "local_store_transactions": 0.0,
+    "inst_executed_bulk_copies": 1e4,
+    "bulk_copy_bytes": 1e8,
+    "resident_blocks_limit_slots": 1.0,
+    "resident_blocks_limit_registers": 1.0,
+    "resident_blocks_limit_shared_memory": 1.0,
+    "resident_blocks_limit_warps": 1.0,
+    **dict.fromkeys((*STALLS, "stall_membar", "stall_math_pipe_throttle", "stall_mio_throttle"), 0.1),
+    "stall_sync": 0.2,
+    "stall_pipe_busy": 0.8,
 }
 
 
-def denied(cause, **slow):
-    return why_denied(pair(**slow), cause)
+def denied(cause, fast=(), **slow):
+    """Why a cause is denied of a launch of twice the time, with counters that differ."""
+    sides = launch(FAST | dict(fast)), launch({**FAST, "time_us": 100.0, **slow})
+    return why_denied(Pair(*sides, single=True), cause)
 
 
-def pair(**slow):
-    return Pair(launch(FAST), launch({**FAST, "time_us": 100.0, **slow}), single=True)
-
-
-LOOKALIKES = {
+BUSY = {
+    # by cause: what it is with, and without what must be seen beside it
+    "tensor_pipe_time": ({"tensor_utilization": 0.8}, {"flop_count_hp": 6.4e8}),
+    "fp32_operations": ({"flop_count_sp": 4e8}, {"single_precision_fu_utilization": 0.1}),
+    "fp32_pipe_time": ({"flop_count_sp": 4e8}, {}),
+    "fp64_pipe_time": ({"flop_count_dp": 1e8}, {"flop_count_dp": 0.0}),
+    "special_function_pipe_time": ({"special_fu_utilization": 0.6}, {}),
+    "instructions": ({}, {"issue_slot_utilization": 0.2}),
+    "dram_bytes": ({"dram_read_bytes": 2e8}, {"dram_utilization": 0.1}),
+    "dram_busy_time": ({}, {"dram_read_bytes": 2.2e8}),
+    "l2_sectors": ({"l2_read_transactions": 8e6}, {"l2_utilization": 0.1}),
+    "l2_busy_time": ({}, {"l2_read_transactions": 9e6}),
+    "l1_sectors": ({"gld_transactions": 64e6}, {}),
+    "shared_memory_busy_time": (
+        {"shared_load_transactions": 4e6},
+        {"shared_load_transactions": 0.0, "shared_store_transactions": 0.0},
+    ),
+    "integer_arithmetic": (
+        {"inst_integer": 3.2e9},
+        {"inst_integer": 1.65e9, "global_load_requests": 4e6},
+    ),
+    "constant_serialization": (
+        # eight constants a warp; one, by an index that is computed
+        {"constant_cache_requests": 1e7, "constant_cache_utilization": 0.9},
+        {"constant_cache_requests": 2e6, "constant_cache_utilization": 0.9},
+    ),
+    "indexed_constants": ({"constant_cache_requests": 2e6}, {"inst_executed": 2e8}),
+    "global_atomics": ({"l2_atomic_transactions": 1e6}, {"l2_atomic_transactions": 0.0}),
+    "active_threads_per_warp": (
+        {"inst_executed": 2e7, "warp_execution_efficiency": 0.5},
+        {"warp_execution_efficiency": 0.5},
+    ),
+    "global_requests": ({"global_load_requests": 4e7}, {"global_load_requests": 2e6}),
+    "sectors_per_request": (
+        {"gld_transactions": 64e6},
+        {"global_load_requests": 2.5e5, "gld_transactions": 15e6},
+    ),
+    "uncoalesced_loads": ({"gld_efficiency": 0.5}, {"gld_efficiency": 0.99}),
+    "uncoalesced_copies": ({"ldgsts_efficiency": 0.5}, {"ldgsts_efficiency": 0.99}),
+    "uncoalesced_stores": ({"gst_efficiency": 0.5}, {"gst_efficiency": 0.99}),
+    "l2_sectors_per_l1_sector": (
+        {"l2_read_transactions": 8e6},
+        {"gld_transactions": 4e6, "l2_read_transactions": 3e6},
+    ),
+    "dram_bytes_per_sector": (
+        {"dram_read_bytes": 2e8},
+        {"gld_transactions": 4e6, "dram_read_bytes": 9e7},
+    ),
+    "shared_loads": (
+        {"inst_executed_shared_loads": 4e6},
+        {"inst_executed_shared_loads": 4e6, "shared_utilization": 0.1},
+    ),
+    "wavefronts_per_shared_load": (
+        # lanes that meet in a bank; loads four times as wide
+        {"shared_load_transactions": 4e6, "shared_efficiency": 0.25},
+        {"inst_executed_shared_loads": 5e5, "shared_load_transactions": 2e6},
+    ),
+    "bank_conflicts": (
+        {"shared_efficiency": 0.25, "shared_load_transactions": 4e6},
+        {"shared_efficiency": 0.25},
+    ),
+    "shared_atomics": (
+        {"shared_atomic_transactions": 1e7},
+        {"shared_atomic_transactions": 1e7, "shared_utilization": 0.1},
+    ),
+    "lsu_pipe_time": (
+        {"inst_inter_thread_communication": 3.2e8},
+        {"inst_inter_thread_communication": 3.2e7, "shared_load_transactions": 9e6},
+    ),
+    "local_memory": ({"local_load_transactions": 4e6}, {"local_load_transactions": 1e5}),
     "narrow_access": (
         # four times the requests for the same sectors; broadcasts that are loaded on top
         {"global_load_requests": 4e6},
@@ -78,32 +172,61 @@ LOOKALIKES = {
         {"global_load_requests": 2e6, "gld_transactions": 32e6},
         {"global_load_requests": 2e6, "gld_transactions": 32e6, "dram_read_bytes": 2e8},
     ),
-    "wavefronts_per_shared_load": (
-        # lanes that meet in a bank; loads four times as wide
-        {"shared_load_transactions": 4e6, "shared_efficiency": 0.25},
-        {"inst_executed_shared_loads": 5e5, "shared_load_transactions": 2e6},
+    "async_copy": ({"stall_memory_dependency": 0.5}, {"stall_memory_dependency": 0.01}),
+    "narrow_copies": (
+        {"inst_executed_bulk_copies": 4e4, "bulk_copy_bytes": 1e8},
+        {"bulk_copy_bytes": 5e7},
     ),
-    "constant_serialization": (
-        # eight constants a warp; one, by an index that is computed
-        {"constant_cache_requests": 1e7, "constant_cache_utilization": 0.9},
-        {"constant_cache_requests": 2e6, "constant_cache_utilization": 0.9},
+    "tensor_unused": (
+        # floats in place of matrices; in place of packed halves
+        {"tensor_utilization": 0.0},
+        {"tensor_utilization": 0.0, "fast": {"flop_count_hp": 6.4e8}},
+    ),
+    "theoretical_occupancy": (
+        {"theoretical_occupancy": 0.5, "achieved_occupancy": 0.4},
+        {"theoretical_occupancy": 0.9},
+    ),
+    "achieved_of_theoretical": ({"achieved_occupancy": 0.4}, {"theoretical_occupancy": 1.01}),
+    "wave_quantization": (
+        {"waves_per_sm": 1.1, "sm_efficiency": 0.6},
+        {"waves_per_sm": 3.9},
+    ),
+    "block_slots": (
+        {"theoretical_occupancy": 0.5, "achieved_occupancy": 0.4},
+        {"theoretical_occupancy": 0.9},
     ),
     "block_imbalance": (
         # a few waves of uneven blocks; 85 waves with few warps
         {"achieved_occupancy": 0.4, "sm_active_cycles_max": 1400.0},
         {"achieved_occupancy": 0.4, "sm_active_cycles_max": 1400.0, "waves_per_sm": 85.0},
     ),
+    "sm_imbalance": (
+        # a block with most of the work; 198 equal blocks on 132 multiprocessors
+        {"sm_active_cycles_max": 1400.0},
+        {"sm_active_cycles_max": 1330.0, "waves_per_sm": 1.5},
+    ),
+    "memory_fence": ({"stall_membar": 0.4, "stall_sync": 0.5}, {"stall_membar": 0.01}),
+    "math_throttle": ({"stall_math_pipe_throttle": 0.4}, {"stall_math_pipe_throttle": 0.01}),
+    "mio_throttle": ({"stall_mio_throttle": 0.4}, {"stall_mio_throttle": 0.01}),
+    "stall_exec_dependency": ({}, {"stall_exec_dependency": 0.01}),
+    **{
+        name: ({name: 0.6}, {name: 0.01})
+        for name, term in TERMS.items()
+        if term.kind is Kind.STALL and term.evidence == (name,) and name != "stall_exec_dependency"
+    },
 }
+COUNTED = (Kind.LAUNCH, Kind.MEASUREMENT, Kind.RESIDUAL)
+"""Kinds of what is counted, or left over, and not concluded from counters."""
 
 
-@pytest.mark.parametrize("cause", LOOKALIKES)
-def test_a_cause_holds_and_its_look_alike_is_denied_with_a_reason(cause):
-    true, alike = LOOKALIKES[cause]
+@pytest.mark.parametrize("cause", [n for n, term in TERMS.items() if term.kind not in COUNTED])
+def test_each_cause_holds_and_its_look_alike_is_denied_with_a_reason(cause):
+    true, alike = BUSY[cause]
     assert denied(cause, **true) == ""
     assert denied(cause, **alike) in TERMS[cause].beside
     heir = TERMS[cause].gives
-    assert heir in TERMS
     assert heir != cause
+    assert heir == "" or heir in TERMS
 
 
 class Side:
@@ -133,12 +256,8 @@ def test_look_alikes_say_which_causes_may_stand_first():
 
 
 RECORDED = find("h200-alike")
-MISSES = {
-    # bytes that come from L2 without a profiler, and from DRAM with one
-    ("sectors_per_request", "alike"): "stall_memory_dependency",
-    # loads that do not wait for each other take as long: that they do is not what makes it slow
-    ("stall_memory_dependency", "cause"): "dram_bytes",
-}
+# the compiler keeps one store of 64 in the base, so requests grew beside the fences
+MISSES = {("memory_fence", "cause"): "global_requests"}
 
 
 @cache
@@ -146,11 +265,10 @@ def recorded():
     return load_tables(RECORDED)
 
 
-def explained(kernel, *versions, change=None):
+def explained(kernel, *versions):
     chosen = []
     for version in versions:
         rows = recorded()[1].query("backend == @version and layer == @kernel")
-        rows = rows if change is None or version == "base" else change(rows.copy())
         chosen.append(make_side(version, merge(rows), rows))
     answer = explain(*chosen, model=None)
     (detail,) = answer.details
@@ -161,37 +279,12 @@ def explained(kernel, *versions, change=None):
 @pytest.mark.parametrize("kernel", tomllib.loads(ALIKE.read_text(encoding="utf-8")))
 def test_recorded_look_alikes_have_the_cause_of_their_label_in_both_directions(kernel, version):
     accepted = tomllib.loads(ALIKE.read_text(encoding="utf-8"))[kernel][version == "alike"]
-    _, detail, first = explained(kernel, "base", version)
+    _, _, first = explained(kernel, "base", version)
     assert explained(kernel, version, "base")[2] == first
-    if detail.time.ratio <= 1:
-        # what was planted made nothing slower: there is no cause to be right about
-        assert (kernel, version) in {
-            ("narrow_access", "cause"),
-            ("narrow_access", "alike"),
-            ("fp64_pipe_time", "alike"),
-        }
-    elif (kernel, version) in MISSES:
+    if (kernel, version) in MISSES:
         assert first == MISSES[kernel, version]
     else:
         assert first in accepted
-
-
-def test_a_chain_of_loads_is_latency_where_dram_is_far_from_busy_and_bytes_where_it_is_not():
-    def less_busy(rows):
-        levels = [name for name in rows if name.endswith("_utilization") or name == "ipc"]
-        times = [name for name in rows if name.endswith("_us") or "_cycles_" in name]
-        rows[levels] /= 10
-        rows[times] *= 10
-        return rows
-
-    kernel = "stall_memory_dependency"
-    bytes_of = recorded()[1].query("layer == @kernel").set_index("backend")
-    assert bytes_of["dram_utilization"]["cause"] > 0.5
-    alone = bytes_of["time_us"]["cause"] / bytes_of["time_us"]["alike"]
-    assert alone == pytest.approx(1, abs=0.05)
-    assert explained(kernel, "base", "cause")[2] == "dram_bytes"
-    for order in (("base", "cause"), ("cause", "base")):
-        assert explained(kernel, *order, change=less_busy)[2] == kernel
 
 
 def test_why_a_cause_is_denied_is_in_the_json_and_in_all_that_more_shows():
@@ -216,7 +309,7 @@ def test_what_was_not_counted_denies_nothing():
 
 def test_the_part_of_a_denied_cause_is_given_on_and_nothing_is_lost():
     slow = {**FAST, "time_us": 100.0, "ncu_time_us": 100.0, "dram_utilization": 0.9}
-    slow |= LOOKALIKES["redundant_traffic"][1]
+    slow |= BUSY["redundant_traffic"][1]
     found = decompose_pair(launch(FAST), launch(slow), single=True)
     named = {one.term.id: one.log_ratio for one in found.contributions}
     assert "redundant_traffic" not in named

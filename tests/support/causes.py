@@ -64,12 +64,12 @@ _CHANGES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"shared_utilization": 0.95, "inst_inter_thread_communication": 3.2e8},
     ),
     "local_memory": (
-        {"local_load_requests": 0.0, "local_store_requests": 0.0, "stall_memory_throttle": 0.0},
+        {"local_load_transactions": 0.0, "local_store_transactions": 0.0},
         {
-            "local_load_requests": 1e8,
-            "local_store_requests": 1e8,
+            "local_load_transactions": 4e8,
+            "local_store_transactions": 4e8,
+            "l2_utilization": 0.6,
             "stall_memory_dependency": 0.1,
-            "stall_memory_throttle": 0.8,
         },
     ),
     "narrow_access": (

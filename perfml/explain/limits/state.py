@@ -17,6 +17,7 @@ from perfml.explain.launches import Launch, known
 from perfml.explain.limits.traffic import (
     SECTOR,
     bytes_asked,
+    evenness,
     global_traffic,
     l1_level,
     load_latency,
@@ -207,6 +208,7 @@ _FUNCTIONS: Mapping[str, Callable[[LaunchState], float]] = {
     "blocks": lambda state: state.launch.blocks,
     "multiprocessors": lambda state: state.launch.chip.multiprocessors,
     "at_work": lambda state: min(1.0, known(placed_blocks(state.launch), 1.0)),
+    "even": lambda state: evenness(state.launch),
     "wave_fill": lambda state: wave_fill(state.launch["waves_per_sm"]),
     "busiest_memory": _busiest_memory,
     "short_scoreboard": _short_scoreboard,

@@ -19,6 +19,7 @@ _MOST_DRAM_BYTES = 64
 """What a sector in L1 can cost below at most: it is read once (twice where L2 has two partitions),
 and DRAM moves two sectors at a time."""
 
+_DIGITS = 0.02  # Nsight Compute says waves to two digits
 _LIMITS = ("registers", "shared_memory", "warps", "slots")
 _LAUNCHED = 0.004
 """Blocks a multiprocessor and cycle. A GPU launches about one a cycle (0.0076 for each of 132
@@ -126,6 +127,17 @@ def placed_blocks(launch: Launch) -> float:
         return exact
     fit = [launch[f"resident_blocks_limit_{name}"] for name in _LIMITS]
     return launch["waves_per_sm"] * min(fit)
+
+
+def evenness(launch: Launch) -> float:
+    """Return how busy equal blocks keep multiprocessors, over the busiest one; NaN if unknown."""
+    # 132 blocks are one for each of 132 multiprocessors, however many would fit; 140 are two for
+    # some of them, and two waves of time.
+    blocks = placed_blocks(launch)
+    if not blocks > 0:
+        return math.nan
+    alike = round(blocks) >= 1 and abs(blocks - round(blocks)) <= _DIGITS * blocks
+    return 1.0 if alike else blocks / math.ceil(blocks)
 
 
 def blocks_a_cycle(launch: Launch) -> float:

@@ -53,17 +53,6 @@ def _within_amount(pair: Pair, unit: Limit, level: float, more: float) -> float:
     return min(more, work / (span - before) if span > before else 0.0)
 
 
-def _by_amount(pair: Pair, units: Sequence[Limit]) -> dict[str, float]:
-    """Return which part of the additional time more work can take, where times are not known."""
-    longer = math.log(pair.slow.launch.time_us / pair.fast.launch.time_us)
-    grown = {
-        unit.id: pair.grew(unit.amount) / longer
-        for unit in units
-        if math.isnan(pair.slow.value(unit.time))
-    }
-    return {name: min(part, 1.0) for name, part in grown.items() if part > 0}
-
-
 def _most_queued(pair: Pair, wait: Limit, nearness: Mapping[str, float]) -> float:
     """Return the part of a wait that its units can make: what is a queue, or as full as one is."""
     if wait.queued is None:
@@ -124,10 +113,6 @@ def account(pair: Pair) -> list[Held]:
     levels = (pair.slow.value(unit.time) / unit.ceiling for unit in of_device)
     idle = pair.idle(max((min(level, 1.0) for level in levels if level >= 0), default=0.0))
     gone = [Held(limit_of(IDLE), idle, 1 - pair.slow["active"])] if idle > 0 else []
-    if not weights:
-        # nobody counted what any limit takes: what has more to do may be one
-        parts = _by_amount(pair, units)
-        weights, nearness = dict(parts), dict.fromkeys(parts, 0.0)
     whole = sum(weights.values())
     together = (1 - idle) * min(1.0, sum(parts.values()))
     held = gone + [

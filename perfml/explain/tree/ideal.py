@@ -15,7 +15,6 @@ from functools import cache
 
 from perfml.explain.launches import Launch, known
 from perfml.explain.limits.state import LaunchState
-from perfml.explain.limits.traffic import placed_blocks
 from perfml.explain.tree.library_kernels import is_product
 from perfml.explain.tree.limits import fullest, limit_of, nearness
 from perfml.explain.tree.work import DIVISION
@@ -48,7 +47,6 @@ _RESIDENT = 0.9
 """Of the warps that fit, what is resident at best: a block that ends is replaced with a delay."""
 _TENSOR_RATE = 1 / 8
 """Of the time of CUDA cores, what tensor cores take (TF32 beside FP32, compute capability 8.0)."""
-_DIGITS = 0.02  # Nsight Compute says waves to two digits
 _INSTRUCTIONS = (
     *("inst_executed", "ipc", "issue_slot_utilization", "alu_utilization", "inst_integer"),
     *("single_precision_fu_utilization", "double_precision_fu_utilization"),
@@ -341,7 +339,7 @@ def _shape(state: LaunchState, more_blocks: bool) -> dict[str, float]:
         fits = known(state["theoretical_occupancy"], 1.0)
         resident = max(min(_RESIDENT, waves * fits), known(state["achieved_occupancy"]))
         # where nobody knows how many fit, all that is idle is the grid's
-        busy = min(1.0, max(known(_even(placed_blocks(launch)), balance), balance))
+        busy = min(1.0, max(known(state["even"], balance), balance))
     shape = {
         "theoretical_occupancy": fits,
         "achieved_occupancy": resident,
@@ -358,15 +356,3 @@ def _active(state: LaunchState, busy: float, balance: float) -> float:
     active = state.launch["sm_efficiency"]
     whole = 1.0 if busy == 1 else min(1.0, active * max(1.0, busy / balance))
     return max(active, whole - min(START_US / state.launch.duration_us, whole))
-
-
-def _even(blocks: float) -> float:
-    """Return how busy even blocks keep multiprocessors, over the busiest one."""
-    # 132 blocks are one for each of 132 multiprocessors, however many would fit; 140 are two for
-    # some of them, and two waves of time.
-    if not blocks > 0:
-        return math.nan
-    whole = round(blocks)
-    if whole >= 1 and abs(blocks - whole) <= _DIGITS * blocks:
-        return 1.0
-    return blocks / math.ceil(blocks)

@@ -85,16 +85,21 @@ class Pair:
         return math.log(slow / fast) if slow > 0 and fast > 0 else 0.0
 
     def quantity(self, name: str) -> float:
-        """Return a quantity of the pair: of a side (``slow.``, ``fast.``), or ``grew.``.
+        """Return a quantity of the pair: of a side (``slow.``, ``fast.``), ``grew.`` or ``more.``.
 
-        That is a logarithm, and NaN where the quantity is not known on both sides, or one side is
-        the other's ideal: then what grew was set.
+        What grew is a logarithm, infinite where the fast side has nothing of it, and more a
+        difference. Both are NaN where the quantity is not known on both sides, or one side is the
+        other's ideal: what grew was set.
         """
         side, _, quantity = name.partition(".")
-        if side == "grew":
-            unknown = self.ideal or math.isnan(self.slow[quantity] + self.fast[quantity])
-            return math.nan if unknown else self.grew(quantity)
-        return (self.slow if side == "slow" else self.fast)[quantity]
+        slow, fast = self.slow[quantity], self.fast[quantity]
+        if side in ("slow", "fast"):
+            return slow if side == "slow" else fast
+        if self.ideal or math.isnan(slow + fast):
+            return math.nan
+        if side == "more":
+            return slow - fast
+        return math.inf if slow > 0 == fast else self.grew(quantity)
 
     def spans(self, limit: Limit) -> tuple[float, float]:
         """Return the times in which a limit can be at work, microseconds: of slow and fast side."""

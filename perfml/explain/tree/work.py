@@ -11,11 +11,11 @@ import math
 from dataclasses import dataclass
 
 from perfml.chips import REFERENCE
-from perfml.explain.launches import Launch
+from perfml.explain.launches import Launch, known
 from perfml.explain.limits.state import LaunchState
 from perfml.explain.limits.traffic import launches_blocks
 from perfml.explain.tree.limits import Limit, fullest
-from perfml.explain.tree.pair import Pair, Parts, add, spread, why_denied
+from perfml.explain.tree.pair import Pair, Parts, add, spread
 from perfml.explain.tree.thresholds import GREW, MAJORITY, NEGLIGIBLE
 
 LOADS = "stall_memory_dependency"
@@ -68,7 +68,7 @@ def of_requests(pair: Pair, grown: float) -> Parts:
         grown -= lost
     stores = pair.grew("global_store_requests")
     narrower = -pair.grew("bytes_per_request") >= GREW and abs(pair.grew("bytes_asked")) < GREW
-    if narrower and not why_denied(pair, "narrow_access"):
+    if narrower:
         parts["narrow_access"] = grown
     elif pair.slow["global_store_requests"] > 0 and abs(stores) <= NEGLIGIBLE * grown:
         parts["redundant_traffic"] = grown
@@ -161,8 +161,11 @@ def added_kinds(pair: Pair) -> Parts:
         elif found.get(_INTEGERS, 0.0) >= max(DIVISION * conversions, found.get(_FLOATS, 0.0)):
             found[_INTEGERS] += found.pop(_CONVERSIONS)
     accesses = {name: found[name] for name in (_REQUESTS, _SHARED) if name in found}
-    clearly = max(pair.grew("requests"), pair.grew("inst_executed_shared_loads")) >= GREW
-    if accesses and clearly and _INTEGERS in found:
+    clearly = any(
+        more >= math.expm1(GREW) * known(KINDS[name].warps(pair.fast.launch))
+        for name, more in accesses.items()
+    )
+    if clearly and _INTEGERS in found:
         addresses = min(found[_INTEGERS], _ADDRESS * sum(accesses.values()))
         found[_INTEGERS] -= addresses
         found = add(found, spread(accesses), addresses)
@@ -197,10 +200,7 @@ def issued(pair: Pair, limit: Limit) -> Parts:
     named: Parts = {}
     if 0 < added <= whole / MAJORITY:
         chip = pair.slow.launch
-        costs = {
-            name: value * KINDS[name].lanes * KINDS[name].cycles(chip)
-            for name, value in kinds.items()
-        }
+        costs = {name: value * KINDS[name].cycles(chip) for name, value in kinds.items()}
         named = {n: v for n, v in spread(costs).items() if kinds[n] >= MAJORITY * whole}
     if _REQUESTS in named:
         share = named.pop(_REQUESTS)
