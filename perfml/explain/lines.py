@@ -133,6 +133,9 @@ _CARRIERS: dict[str, _Carrier] = {
     "special_function_pipe_time": _Carrier("the special functions", _RUNS, _SPECIAL),
     "fp64_pipe_time": _Carrier("the instructions in double precision", _RUNS, _DOUBLES),
     "integer_arithmetic": _Carrier("the integer instructions", _RUNS, _INTEGERS),
+    "integer_division": _Carrier(
+        "the conversions of divided integers", _RUNS, ("I2F", "F2I", "I2FP")
+    ),
     "lsu_pipe_time": _Carrier("the exchanges between lanes", _RUNS, ("SHFL",)),
     "tensor_unused": _Carrier("the multiply-adds", _RUNS, ("FFMA", "HFMA2", "FMUL", "FADD")),
     "stall_inst_fetch": _stall("no_instructions"),

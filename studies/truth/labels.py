@@ -71,6 +71,15 @@ RETIRED = frozenset(
 ALSO = {"sectors_per_request": ("uncoalesced_loads", "uncoalesced_stores")}
 """Terms that say the same cause where other counters were collected."""
 
+CLOSER = {"integer_arithmetic": "integer_division"}
+"""Terms that say a cause more closely, since 2026-11-29: labels are older."""
+
+
+def with_closer(terms: Iterable[str]) -> frozenset[str]:
+    """Return ids of terms, and of those that say the same more closely."""
+    known = frozenset(terms)
+    return known | {closer for name, closer in CLOSER.items() if name in known}
+
 
 def ids_of(recorded: str) -> tuple[str, ...]:
     """Return the ids of terms that a recorded answer means; an unknown one stays as it is.

@@ -23,7 +23,7 @@ from perfml.explain.launches import Launches, LaunchReader
 from perfml.explain.times import compare_times
 from perfml.explain.tree.causes import TERMS
 from perfml.metrics import load_catalogue
-from studies.truth.labels import retired_rules
+from studies.truth.labels import retired_rules, with_closer
 from studies.truth.rules import Remark, planted_remarks, report_remarks
 from studies.truth.scores import EFFECT, Family, half_of, read_truth
 
@@ -190,7 +190,7 @@ def exam_questions(name: str) -> list[Question]:
     return [
         Question(
             layer, layer, one, two, True,
-            Accepted(frozenset(labels[layer]["terms"]), frozenset(), (), ()),
+            Accepted(with_closer(labels[layer]["terms"]), frozenset(), (), ()),
         )
         for layer, one, two in layer_sides(before, after)
         if layer in labels

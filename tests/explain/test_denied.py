@@ -67,6 +67,7 @@ FAST = {
     "flop_count_dp": 1e7,
     "flop_count_hp": 0.0,
     "inst_integer": 1.6e9,
+    "inst_bit_convert": 1e7,
     "inst_inter_thread_communication": 1.6e7,
     "ldgsts_efficiency": 1.0,
     "warp_execution_efficiency": 1.0,
@@ -80,7 +81,9 @@ FAST = {
     "resident_blocks_limit_registers": 1.0,
     "resident_blocks_limit_shared_memory": 1.0,
     "resident_blocks_limit_warps": 1.0,
-    **dict.fromkeys((*STALLS, "stall_membar", "stall_math_pipe_throttle", "stall_mio_throttle"), 0.1),
+    **dict.fromkeys((*STALLS, "stall_membar"), 0.1),
+    "stall_math_pipe_throttle": 0.1,
+    "stall_mio_throttle": 0.1,
     "stall_sync": 0.2,
     "stall_pipe_busy": 0.8,
 }
@@ -112,6 +115,11 @@ BUSY = {
     "integer_arithmetic": (
         {"inst_integer": 3.2e9},
         {"inst_integer": 1.65e9, "global_load_requests": 4e6},
+    ),
+    "integer_division": (
+        # divisions; conversions of floats
+        {"inst_integer": 3.2e9, "inst_bit_convert": 2.1e8},
+        {"inst_integer": 1.7e9, "inst_bit_convert": 2.1e8},
     ),
     "constant_serialization": (
         # eight constants a warp; one, by an index that is computed

@@ -99,20 +99,6 @@ def test_a_queue_belongs_to_the_client_whose_own_time_grew():
     assert first(*two).term.id in ("shared_memory_busy_time", "mio_throttle")
 
 
-def test_divisions_of_integers_convert_and_are_integer_arithmetic():
-    row = {**WAITS, "issue_slot_utilization": 0.3, "special_fu_utilization": 0.01}
-    row |= {
-        "inst_executed": 1e7,
-        "inst_integer": 1e8,
-        "inst_bit_convert": 0.0,
-        "alu_utilization": 0.1,
-    }
-    more = {"inst_executed": 6e7, "inst_integer": 1.7e9, "inst_bit_convert": 1.6e8}
-    more |= {"issue_slot_utilization": 0.9, "special_fu_utilization": 0.6, "alu_utilization": 0.5}
-    more |= {"stall_memory_dependency": 0.1}
-    assert first(*slower(row, 2.0, **more)).term.id == "integer_arithmetic"
-
-
 def test_a_cause_is_not_named_where_its_own_number_is_better_on_the_slow_side():
     row = {**WAITS, "issue_slot_utilization": 0.2, "inst_executed": 2e7}
     pair = slower(row, 2.0, issue_slot_utilization=0.9, inst_executed=1e7)
@@ -201,3 +187,24 @@ def test_a_fence_waits_for_what_was_stored_before_it(fences, cause):
     scattered = {} if fences == 0 else {"gst_transactions": 3.2e6, "gld_transactions": 32e6}
     pair = slower(row, 8.0, stall_sync=0.6, stall_membar=0.6, l2_utilization=0.02, **scattered)
     assert first(*pair).term.id == cause
+
+
+@pytest.mark.parametrize(
+    ("integers", "conversions", "cause"),
+    [
+        (1.12e9, 8e7, "integer_division"),  # fourteen a conversion
+        (1.12e9, 8e6, "integer_arithmetic"),  # so many that few divide
+        (1.12e8, 1.12e8, "special_function_pipe_time"),  # floats become integers
+    ],
+)
+def test_integers_that_are_divided_are_told_from_others_by_their_conversions(
+    integers, conversions, cause
+):
+    row = {**WAITS, "inst_executed": 1e6, "issue_slot_utilization": 0.8, "flop_count_sp": 0.0}
+    row |= {"inst_integer": 1.6e7, "inst_bit_convert": 1e6, "stall_memory_dependency": 0.0}
+    row |= {"special_fu_utilization": 0.1, "alu_utilization": 0.2}
+    more = (integers + conversions) / 32
+    changes = {"inst_integer": integers, "inst_bit_convert": conversions, "inst_executed": more}
+    pair = slower(row, more / 1e6, **changes)
+    assert first(*pair).term.id == cause
+    assert first(*pair[::-1]).term.id == cause

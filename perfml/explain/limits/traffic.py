@@ -136,8 +136,8 @@ def evenness(launch: Launch) -> float:
     blocks = placed_blocks(launch)
     if not blocks > 0:
         return math.nan
-    alike = round(blocks) >= 1 and abs(blocks - round(blocks)) <= _DIGITS * blocks
-    return 1.0 if alike else blocks / math.ceil(blocks)
+    nearest = max(round(blocks), 1)
+    return 1.0 if abs(blocks - nearest) <= _DIGITS * blocks else blocks / math.ceil(blocks)
 
 
 def blocks_a_cycle(launch: Launch) -> float:

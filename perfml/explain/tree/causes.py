@@ -155,9 +155,15 @@ def _term(name: str, row: Mapping[str, Any]) -> Term:
     kind = Kind(row["kind"])
     usual: dict[str, Any] = {"id": name, "evidence": (), "resolved_by": _RESOLVED_BY.get(kind)}
     if kind is Kind.STALL:
-        usual |= {"evidence": (name,), "level": f"wait.{name}", "words": SHARE_OF_TIME}
-        waited = f"slow.wait.{name} * slow.time - fast.wait.{name} * fast.time"
-        usual["beside"] = {"warps wait for it no longer": waited}
+        usual |= {
+            "evidence": (name,),
+            "level": f"wait.{name}",
+            "words": SHARE_OF_TIME,
+            "beside": {
+                "warps wait for it no longer": f"slow.wait.{name} * slow.time"
+                f" - fast.wait.{name} * fast.time"
+            },
+        }
     said = usual | dict(row)
     level = parse(said["level"]) if "level" in said else None
     beside = {why: parse(formula) for why, formula in said.get("beside", {}).items()}

@@ -199,7 +199,9 @@ def probability(evidence: Evidence) -> float:
         weight * feature
         for weight, feature in zip(model["weights"], evidence.features, strict=True)
     )
-    return 1 / (1 + math.exp(-value))
+    sure = 1 / (1 + math.exp(-value))
+    # a place is no reason, however sure it is that the time goes there
+    return min(sure, model["high"] - 0.01) if evidence.first.place else sure
 
 
 def find_ambiguity(

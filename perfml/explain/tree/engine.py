@@ -45,8 +45,7 @@ def is_used(limit: Limit, state: LaunchState) -> bool:
 
 def _within_amount(pair: Pair, unit: Limit, level: float, more: float) -> float:
     """Return the additional time of a unit; where it is proportional, no more than its work's."""
-    counted = pair.slow[unit.amount] > 0 and pair.fast[unit.amount] > 0
-    if not (unit.proportional and counted):
+    if not (unit.proportional and pair.slow[unit.amount] > 0 and pair.fast[unit.amount] > 0):
         return more
     span, before = pair.spans(unit)
     work = -level * math.expm1(-pair.grew(unit.amount)) * span
@@ -57,8 +56,7 @@ def _most_queued(pair: Pair, wait: Limit, nearness: Mapping[str, float]) -> floa
     """Return the part of a wait that its units can make: what is a queue, or as full as one is."""
     if wait.queued is None:
         return 1.0
-    full = (nearness[name] for name in wait.units if name in nearness)
-    return max(pair.slow.value(wait.queued), *full, 0.0)
+    return max(pair.slow.value(wait.queued), *(nearness.get(name, 0.0) for name in wait.units))
 
 
 def exposed(faster: float, level: float, more: float) -> float:
@@ -201,11 +199,8 @@ def _heir(pair: Pair, cause: str) -> str:
     """Return the cause itself, or the one that has its part; empty where counters prove none."""
     while cause and why_denied(pair, cause):
         cause = TERMS[cause].gives
-    return cause if cause and _is_proven(pair, cause) else ""
-
-
-def _is_proven(pair: Pair, cause: str) -> bool:
-    return is_proven(TERMS[cause], pair.slow.launch, pair.fast.launch)
+    proven = cause and is_proven(TERMS[cause], pair.slow.launch, pair.fast.launch)
+    return cause if proven else ""
 
 
 def _measured_otherwise(before: Launch, after: Launch) -> bool:

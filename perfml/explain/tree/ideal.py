@@ -76,6 +76,7 @@ ALIKE = {
     "math_throttle": "stall_pipe_busy",
     "mio_throttle": "stall_pipe_busy",
     "async_copy": "stall_memory_dependency",
+    "integer_division": "integer_arithmetic",
 }
 """Causes whose ideal is that of another one."""
 

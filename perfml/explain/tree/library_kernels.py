@@ -54,7 +54,7 @@ _WORKS = (
 )
 
 
-_MIX = ("integer_arithmetic", "lsu_pipe_time")
+_MIX = ("integer_arithmetic", "integer_division", "lsu_pipe_time")
 """Kinds of instructions that say how a kernel finds its operands and shares them."""
 
 

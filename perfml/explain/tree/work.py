@@ -118,6 +118,7 @@ class _Class:
 
 
 _REQUESTS, _SHARED, _INTEGERS = "global_requests", "shared_loads", "integer_arithmetic"
+_DIVISIONS = "integer_division"
 _CONVERSIONS, _DOUBLES, _FLOATS = (
     "special_function_pipe_time",
     "fp64_pipe_time",
@@ -143,6 +144,10 @@ DIVISION = 4.0
 """Integer instructions a conversion. The compiler divides integers of 32 bits by a reciprocal: two
 conversions and about sixteen integer instructions; a plain conversion needs one or none."""
 
+_DIVIDED = 40.0
+"""Integers a conversion at most that are divisions': of 64 bits they are up to 80, with two
+conversions. Of more a kernel computes most for themselves."""
+
 _WIDENED = 0.25
 """Operations on doubles a conversion, from which on conversions are those of their operands."""
 
@@ -159,7 +164,8 @@ def added_kinds(pair: Pair) -> Parts:
         if found.get(_DOUBLES, 0.0) >= _WIDENED * conversions:
             found[_DOUBLES] += found.pop(_CONVERSIONS)
         elif found.get(_INTEGERS, 0.0) >= max(DIVISION * conversions, found.get(_FLOATS, 0.0)):
-            found[_INTEGERS] += found.pop(_CONVERSIONS)
+            kind = _DIVISIONS if found[_INTEGERS] <= _DIVIDED * conversions else _INTEGERS
+            found[kind] = found.pop(_INTEGERS) + found.pop(_CONVERSIONS)
     accesses = {name: found[name] for name in (_REQUESTS, _SHARED) if name in found}
     clearly = any(
         more >= math.expm1(GREW) * known(KINDS[name].warps(pair.fast.launch))
@@ -200,7 +206,10 @@ def issued(pair: Pair, limit: Limit) -> Parts:
     named: Parts = {}
     if 0 < added <= whole / MAJORITY:
         chip = pair.slow.launch
-        costs = {name: value * KINDS[name].cycles(chip) for name, value in kinds.items()}
+        costs = {
+            name: value * KINDS.get(name, KINDS[_INTEGERS]).cycles(chip)
+            for name, value in kinds.items()
+        }
         named = {n: v for n, v in spread(costs).items() if kinds[n] >= MAJORITY * whole}
     if _REQUESTS in named:
         share = named.pop(_REQUESTS)
@@ -213,7 +222,9 @@ def issued(pair: Pair, limit: Limit) -> Parts:
 def of_pipe(pair: Pair, limit: Limit) -> Parts:
     """Return whose the additional work of an arithmetic pipe is."""
     parts = _lost(pair, limit)
-    return add(parts, {limit.cause: 1.0}, 1 - sum(parts.values()))
+    divides = limit.cause == _INTEGERS and _DIVISIONS in added_kinds(pair)
+    cause = _DIVISIONS if divides else limit.cause
+    return add(parts, {cause: 1.0}, 1 - sum(parts.values()))
 
 
 _ALIKE = 0.05  # waves and limits that differ by less are the same

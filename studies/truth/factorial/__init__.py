@@ -19,6 +19,7 @@ from pathlib import Path
 from perfml.datasets import find
 from perfml.explain import load_tables, make_side
 from perfml.explain.launches import LaunchReader
+from studies.truth.labels import with_closer
 from studies.truth.questions import Accepted, Question
 from studies.truth.scores import EFFECT
 
@@ -141,7 +142,7 @@ def _of_family(
         if slow & fast != fast or times[slow] / times[fast] < EFFECT:
             continue
         parts = sorted(shapley(times, fast, slow).items(), key=lambda part: -part[1])
-        toggles = tuple(Toggle(frozenset(terms[k]), share) for k, share in parts)
+        toggles = tuple(Toggle(with_closer(terms[k]), share) for k, share in parts)
         question = Question(
             case=f"{family} {fast} to {slow}",
             family=family,
