@@ -6,16 +6,13 @@
 // may be said of version 2.
 #include <cuda_fp16.h>
 #include <cstdio>
-
 constexpr int kBlocks = 132 * 8, kThreads = 256, kAll = kBlocks * kThreads, kWords = 1 << 26;
 constexpr unsigned kMask = kWords - 1, kStep = 1664525, kFrom = 1013904223;  // a cycle of 2^k rows
 constexpr int kOne = 200 << 10, kTwo = 100 << 10;  // shared memory with which one, two blocks fit
 __constant__ float table[1024];
-
 #define AT (blockIdx.x * kThreads + threadIdx.x)
 #define KERNEL(name) template <int V> __global__ void __launch_bounds__(kThreads) \
   name(const float* __restrict__ in, float* __restrict__ out, int n, int one)
-
 __device__ float work(float a, int steps) {
 #pragma unroll 4
   for (int i = 0; i < steps; ++i) a = fmaf(a, 0.999f, 0.01f);
@@ -213,7 +210,6 @@ KERNEL(lsu_pipe_time) {
   }
   out[AT] = a;
 }
-
 __global__ void fill(unsigned* next) {
   for (unsigned i = AT; i < kWords; i += kAll) next[i] = i / 32 * kStep + kFrom;
 }
@@ -222,7 +218,6 @@ template <class K> void run(K kernel, const float* in, float* out, int shared = 
   kernel<<<blocks, kThreads, shared>>>(in, out, kWords, 1);
 }
 #define ALL(name, from, ...) run(name<0>, from, out, ##__VA_ARGS__), run(name<1>, from, out, ##__VA_ARGS__), run(name<2>, from, out, ##__VA_ARGS__)
-
 int main() {
   float *in, *out, *next;
   if (cudaMalloc(&in, 4ull * kWords) || cudaMalloc(&next, 4ull * kWords) || cudaMalloc(&out, 4u << 22)) return 1;
