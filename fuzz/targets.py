@@ -45,6 +45,7 @@ from perfml.readers.ncu.launches import needed
 from perfml.readers.nsys import sqlite_file as nsys_sqlite
 from perfml.readers.nsys import stats_csv as nsys_stats
 from perfml.readers.nvprof import csv_log as nvprof_csv
+from perfml.readers.nvprof import text_log as nvprof_text
 from perfml.tables import Kernels, metric_columns
 from tests.support.nsys_export import GENERATIONS, Export, fill
 from tests.support.rocpd import lines
@@ -208,9 +209,12 @@ def _narrowed(page: bytes) -> bytes:
     return out.getvalue().encode()
 
 
-def _nvprof_seeds() -> Iterator[bytes]:
-    for path in sorted((RECORDED / "nvprof").glob("*.csv")):
-        yield path.read_bytes()
+def _nvprof_seeds(ending: str) -> Callable[[], Iterator[bytes]]:
+    def seeds() -> Iterator[bytes]:
+        for path in sorted((RECORDED / "nvprof").glob(f"*.{ending}")):
+            yield path.read_bytes()
+
+    return seeds
 
 
 def _timing_seeds() -> Iterator[bytes]:
@@ -422,7 +426,8 @@ TARGETS: dict[str, Target] = {
         _stats_seeds,
         ("Start (ns),Duration (ns),", "Time (%),Total Time (us),", "GridXYZ", "1e400", "nan", "-1"),
     ),
-    "nvprof_csv": Target(_reader(nvprof_csv), _nvprof_seeds, _NVPROF_WORDS),
+    "nvprof_text": Target(_reader(nvprof_text), _nvprof_seeds("txt"), _NVPROF_WORDS, ".txt"),
+    "nvprof_csv": Target(_reader(nvprof_csv), _nvprof_seeds("csv"), _NVPROF_WORDS),
     "timing_csv": Target(
         _reader(timing_csv),
         _timing_seeds,

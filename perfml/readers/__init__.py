@@ -136,6 +136,7 @@ FORMATS = (
     Format("ncu.csv_page", "--csv of Nsight Compute (raw and details page)", (".csv", ".txt")),
     Format("nsys.stats_csv", "nsys stats --format csv (GPU trace, kernel sums)", (".csv",)),
     Format("nvprof.csv_log", "--csv of nvprof", (".csv", ".log")),
+    Format("nvprof.text_log", "logs and traces of nvprof", (".txt", ".log", ".profile")),
 )
 """In the order they are asked: binary signatures first, free text last."""
 

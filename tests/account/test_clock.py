@@ -260,12 +260,16 @@ def test_a_trace_of_nvprof_has_a_clock_with_its_copies(tmp_path):
 
 
 def test_rounded_starts_of_a_printed_trace_lose_no_time_of_kernels(tmp_path):
-    # ten kernels of 15 us one after another begin at two printed times
-    rows = "".join(
-        f'{n // 7}.000000,15.0,64,1,1,256,1,1,,,,"Tesla T4 (0)","1","7","gemm"\n' for n in range(10)
+    # five digits of a second: ten kernels of 15 us one after another begin at two printed times
+    head = "   Start  Duration  Grid Size  Block Size  Regs*  Device  Context  Stream  Name"
+    rows = [
+        f"1.0000{n // 7}s  15.000us  (64 1 1)  (256 1 1)  14  Tesla T4 (0)  1  7  gemm [{n}]"
+        for n in range(10)
+    ]
+    path = tmp_path / "trace.txt"
+    path.write_text(
+        "\n".join([TRACE.splitlines()[0], head, *rows, "", "Regs: Number of registers", ""])
     )
-    path = tmp_path / "trace.csv"
-    path.write_text("".join(TRACE.splitlines(keepends=True)[:4]) + rows)
     assert account_of(path).devices[0].recorded.computing_us == pytest.approx(150.0)
 
 

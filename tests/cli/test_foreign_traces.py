@@ -114,3 +114,17 @@ def test_files_of_rocprofv3_and_of_an_mtia_are_asked_for_no_counters_of_ncu(tmp_
         page = tmp_path / "r.md"
         assert run("report", str(path), "--out", str(page)).exit_code == 0
         assert "ncu --" not in page.read_text(encoding="utf-8")
+
+
+def test_a_posted_summary_of_nvprof_without_its_header_is_read(tmp_path):
+    path = tmp_path / "posted.txt"
+    path.write_text(
+        " GPU activities:   60.00%  6.00000s     30000  200.00us  3.4240us  433.22us  gather_rows\n"
+        "                   30.00%  3.00000s     30000  100.00us  4.4480us  157.47us  scale\n"
+        "                   10.00%  1.00000s     10000  100.00us  16.000us  143.23us  "
+        "[CUDA memcpy DtoH]\n",
+        encoding="utf-8",
+    )
+    frame = read(path).frame
+    assert frame["kernel"].tolist() == ["gather_rows", "scale"]
+    assert (frame["time_us"] * frame["launches"]).sum() == pytest.approx(9e6)

@@ -19,11 +19,13 @@ OTHERS = others_files()
 REPORTED = {
     "ada_cc89_torch_metrics_with_stdout.csv",
     "csc746_nsys_report1.sqlite.xz",
+    "darknet19_v100_metrics_all.txt",
     "l4_ptx_mma_ncu_set_full.txt",
     "mobilenet.qat.onnx.engine.profile.json",
     "pytorch_chrome_trace_rank0.json.gz",
     "rtx2060s_histogram_10_launches.ncu-rep",
     "thor_print_summary_per_kernel_excerpt.csv",
+    "titanxp_babelstream_print_gpu_trace.txt",
     "titanxp_cfd_gpu_summary_unified_memory.csv",
     "traffic_metrics_sqlite.nvprof.gz",
 }

@@ -101,7 +101,7 @@ def test_columns_in_another_order_give_the_same_numbers():
     pd.testing.assert_frame_equal(found, whole)
 
 
-@pytest.mark.parametrize("name", sorted(set(BASES) - {"nvprof-metrics-csv"}))
+@pytest.mark.parametrize("name", sorted(set(BASES) - {"nvprof-metrics-csv", "nvprof-metrics"}))
 def test_no_time_is_infinite_or_negative_whatever_the_file_says(name):
     for kind in ("negative", "infinite", "too-large", "not-a-number"):
         path = BAD / name / f"{kind}-value{BASES[name].suffix}"
@@ -218,7 +218,7 @@ def test_folders_and_pipes_are_refused_at_once(tmp_path):
 
 HEADS = {
     "ncu": BASES["ncu-raw"].data,
-    "nvprof": BASES["nvprof-trace-csv"].data,
+    "nvprof": BASES["nvprof-trace"].data,
     "timing": BASES["timing"].data,
     "sqlite": b"SQLite format 3\x00" + bytes(84),
     "nothing": b"",

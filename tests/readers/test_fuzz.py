@@ -51,8 +51,8 @@ def ncu(column: str, cell: str) -> str:
     return out.getvalue()
 
 
-def inserted(line: int, text: str) -> str:
-    lines = (DATA / "nvprof" / "summary.csv").read_text(encoding="utf-8").split("\n")
+def inserted(name: str, line: int, text: str) -> str:
+    lines = (DATA / "nvprof" / name).read_text(encoding="utf-8").split("\n")
     return "\n".join([*lines[:line], text, *lines[line:]])
 
 
@@ -76,9 +76,21 @@ SLOW = {
         lambda: "".join(f"==WARNING== {n}\n" for n in range(5000)) + ncu("ID", "1"),
     ),
     "blank lines": ("nvprof_csv", lambda: "\n" * LONG),
-    "blanks before a row": ("nvprof_csv", lambda: inserted(5, " " * LONG + "x!")),
-    "points and digits": ("nvprof_csv", lambda: inserted(5, "%" + "1." * (LONG // 2))),
-    "equal signs": ("nvprof_csv", lambda: inserted(5, "=" * LONG)),
+    "blank lines in a log": ("nvprof_text", lambda: "\n" * LONG),
+    "blanks before a row": (
+        "nvprof_text",
+        lambda: inserted("summary.txt", 5, " " * LONG + "x!"),
+    ),
+    "points and digits": (
+        "nvprof_text",
+        lambda: inserted("summary.txt", 5, "%" + "1." * (LONG // 2)),
+    ),
+    "blanks behind a name": (
+        "nvprof_text",
+        lambda: inserted("summary.txt", 5, "   1.00%  1.0us  1  1.0us  1.0us  1.0us  k")
+        .replace("  k\n", "  k" + " " * LONG + "b\n"),
+    ),
+    "equal signs": ("nvprof_text", lambda: inserted("summary.txt", 5, "=" * LONG)),
     "any number of anything": ("layer_map", lambda: layer_map(*["* *"] * 3000, "zz")),
     "many stars": ("layer_map", lambda: layer_map("*a" * 3000 + "b")),
     "deep lists": ("layer_map", lambda: "skip = " + "[" * 40_000),
@@ -93,6 +105,9 @@ def test_input_that_once_took_minutes_takes_less_than_two_seconds(what):
     one(name, data)
 
 
+TRACE = "  Start  Duration  Grid Size  {}\n"
+
+
 @pytest.mark.parametrize(
     ("name", "data"),
     [
@@ -102,6 +117,10 @@ def test_input_that_once_took_minutes_takes_less_than_two_seconds(what):
         ("timing_csv", "iteration,layer,kernel,time_us_x\n0,a,k,1\n"),
         ("timing_csv", "iteration,layer,kernel,time_us\n0,a\n"),
         ("timing_csv", "iteration,layer,kernel,time_us\n0,a,k,1,extra\n"),
+        (
+            "nvprof_text",
+            "==1== Profiling result:\n" + TRACE.format("Name") + TRACE.format("x") + "1ms  k\n",
+        ),
         ("ncu_csv", ncu("Push/Pop", f'5  "<default domain>:iter_{"9" * 20}{":none" * 6}" ')),
     ],
 )

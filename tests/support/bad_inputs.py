@@ -28,6 +28,9 @@ def bases() -> list[Base]:
     return [
         Base("ncu-raw", ".csv", b"add"),
         Base("ncu-details", ".csv", b"add(float"),
+        Base("nvprof-metrics", ".txt", b"flash_attention_kernel"),
+        Base("nvprof-summary", ".txt", b"sgemm"),
+        Base("nvprof-trace", ".txt", b"sgemm"),
         Base("nvprof-trace-csv", ".csv", b"gemm"),
         Base("nvprof-metrics-csv", ".csv", b"gemm"),
         Base("timing", ".csv", b"im2col"),

@@ -8,19 +8,18 @@ from __future__ import annotations
 
 import csv
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from perfml.errors import InputError
 from perfml.readers.nvprof.kernels import Row, Tables
 from perfml.readers.nvprof.values import (
     MICROSECONDS,
     Line,
     Log,
     Value,
-    duration,
-    is_banner,
     is_kernel,
     metric_name,
+    parse_time,
     parse_value,
 )
 from perfml.readers.source import ReadOptions, Source
@@ -30,10 +29,9 @@ NAME = "nvprof-csv"
 
 _METRICS = ("Device", "Kernel", "Invocations", "Metric Name")
 _EVENTS = ("Device", "Kernel", "Invocations", "Event Name")
-_SUMMARY = ("Time(%)", "Time", "Calls", "Avg", "Min", "Max", "Name")
+SUMMARY = ("Time(%)", "Time", "Calls", "Avg", "Min", "Max", "Name")
 _TRACE = ("Start", "Duration")
 _LAUNCHES = ("Device", "Context", "Stream")
-_UNIFIED = ("Device", "Count", "Avg Size")
 _SIZES = ("Grid X", "Grid Y", "Grid Z", "Block X", "Block Y", "Block Z")
 _TRACE_COLUMNS = {
     *("Start", "Duration", *_SIZES, "Registers Per Thread", "Static SMem", "Dynamic SMem", "Size"),
@@ -44,31 +42,33 @@ _TRACE_COLUMNS = {
 _TABLES = (
     (_METRICS, "metrics", "metrics"),
     (_EVENTS, "events", "event counts"),
-    (_SUMMARY, "summary", "summary"),
-    (("Type", *_SUMMARY), "summary", "summary"),
+    (SUMMARY, "summary", "summary"),
+    (("Type", *SUMMARY), "summary", "summary"),
     (_TRACE, "trace", "GPU trace"),
     (_LAUNCHES, "trace", "GPU trace"),
-    (_UNIFIED, "unified", "unified memory"),
+    (("Device", "Count", "Avg Size"), "unified", "unified memory"),
+    (("Invocations", "Metric Name"), "metrics", "metrics"),
+    (("Invocations", "Event Name"), "events", "event counts"),
+    (("Count", "Avg Size"), "unified", "unified memory"),
 )
+"""First columns of each table; the last three are printed so without ``--csv``."""
+
 _COUNT = re.compile(r"\d{1,15}")
 _HEADER_LINE = re.compile(
     r'^[ \t]{0,80}"(?:Device","Kernel","Invocations"|(?:Type",")?Time\(%\)","Time","Calls"'
     r'|Start","Duration"|Device","Context","Stream")',
     re.MULTILINE,
 )
-_PRINTED_LINE = re.compile(
-    r"^[ \t]{0,80}(?:Invocations[ \t]{1,80}(?:Metric|Event) Name"
-    r"|(?:Type[ \t]{1,9})?Time\(%\)[ \t]{1,9}Time[ \t]|Start[ \t]{1,80}Duration[ \t]"
-    r"|GPU activities:[ \t]{1,80}\d)",
-    re.MULTILINE,
-)
-"""What the tables begin with that nvprof prints without ``--csv``."""
+
+
+def has_header(text: str) -> bool:
+    """Tell whether a text has the header of one of nvprof's CSV tables."""
+    return bool(_HEADER_LINE.search(text))
 
 
 def recognises(source: Source) -> bool:
-    """Tell whether the head has nvprof's own lines, or the header of one of its tables."""
-    text = source.head_text()
-    return is_banner(text) or any(line.search(text) for line in (_HEADER_LINE, _PRINTED_LINE))
+    """Tell whether the head has the header of one of nvprof's CSV tables."""
+    return has_header(source.head_text())
 
 
 def read(source: Source, options: ReadOptions | None = None) -> Kernels:
@@ -79,19 +79,17 @@ def read(source: Source, options: ReadOptions | None = None) -> Kernels:
     damaged or cut off, the units row is missing, or there are no kernels; the message says what the
     file has instead.
     """
-    text = source.text()
-    if not _HEADER_LINE.search(text) and _PRINTED_LINE.search(text):
-        msg = "nvprof wrote this without --csv, and perfml reads its CSV and its databases"
-        cure = "Profile again with: nvprof --csv --log-file profile.csv, and the options of before."
-        raise InputError(msg, where=str(source.path), cure=cure)
-    reader = _Reader(Tables(Log(source.path)))
-    reader.walk(text)
+    reader = Reader(Tables(Log(source.path)))
+    reader.walk(source.text())
     return reader.tables.finish(source, NAME, options or ReadOptions())
 
 
 @dataclass
-class _Reader:
-    """Walks the lines of a log; ``mode`` is the table that rows belong to, empty outside tables."""
+class Reader:
+    """Walks the lines of a log; ``mode`` is the table that rows belong to, empty outside tables.
+
+    A log without ``--csv`` differs in how a line becomes cells: `split` and `cells`.
+    """
 
     tables: Tables
     mode: str = ""
@@ -104,10 +102,33 @@ class _Reader:
         """Take every line; raise `InputError` if the last row has no end."""
         last = None
         for line in self.tables.log.lines(text):
-            self._take(line)
+            if line.message is not None:
+                self._hear(line.message)
+            elif line.text.strip():
+                self._take(line)
             last = line
         if last is not None and (last.message is not None or (last.text.strip() and self.mode)):
             raise self.tables.log.cut(last.number, text.rsplit("\n", 1)[-1])
+
+    def split(self, text: str) -> list[str] | None:
+        """Return the cells of one line; None if its quotes do not close."""
+        try:
+            rows = list(csv.reader([text.strip()], strict=True))
+        except csv.Error:
+            return None
+        return rows[0] if rows else None
+
+    def cells(self, line: Line, texts: list[str] | None) -> Mapping[str, str]:
+        """Return the texts of a row by their columns; empty if the line is no row."""
+        if texts is None or len(texts) != len(self.columns):
+            self._refuse(line, len(texts or ()))
+            return {}
+        cells = dict(zip(self.columns, texts, strict=True))
+        if self.units is None:
+            self.units = cells
+            self._check_units(line)
+            return {}
+        return cells
 
     def _hear(self, message: str) -> None:
         """Take a line of nvprof's own, which may end a table."""
@@ -119,24 +140,11 @@ class _Reader:
 
     def _take(self, line: Line) -> None:
         """Take a line of a table, or of the program."""
-        if line.message is not None:
-            self._hear(line.message)
+        texts = self.split(line.text)
+        if (texts is not None and self._header(texts)) or self.mode in {"", "unified", "ranges"}:
             return
-        if not line.text.strip():
-            return
-        cells = _cells(line.text)
-        if cells is not None and self._header(cells):
-            return
-        if not self.mode or self.mode in {"unified", "ranges"}:
-            return
-        if cells is None or len(cells) != len(self.columns):
-            self._refuse(line, len(cells or ()))
-            return
-        if self.units is None:
-            self.units = dict(zip(self.columns, cells, strict=True))
-            self._check_units(line)
-            return
-        self._row(line, dict(zip(self.columns, cells, strict=True)))
+        if cells := self.cells(line, texts):
+            self._row(line, cells)
 
     def _header(self, cells: list[str]) -> bool:
         kind = next((table for table in _TABLES if tuple(cells[: len(table[0])]) == table[0]), None)
@@ -176,7 +184,7 @@ class _Reader:
             raise self.tables.log.damaged(line.number, msg, line.text)
         self.tables.log.foreign.append(line.number)
 
-    def _row(self, line: Line, cells: dict[str, str]) -> None:
+    def _row(self, line: Line, cells: Mapping[str, str]) -> None:
         if self.mode == "metrics":
             self._metric(line, cells)
         elif self.mode == "events":
@@ -186,7 +194,7 @@ class _Reader:
         else:
             self._launch(line, cells)
 
-    def _metric(self, line: Line, cells: dict[str, str]) -> None:
+    def _metric(self, line: Line, cells: Mapping[str, str]) -> None:
         values = [parse_value(cells.get(name, "")) for name in ("Avg", "Min", "Max")]
         if None in values or not _COUNT.fullmatch(cells["Invocations"]) or not cells["Kernel"]:
             msg = f"the row of metric {cells['Metric Name']} cannot be read"
@@ -200,17 +208,17 @@ class _Reader:
             tuple(value for value in values if value is not None),
         )
 
-    def _summary(self, line: Line, cells: dict[str, str]) -> None:
+    def _summary(self, line: Line, cells: Mapping[str, str]) -> None:
         mean = self._time(cells, "Avg")
         if mean is None or not _COUNT.fullmatch(cells["Calls"]) or not cells["Name"].strip():
             msg = "the row of the summary cannot be read"
             raise self.tables.log.damaged(line.number, msg, line.text)
-        kind = cells.get("Type", self.kind)
+        self.kind = cells.get("Type") or self.kind
         self.tables.add_summary(
-            cells["Name"].strip(), line.process, int(cells["Calls"]), mean, kind
+            cells["Name"].strip(), line.process, int(cells["Calls"]), mean, self.kind
         )
 
-    def _launch(self, line: Line, cells: dict[str, str]) -> None:
+    def _launch(self, line: Line, cells: Mapping[str, str]) -> None:
         name = cells.get("Name", cells.get("Kernel", "")).strip()
         if not name:
             msg = "a row of the trace has no name"
@@ -238,7 +246,7 @@ class _Reader:
         size = (self.units or {}).get("Size", "")
         self.tables.add_launch(row, self._time(cells, "Start"), cells, size)
 
-    def _metrics(self, line: Line, cells: dict[str, str]) -> dict[str, tuple[Value, ...]]:
+    def _metrics(self, line: Line, cells: Mapping[str, str]) -> dict[str, tuple[Value, ...]]:
         found: dict[str, tuple[Value, ...]] = {}
         for name, cell in cells.items():
             if name in _TRACE_COLUMNS:
@@ -250,22 +258,9 @@ class _Reader:
             found[metric_name(name)] = (value,)
         return found
 
-    def _time(self, cells: dict[str, str], name: str) -> float | None:
-        value = parse_value(cells.get(name, ""))
-        unit = (self.units or {}).get(name, "")
-        if value is None or value.form != "plain" or unit not in MICROSECONDS:
-            return None
-        return duration(value.number, unit)
+    def _time(self, cells: Mapping[str, str], name: str) -> float | None:
+        return parse_time(cells.get(name, ""), (self.units or {}).get(name, ""))
 
-    def _number(self, cells: dict[str, str], name: str) -> float:
+    def _number(self, cells: Mapping[str, str], name: str) -> float:
         value = parse_value(cells.get(name, ""), (self.units or {}).get(name, ""))
         return value.number if value is not None else float("nan")
-
-
-def _cells(text: str) -> list[str] | None:
-    """Return the cells of one line; None if its quotes do not close."""
-    try:
-        rows = list(csv.reader([text.strip()], strict=True))
-    except csv.Error:
-        return None
-    return rows[0] if rows else None

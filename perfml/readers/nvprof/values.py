@@ -17,6 +17,7 @@ from perfml.readers.source import at_most
 _NUMBER = r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:e[-+]?\d{1,3})?"
 _VALUE = re.compile(rf"({_NUMBER}|[-+]?nan|[-+]?inf)\s*(%|[KMGTP]?B(?:/s)?)?", re.IGNORECASE)
 _LEVEL = re.compile(r"(?:Idle|Low|Mid|High|Max) \((\d{1,2})\)")
+_TIME = re.compile(rf"({_NUMBER})(ns|us|ms|s)?")
 _CORRELATION = re.compile(r"\[\d+\]$")
 
 MICROSECONDS = {"s": 1e6, "ms": 1e3, "us": 1.0, "ns": 1e-3}
@@ -107,9 +108,14 @@ def metric_name(text: str) -> str:
     return _LATER_NAMES.get(text, text)
 
 
-def duration(number: float, unit: str) -> float | None:
-    """Return a duration in microseconds; None if no duration can be that."""
-    time = number * MICROSECONDS[unit]
+def parse_time(text: str, unit: str = "") -> float | None:
+    """Return a time such as ``1.6782ms`` in microseconds; None if no duration can be that.
+
+    `unit` is that of a units row, for a cell that carries none itself.
+    """
+    match = _TIME.fullmatch(text.strip())
+    scale = MICROSECONDS.get(match[2] or unit) if match else None
+    time = float(match[1]) * scale if match and scale else -1.0
     return time if 0 <= time < float("inf") else None
 
 

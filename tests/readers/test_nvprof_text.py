@@ -1,21 +1,27 @@
-"""What a log of nvprof says: forms of values, messages, and metrics that meet times."""
+"""The reader of nvprof's text output."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from perfml.errors import InputError
 from perfml.ingest import ingest
 from perfml.ingest.merge.groups import kernel_units
+from perfml.metrics import load_catalogue
 from perfml.readers.nvprof import csv_log as nvprof_csv
+from perfml.readers.nvprof import text_log as nvprof_text
 from perfml.readers.nvprof.kernels import join
 from perfml.readers.nvprof.values import Value, canonical, parse_value
 from perfml.readers.source import ReadOptions, Source
-from perfml.tables import Kernels, validate_kernels
+from perfml.tables import Kernels, metric_columns, validate_kernels
+from tests.support.examples import examples
 from tests.support.paths import ROOT
 
 DATA = ROOT / "tests" / "data" / "nvprof"
@@ -24,13 +30,13 @@ IM2COL = "void im2col<float, bool=1>(float const *, float*, int)"
 
 
 def load(name: str, raw: bool = False) -> Kernels:
-    return nvprof_csv.read(Source(DATA / name), ReadOptions(raw=raw))
+    return nvprof_text.read(Source(DATA / name), ReadOptions(raw=raw))
 
 
 def parse(folder: Path, text: str | bytes, raw: bool = False) -> Kernels:
-    path = folder / "log.csv"
+    path = folder / "log.txt"
     path.write_bytes(text.encode() if isinstance(text, str) else text)
-    return nvprof_csv.read(Source(path), ReadOptions(raw=raw))
+    return nvprof_text.read(Source(path), ReadOptions(raw=raw))
 
 
 @pytest.mark.parametrize(
@@ -79,7 +85,7 @@ def test_a_value_in_a_form_the_metric_cannot_have_is_missing_and_counted():
 
 
 def test_a_value_above_its_limit_is_clipped_with_a_warning_as_for_ncu(tmp_path):
-    text = (DATA / "metrics_two_devices.csv").read_text()
+    text = (DATA / "metrics_two_devices.txt").read_text()
     assert text.count("75.00%") == 1
     found = parse(tmp_path, text.replace("75.00%", "133.3%"))
     assert found.frame["shared_efficiency"].iloc[1] == 1.0
@@ -88,8 +94,34 @@ def test_a_value_above_its_limit_is_clipped_with_a_warning_as_for_ncu(tmp_path):
     assert not [each for each in parse(tmp_path, text).warnings if "clipped" in each]
 
 
+def test_recorded_gtx1080_log_has_its_numbers_and_its_overflow_warning():
+    found = load("gtx1080_flash_attention_overflow.txt")
+    assert len(found.frame) == 1
+    row = found.frame.iloc[0]
+    assert row["kernel"].startswith("flash_attention_kernel(float4 const *, float4 const *")
+    assert row["device"] == "NVIDIA GeForce GTX 1080"
+    assert row["launches"] == 1
+    assert np.isnan(row["time_us"])
+    assert row["achieved_occupancy"] == 0.125
+    assert row["shared_load_throughput"] == pytest.approx(3995.3 * 2**30)
+    assert row["gst_throughput"] == pytest.approx(55.923 * 2**30)
+    assert any(
+        "line 12, process 605878" in text and "overflowed" in text for text in found.warnings
+    )
+    assert found.provenance["processes"] == [605878]
+    assert found.provenance["tool"] == "nvprof"
+    assert found.provenance["path"] == "gtx1080_flash_attention_overflow.txt"
+
+
+def test_recorded_event_counts_are_named_as_left_out():
+    found = load("gtx1080_flash_attention_events.txt")
+    assert len(found.frame) == 1
+    assert found.frame["sm_efficiency"].iloc[0] == pytest.approx(0.9833)
+    assert any("shared_ld_bank_conflict, shared_st_bank_conflict" in w for w in found.warnings)
+
+
 def test_metrics_log_gives_one_row_a_kernel_and_device():
-    found = load("metrics_two_devices.csv")
+    found = load("metrics_two_devices.txt")
     frame = found.frame
     assert frame["kernel"].tolist() == [IM2COL, "volta_sgemm_128x64_nn", "volta_sgemm_128x64_nn"]
     assert frame["launches"].tolist() == [12, 6, 2]
@@ -106,14 +138,14 @@ def test_metrics_log_gives_one_row_a_kernel_and_device():
 
 
 def test_program_output_between_rows_is_counted_and_overflow_is_named():
-    warnings = load("metrics_two_devices.csv").warnings
-    assert any("1 lines inside" in text and "line 9" in text for text in warnings)
+    warnings = load("metrics_two_devices.txt").warnings
+    assert any("1 lines inside" in text and "line 14" in text for text in warnings)
     assert any("Counters overflowed" in text and "inst_executed (1" in text for text in warnings)
     assert not any("replayed" in text for text in warnings)
 
 
 def test_summary_has_mean_times_in_microseconds_and_no_api_calls():
-    found = load("summary_two_kernels.csv")
+    found = load("summary.txt")
     frame = found.frame
     assert frame["kernel"].tolist() == ["volta_sgemm_128x64_nn", IM2COL]
     np.testing.assert_allclose(frame["time_us"], [800_000, 1000])
@@ -123,8 +155,14 @@ def test_summary_has_mean_times_in_microseconds_and_no_api_calls():
     assert any(text.startswith("2 memory copies and sets") for text in found.warnings)
 
 
+def test_summary_of_old_nvprof_without_a_type_column():
+    frame = load("summary_old.txt").frame
+    assert frame["kernel"].tolist() == ["saxpy(float*, float*)"]
+    assert frame["time_us"].tolist() == [1000]
+
+
 def test_trace_has_one_row_a_launch_with_its_sizes():
-    found = load("trace_three.csv")
+    found = load("trace.txt")
     frame = found.frame
     assert frame["kernel"].tolist() == [IM2COL, "volta_sgemm_128x64_nn", IM2COL]
     np.testing.assert_allclose(frame["time_us"], [1500, 512, 1500])
@@ -137,13 +175,30 @@ def test_trace_has_one_row_a_launch_with_its_sizes():
     assert found.provenance["memory_operations"] == 1
 
 
+def test_a_trace_without_its_footnotes_is_reported_as_perhaps_cut(tmp_path):
+    text = (DATA / "trace.txt").read_text().split("\nRegs:")[0]
+    assert any("may be cut" in warning for warning in parse(tmp_path, text).warnings)
+    assert not any("may be cut" in warning for warning in load("trace.txt").warnings)
+
+
 def test_nvtx_tables_of_a_summary_are_left_out_so_that_no_kernel_counts_twice(tmp_path):
-    text = (DATA / "summary_two_kernels.csv").read_text()
+    text = (DATA / "summary.txt").read_text()
     table = "".join(text.splitlines(keepends=True)[3:6])
     extra = f'==4100== NVTX result:\n==4100==       Range "conv_1"\n{table}'
     found = parse(tmp_path, text + extra)
     assert len(found.frame) == 2
     assert any("NVTX ranges were left out" in warning for warning in found.warnings)
+
+
+def test_no_kernels_profiled_is_an_error_that_says_what_was_found():
+    with pytest.raises(InputError) as caught:
+        load("no_kernels.txt")
+    assert "holds no kernels" in caught.value.what
+    found = str(caught.value.found)
+    assert "No kernels were profiled" in found
+    assert "unified memory" in found
+    assert "invalid timestamps" in found
+    assert len(str(caught.value).splitlines()) <= 2
 
 
 def test_a_log_that_names_the_exported_file_points_to_it(tmp_path):
@@ -161,15 +216,15 @@ def test_a_log_that_names_the_exported_file_points_to_it(tmp_path):
     ],
 )
 def test_warnings_and_errors_of_nvprof_are_passed_on(tmp_path, message):
-    text = (DATA / "summary_two_kernels.csv").read_text()
+    text = (DATA / "summary.txt").read_text()
     found = parse(tmp_path, text + message + "\n")
     said = message.split("== ", 1)[1]
     assert any(said in warning and "line 11" in warning for warning in found.warnings)
 
 
 def test_several_processes_stay_apart(tmp_path):
-    first = (DATA / "summary_two_kernels.csv").read_text()
-    second = first.replace("4100", "4200").replace(",800.000000", ",400.000000")
+    first = (DATA / "summary.txt").read_text()
+    second = first.replace("4100", "4200").replace("800.00ms", "400.00ms")
     found = parse(tmp_path, first + second)
     assert found.frame["process"].tolist() == [4100, 4100, 4200, 4200]
     assert found.frame["time_us"].tolist() == [800_000, 1000, 400_000, 1000]
@@ -177,50 +232,59 @@ def test_several_processes_stay_apart(tmp_path):
 
 
 def test_metrics_and_summary_in_one_log_are_joined(tmp_path):
-    text = "".join(
-        (DATA / name).read_text() for name in ("metrics_two_devices.csv", "summary_two_kernels.csv")
-    )
+    text = (DATA / "metrics_two_devices.txt").read_text() + (DATA / "summary.txt").read_text()
     found = parse(tmp_path, text)
     assert found.frame["time_us"].tolist() == [1000, 800_000, 800_000]
     assert any("The number of invocations differs for 1 kernel" in w for w in found.warnings)
 
 
 def test_a_missing_metric_of_one_kernel_is_reported(tmp_path):
-    lines = (DATA / "metrics_two_devices.csv").read_text().splitlines(keepends=True)
+    lines = (DATA / "metrics_two_devices.txt").read_text().splitlines(keepends=True)
     found = parse(tmp_path, "".join(lines[:-2]))
     assert any("lack metrics" in w and "inst_executed (1 kernel)" in w for w in found.warnings)
 
 
 @pytest.mark.parametrize(
-    "head",
+    ("name", "old", "new", "line"),
     [
-        "Invocations        Metric Name     Metric Description   Min   Max   Avg",
-        "            Type  Time(%)      Time     Calls       Avg       Min       Max  Name",
-        " GPU activities:   60.00%  6.00000s     30000  200.00us  3.4240us  433.22us  gather_rows",
-        "   Start  Duration    Grid Size      Block Size     Regs*   Name",
+        ("metrics_two_devices.txt", "98.76%", "98x76%", 12),
+        ("metrics_two_devices.txt", "Max (10)     Mid", "Max (40)     Mid", 16),
+        ("metrics_two_devices.txt", "512.00KB/s", "512.00KQ/s", 22),
+        ("summary.txt", "800.00ms", "800.0ams", 5),
+        ("summary.txt", "        12  1.0", "        1x  1.0", 6),
+        ("trace.txt", "(8 16 1)", "(8 16 )", 8),
+        ("trace.txt", "  512.00us", "  ", 8),
     ],
 )
-def test_what_nvprof_prints_without_csv_names_the_command_that_writes_csv(tmp_path, head):
-    path = tmp_path / "log.txt"
-    path.write_text(f"==4100== Profiling result:\n{head}\n")
+def test_a_damaged_row_is_an_error_and_never_the_programs_output(tmp_path, name, old, new, line):
+    text = (DATA / name).read_text()
+    assert text.count(old) == 1
     with pytest.raises(InputError) as caught:
-        ingest([path])
-    assert "nvprof --csv --log-file" in caught.value.cure
+        parse(tmp_path, text.replace(old, new))
+    assert str(caught.value.where).endswith(f":{line}")
+
+
+def test_only_nvprofs_text_is_recognised():
+    for name in sorted(path.name for path in DATA.iterdir() if path.suffix == ".txt"):
+        assert nvprof_text.recognises(Source(DATA / name)), name
+        assert not nvprof_csv.recognises(Source(DATA / name)), name
+    for name in ("metrics.csv", "summary.csv", "trace.csv", "trace_metrics.csv", "README.md"):
+        assert not nvprof_text.recognises(Source(DATA / name)), name
 
 
 def test_join_gives_a_metrics_log_the_times_of_a_summary():
-    joined = join(load("metrics_two_devices.csv"), load("summary_two_kernels.csv"))
+    joined = join(load("metrics_two_devices.txt"), load("summary.txt"))
     assert joined.frame["time_us"].tolist() == [1000, 800_000, 800_000]
     assert joined.frame["time_source"].tolist() == ["nvprof"] * 3
     assert joined.frame["gld_efficiency"].iloc[0] == pytest.approx(0.99)
-    assert joined.provenance["times_path"] == "summary_two_kernels.csv"
-    assert joined.provenance["path"] == "metrics_two_devices.csv"
+    assert joined.provenance["times_path"] == "summary.txt"
+    assert joined.provenance["path"] == "metrics_two_devices.txt"
 
 
 def test_join_averages_a_trace_over_the_launches_of_a_kernel():
-    times = load("trace_three.csv")
+    times = load("trace.txt")
     times.frame.loc[2, "time_us"] = 2500
-    joined = join(load("metrics_two_devices.csv"), times)
+    joined = join(load("metrics_two_devices.txt"), times)
     assert joined.frame["time_us"].tolist() == [2000, 512, 512]
     assert joined.frame["grid"].tolist() == ["(64, 64, 1)", "(8, 16, 1)", "(8, 16, 1)"]
     assert joined.frame["registers_per_thread"].tolist() == [14, 122, 122]
@@ -230,8 +294,8 @@ def test_join_averages_a_trace_over_the_launches_of_a_kernel():
 
 
 def test_join_matches_cut_names_but_not_mere_beginnings():
-    metrics = load("metrics_two_devices.csv")
-    times = load("summary_two_kernels.csv")
+    metrics = load("metrics_two_devices.txt")
+    times = load("summary.txt")
     times.frame["kernel"] = ["volta_sgemm", "void im2col<float, bool=1>(float const *, fl..."]
     joined = join(metrics, times)
     assert joined.frame["time_us"].iloc[0] == 1000
@@ -241,17 +305,17 @@ def test_join_matches_cut_names_but_not_mere_beginnings():
 
 
 def test_join_knows_the_two_spellings_of_a_template_argument():
-    metrics, times = load("metrics_two_devices.csv"), load("summary_two_kernels.csv")
+    metrics, times = load("metrics_two_devices.txt"), load("summary.txt")
     metrics.frame.loc[0, "kernel"] = "void f<unsigned int=1024, bool=1>(float const *)"
     times.frame.loc[1, "kernel"] = "void f<1024u, true>(float const*)"
     assert join(metrics, times).frame["time_us"].iloc[0] == 1000
 
 
 def test_join_gives_layers_from_the_times_their_kernels_metrics():
-    times = load("trace_three.csv")
+    times = load("trace.txt")
     times.frame["layer"] = ["conv_1", "conv_1", "conv_2"]
     times.frame["iteration"] = [3, 3, 3]
-    joined = join(load("metrics_two_devices.csv"), times)
+    joined = join(load("metrics_two_devices.txt"), times)
     assert joined.frame["layer"].tolist() == ["conv_1", "conv_1", "conv_2"]
     assert joined.frame["iteration"].tolist() == [3, 3, 3]
     np.testing.assert_allclose(joined.frame["time_us"], [1500, 512, 1500])
@@ -274,7 +338,7 @@ def launches_of_layers(
     Kernels, Kernels, list of float
         The log of `counted` iterations, the profile of `iterations`, and the log's occupancies.
     """
-    metrics, times = load("trace_metrics.csv"), load("trace_three.csv")
+    metrics, times = load("trace_metrics.csv"), load("trace.txt")
     occupancy = [(1 + number) / 64 for number in range(len(layers) * counted)]
     rows = metrics.frame.iloc[[0] * len(occupancy)].reset_index(drop=True)
     rows["achieved_occupancy"] = occupancy
@@ -317,7 +381,7 @@ def test_join_averages_with_a_warning_where_order_does_not_tell_the_layers(damag
 
 
 def test_join_refuses_two_sides_that_cannot_be_joined():
-    metrics, times = load("metrics_two_devices.csv"), load("summary_two_kernels.csv")
+    metrics, times = load("metrics_two_devices.txt"), load("summary.txt")
     with pytest.raises(InputError, match="without metrics"):
         join(times, times)
     with pytest.raises(InputError, match="without times"):
@@ -327,15 +391,106 @@ def test_join_refuses_two_sides_that_cannot_be_joined():
         join(metrics, times)
 
 
+HEADER = (
+    "Invocations                               Metric Name                        "
+    "Metric Description         Min         Max         Avg\n"
+)
+PERCENT = [n for n in load_catalogue().names if load_catalogue()[n].nvprof_unit == "percent"]
+LEVEL = [
+    n for n in load_catalogue().names if load_catalogue()[n].nvprof_unit.startswith("utilization")
+]
+NAMES = st.from_regex(
+    r"[a-z_]{1,12}(<int=[0-9]{1,3}>)?(\((int|float\*|, ){0,4}\))?", fullmatch=True
+)
+
+
+def metric_log(table: dict[str, tuple[int, dict[str, str]]]) -> str:
+    lines = ["==7== Profiling result:\n==7== Metric result:\n", HEADER, 'Device "GPU (0)"\n']
+    for kernel, (launches, metrics) in table.items():
+        lines.append(f"    Kernel: {kernel}\n")
+        for name, value in metrics.items():
+            cells = "".join(f"{value:>12}" for _ in range(3))
+            lines.append(f"{launches:>11}{name:>42}{'Some Description':>42}{cells}\n")
+    return "".join(lines)
+
+
+@given(
+    st.dictionaries(
+        NAMES,
+        st.tuples(
+            st.integers(1, 10**6),
+            st.integers(0, 10_000),
+            st.integers(0, 10),
+        ),
+        min_size=1,
+        max_size=5,
+    ),
+    st.sampled_from(sorted(set(PERCENT) - {"gld_efficiency"})),
+    st.sampled_from(LEVEL),
+)
+@examples(60)
+def test_a_random_metrics_log_is_read_back(tmp_path_factory, rows, percent, level):
+    words = {0: "Idle", 10: "Max"}
+    table = {
+        kernel: (
+            launches,
+            {percent: f"{share / 100:.2f}%", level: f"{words.get(grade, 'Mid')} ({grade})"},
+        )
+        for kernel, (launches, share, grade) in rows.items()
+    }
+    frame = parse(tmp_path_factory.mktemp("log"), metric_log(table)).frame
+    assert frame["kernel"].tolist() == list(rows)
+    assert frame["launches"].tolist() == [row[0] for row in rows.values()]
+    np.testing.assert_allclose(frame[level], [row[2] / 10 for row in rows.values()])
+    metric = load_catalogue()[percent]
+    wanted = np.clip([row[1] / 10_000 for row in rows.values()], metric.low, metric.high)
+    if metric.zero_undefined:
+        wanted = np.where(wanted == 0, np.nan, wanted)
+    np.testing.assert_allclose(frame[percent], wanted)
+
+
+def test_a_very_long_line_is_read_in_linear_time(tmp_path):
+    text = (DATA / "summary.txt").read_text() + "  1 a  " * 100_000 + "\n"
+    assert len(parse(tmp_path, text).frame) == 2
+
+
+if SHARED.is_dir():
+
+    def test_public_v100_metrics_log():
+        found = nvprof_text.read(Source(SHARED / "darknet19_v100_metrics_all.txt"))
+        frame = found.frame
+        assert len(frame) == 16
+        assert len([name for name in metric_columns(frame) if frame[name].notna().any()]) >= 150
+        first = frame.iloc[0]
+        assert first["launches"] == 18
+        assert first["warp_nonpred_execution_efficiency"] == pytest.approx(0.9369)
+        assert first["gld_throughput"] == pytest.approx(281.84 * 2**30)
+        assert first["l2_tex_read_hit_rate"] == pytest.approx(0.9342)
+        assert frame["device"].unique().tolist() == ["Tesla V100-PCIE-32GB"]
+        assert any("can't be profiled" in warning for warning in found.warnings)
+        assert not any("not in the catalogue" in warning for warning in found.warnings)
+
+    def test_public_titan_xp_trace():
+        found = nvprof_text.read(Source(SHARED / "titanxp_babelstream_print_gpu_trace.txt"))
+        assert len(found.frame) == 501
+        assert found.provenance["memory_operations"] == 103
+        assert found.frame["time_us"].iloc[:3].tolist() == pytest.approx([1678.2, 1239.6, 1237.6])
+        dot = found.frame[found.frame["kernel"].str.startswith("void dot_kernel")]
+        assert len(dot) == 100
+        assert dot["grid"].unique().tolist() == ["(256, 1, 1)"]
+        assert dot["shared_memory_per_block"].unique().tolist() == [8192]
+        assert not found.frame["kernel"].str.contains(re.escape("[")).any()
+
+
 def test_a_log_of_several_runs_is_several_runs(tmp_path):
-    path = tmp_path / "log.csv"
+    path = tmp_path / "log.txt"
     rows = []
-    for process, time in ((101, "110600.0"), (202, "460.0")):
+    for process, time in ((101, "110.60ms"), (202, "460.00us")):
         rows += [
             f"=={process}== NVPROF is profiling process {process}, command: ./nbody",
             f"=={process}== Profiling result:",
-            '"Type","Time(%)","Time","Calls","Avg","Min","Max","Name"\n,%,us,,us,us,us,',
-            f'"GPU activities",100.0,1000000.0,10,{time},1.0,1000000.0,"bodyForce(float*)"',
+            "            Type  Time(%)      Time     Calls       Avg       Min       Max  Name",
+            f" GPU activities:  100.00%  1.0s        10  {time}  1us  1s  bodyForce(float*)",
         ]
     path.write_text("\n".join(rows) + "\n")
     frame = ingest([path]).frame
