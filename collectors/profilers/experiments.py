@@ -39,6 +39,7 @@ from perfml.experiments.mutation.programs import (
     Mutant,
     global_variables,
     kernels_of,
+    lacking,
     mutants,
 )
 from perfml.experiments.proof import turns
@@ -233,6 +234,8 @@ def _with_mutants(
         left += sorted(chosen, key=lambda entry: entry[1]) if len(chosen) > 1 else []
     without = {each.kernel for each in experiments.launches if each.symbol not in modules}
     skipped = [(kernel, _NO_PTX) for kernel in sorted(without)]
+    if without and lacking():
+        skipped.append((Path(settings.command[0]).name, f"compressed PTX: install {lacking()}"))
     measured: dict[tuple[object, ...], Examined] = {}
     end = time.monotonic() + timeout_s
     for _ in range(MOST_RUNS):

@@ -255,16 +255,16 @@ def _answers(
 
     `started` is how its program is run: launcher, time limit, and further options of a workload.
     """
-    from perfml.cli.prove import measured
-    from perfml.experiments.verdicts import ANSWER, read_findings
+    from perfml.cli.prove import kept_findings, measured
+    from perfml.experiments.verdicts import ANSWER
     from perfml.explain import advise
     from perfml.explain.advice.measured import keep_answer
 
     made = []
     for each in results:
-        answer = keep_answer(each.folder, advise) if each.status in ("done", "kept") else None
-        if answer is None:
+        if each.status not in ("done", "kept"):
             continue
+        answer = keep_answer(each.folder, advise, output.warn)
         if started is not None:
             launcher, timeout, options = started
             run = each.record or {}
@@ -272,14 +272,16 @@ def _answers(
             try:
                 measured(
                     *(output, what, each.folder, chosen, options),
-                    findings=read_findings(each.folder / ANSWER),
+                    findings=kept_findings(output, each.folder / ANSWER),
                     launcher=launcher,
                     timeout_s=timeout,
                 )
-            except PerfmlError as error:
-                output.warn(f"{each.run_id}: not proven: {error}")
-            answer = keep_answer(each.folder, advise) or answer
-        made.append((each, answer))
+            except Exception as error:  # the run is measured: it is told all the same
+                said = str(error) if isinstance(error, PerfmlError) else repr(error)
+                output.warn(f"{each.run_id}: not proven: {said}")
+            answer = keep_answer(each.folder, advise, output.warn) or answer
+        if answer is not None:
+            made.append((each, answer))
     return made
 
 

@@ -307,6 +307,8 @@ def refused(error: OSError) -> None:
     where = plain(str(error.filename)) if error.filename else None
     what = f"the system refused: {found}"
     cure = "Free some space, or name a place that you may write to."
+    if isinstance(error, (FileExistsError, NotADirectoryError)):
+        cure = "Name another folder."
     with contextlib.suppress(OSError):
         sys.stdout.flush()
         _document({"what": what, "where": where, "cure": cure})

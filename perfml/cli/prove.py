@@ -101,7 +101,7 @@ def prove(
     else:
         # a layer without ranges is a kernel: then all of them are examined
         ranged = all(one.layer != one.kernel for one in findings)
-        leading = findings or (read_findings(out / ANSWER) if (out / ANSWER).is_file() else [])
+        leading = findings or kept_findings(output, out / ANSWER)
         built_in = (
             shared.only_one("--backend", backend),
             shared.only_one("--precision", precision, "fp32"),
@@ -213,8 +213,19 @@ def measured(
             )
     write_text(out / FILE, experiments_csv(experiments))
     if (out / ANSWER).is_file():
-        keep_answer(out, advise)
+        keep_answer(out, advise, output.warn)
     return experiments
+
+
+def kept_findings(output: Output, answer: Path) -> list[Finding]:
+    """Return the findings of the answer in a folder; none, and a warning, if it is damaged."""
+    from perfml.experiments.verdicts import read_findings
+
+    try:
+        return read_findings(answer) if answer.is_file() else []
+    except PerfmlError as error:
+        output.warn(" ".join(str(error).split()))
+        return []
 
 
 def _workload(name: str, options: tuple[str | None, str, int], scratch: Path) -> list[str]:

@@ -207,7 +207,7 @@ def turns(
     # a share that is not known rules nothing out
     likely = {
         mutation: max(
-            float(np.nan_to_num(sum(shares[each] for each in LIMITS_OF[cause]), nan=1.0))
+            float(np.nan_to_num(sum(shares[each] for each in LIMITS_OF.get(cause, ())), nan=1.0))
             for kind in known
             for cause, names in kind.items()
             if mutation in names

@@ -66,6 +66,16 @@ def test_a_recorded_table_is_asked_as_a_folder_is():
     assert "proven" not in {said[each]["verdict"] for each in said if each != "transposeCoalesced"}
 
 
+def test_a_damaged_answer_is_a_line_and_a_file_in_the_place_of_a_folder_is_named(tmp_path):
+    (tmp_path / "answer.json").write_text("{")
+    found = run("--out", str(tmp_path), "--", "./nothing")
+    assert "warning" in found.stderr
+    assert "this is no answer" in found.stderr
+    found = run("--out", str(tmp_path / "answer.json" / "below"), "--", "./nothing")
+    assert found.exit_code == 1
+    assert found.stderr.splitlines()[-1] == "Name another folder."
+
+
 def test_trying_repairs_needs_the_program_and_its_build_command(recorded_run):
     for words in ((recorded_run, "--build", "make"), ("--", "./program")):
         found = run("--try", *words)

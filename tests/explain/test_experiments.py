@@ -113,10 +113,18 @@ def test_a_measured_repair_without_a_counter_is_a_finding_alike_on_every_surface
     assert first["mitigation"].split(".")[0] in out.read_text().split("## ")[0]
 
 
+def test_an_error_of_an_answer_is_a_line(runs):
+    said = []
+    assert keep_answer(Path(runs[0]), lambda name: {}[name], said.append) is None
+    answer = keep_answer(Path(runs[0]) / "kernels.parquet", lambda _: advise(runs[0]), said.append)
+    assert answer.findings
+    assert len(said) == 2
+
+
 def test_explain_and_gate_say_what_was_promised_and_what_came(runs, tmp_path):
     fast, slow = (shutil.copytree(each, tmp_path / Path(each).name) for each in runs)
     assert run("explain", slow, fast, "--model", "none")["promised"] == []  # no answer is kept
-    answer = keep_answer(slow, advise)
+    answer = keep_answer(slow, advise, pytest.fail)
     rows = json.loads((slow / "answer.json").read_text())["answer"]
     assert [row["rules"] for row in rows] == [list(one.rules) for one in answer.findings]
     assert set(rows[0]) == {"rules", "where", "holds", "gain", "probability", "confidence"}

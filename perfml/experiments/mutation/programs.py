@@ -118,7 +118,15 @@ def _unpacked(packed: bytes, flags: int, size: int) -> bytes | None:
 
 def _library(name: str) -> ctypes.CDLL | None:
     path = ctypes.util.find_library(name)
-    return None if path is None else ctypes.CDLL(path)
+    try:
+        return None if path is None else ctypes.CDLL(path)
+    except OSError:
+        return None
+
+
+def lacking() -> str:
+    """Name the system's libraries that compressed PTX needs and that are not there."""
+    return " and ".join(f"lib{name}" for name in ("zstd", "lz4") if _library(name) is None)
 
 
 def _beside(machine_code: bytes) -> Iterator[str]:

@@ -122,16 +122,23 @@ def confidence_by(said: Examination, before: Confidence) -> Confidence:
     return "proven" if verdict == PROVEN else "refuted" if verdict == REFUTED else before
 
 
-def keep_answer(folder: Path, advise: Callable[[str], Any]) -> Any:
+def keep_answer(folder: Path, advise: Callable[[str], Any], warn: Callable[[str], None]) -> Any:
     """Write the findings of a recording's answer into its folder; return the answer.
 
-    `advise` is `perfml.explain.advise`. None where it has no answer.
+    `advise` is `perfml.explain.advise`. None where it has no answer. Any other error is a line that
+    `warn` gets: what was measured is not lost for it.
     """
     try:
         found = advise(str(folder))
     except PerfmlError:
         return None
-    write_text(folder / ANSWER, json.dumps({"answer": _rows(found)}, indent=1) + "\n")
+    except Exception as error:
+        warn(f"{folder}: no answer: {' '.join(repr(error).split())[:300]}")
+        return None
+    try:
+        write_text(folder / ANSWER, json.dumps({"answer": _rows(found)}, indent=1) + "\n")
+    except Exception as error:
+        warn(f"{folder}: the answer is not kept: {' '.join(str(error).split())[:300]}")
     return found
 
 

@@ -14,6 +14,7 @@ from perfml.experiments.mutation.programs import (
     WORDS,
     global_variables,
     kernels_of,
+    lacking,
     mutants,
     mutations_of,
 )
@@ -301,7 +302,7 @@ def test_a_counting_kernel_does_the_same_and_counts_each_block_at_its_own_place(
     assert re.sub(r"red\.global\.add\.u64 \[perfml_blocks\+\d+\], 1;\n", "", counted) != counted
 
 
-def test_ptx_in_a_program_is_read_as_it_is_and_compressed_by_lz4(tmp_path):
+def test_ptx_in_a_program_is_read_as_it_is_and_compressed_by_lz4(tmp_path, monkeypatch):
     text = b".version 8.0\n.entry late() { ret; }\0"
     literals = bytes([0xF0, len(text) - 15]) + text  # a block of LZ4 without a repetition
     for flags, packed, size in ((0, text, 0), (0x2000, literals, len(literals))):
@@ -310,6 +311,11 @@ def test_ptx_in_a_program_is_read_as_it_is_and_compressed_by_lz4(tmp_path):
         head = b"\x50\xed\x55\xba" + struct.pack("<HHQ", 1, 16, len(entry))
         (tmp_path / "program").write_bytes(b"\x7fELF" + head + entry)
         assert kernels_of([tmp_path / "program"]) == {"late": text.decode().rstrip("\0")}
+        with monkeypatch.context() as bare:
+            bare.setattr("ctypes.util.find_library", lambda _: None)
+            assert len(kernels_of([tmp_path / "program"])) == (not flags)
+            assert lacking() == "libzstd and liblz4"
+    assert not lacking()
 
 
 def test_variables_of_a_module_that_its_code_names_are_known_by_kernel():
