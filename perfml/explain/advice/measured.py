@@ -73,10 +73,11 @@ def _repaired(layer: Layer, launches: Sequence[Responses]) -> Iterator[tuple[str
                 continue
             same = [one for one, n in zip(layer.launches, layer.labels, strict=True) if n == label]
             share = sum(one.time_us for one in same) / layer.time_us
+            likely = share * (1 - repair.factor)
             one = finding_of(
                 layer,
                 cause,
-                (*[share * (1 - repair.factor)] * 2, share * (1 - repair.low)),
+                (likely, likely, share * (1 - repair.low)),
                 situation_of(same[0], Person.AUTHOR, convolves=layer.convolves),
                 kernel=label,
                 share=share,
