@@ -231,9 +231,8 @@ def plot(
         "seed": seed or None,
     }
     table, launches = _tables(inputs)
-    provenance = inputs.first.provenance
     with output.progress("drawing") as progress:
-        ax = draw_plot(figure.value, Request(table, launches, provenance, asked, width, progress))
+        ax = draw_plot(figure.value, Request(table, launches, asked, width, progress))
         _save(ax, target_file)
     document = {
         "figure": figure.value,

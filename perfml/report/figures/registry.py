@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pandas as pd
 
@@ -32,7 +32,6 @@ class Request:
 
     layers: pd.DataFrame  # a Layers table
     kernels: pd.DataFrame | None = None  # the Kernels table behind it, or None
-    provenance: Mapping[str, Any] = field(default_factory=dict)  # of the Layers table
     # what was asked for: ``layer, baseline, target, task, model, method, protocol, splits,
     # resamples, seed, top``; missing ones have the figure's defaults
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -66,16 +65,18 @@ class Request:
         """Rank the metrics of the layers."""
         from perfml.modeling import rank
 
-        ranking: Ranking = rank(
-            self.layers,
-            task=task,
-            models=models,
-            methods=methods,
-            resamples=self.option("resamples", 20),
-            seed=self.option("seed", 0),
-            progress=self.progress,
+        return cast(
+            "Ranking",
+            rank(
+                self.layers,
+                task=task,
+                models=models,
+                methods=methods,
+                resamples=self.option("resamples", 20),
+                seed=self.option("seed", 0),
+                progress=self.progress,
+            ),
         )
-        return ranking
 
     @property
     def ranked(self) -> Ranking:
@@ -97,13 +98,15 @@ class Request:
             among = listed([clean(name, 60) for name in self.layers["backend"].unique()], 8)
             raise PerfmlError(msg, found=among, cure="Name two of these: --baseline A --target B.")
         layer = self.option("layer")
-        explanation: Explanation = explain(
-            *sides_of(self.layers, baseline, target, kernels=self.kernels),
-            layers=None if layer is None else [layer],
-            top=1,
-            model=None,
+        return cast(
+            "Explanation",
+            explain(
+                *sides_of(self.layers, baseline, target, kernels=self.kernels),
+                layers=None if layer is None else [layer],
+                top=1,
+                model=None,
+            ),
         )
-        return explanation
 
 
 def _kernels(request: Request) -> Axes:
@@ -369,16 +372,12 @@ def plot(
     >>> ax = perfml.plot("times", "h200-yolov4-tiny", where=["batch=1", "precision=fp32"])
     >>> ax.figure.savefig("times.png")  # doctest: +SKIP
     """
-    provenance: Mapping[str, Any] = {}
-    if isinstance(data, pd.DataFrame):
-        layers = data
-    else:
+    if not isinstance(data, pd.DataFrame):
         from perfml.datasets import read_input
 
         given = read_input(data, where=where).in_layers
-        layers, provenance = given.layers, given.provenance
-        kernels = given.kernels if kernels is None else kernels
-    return draw_plot(figure, Request(layers, kernels, provenance, options, width, progress))
+        data, kernels = given.layers, given.kernels if kernels is None else kernels
+    return draw_plot(figure, Request(data, kernels, options, width, progress))
 
 
 def named_apart(tables: Sequence[pd.DataFrame | None], names: Sequence[str]) -> list[Any]:
