@@ -39,7 +39,7 @@ def test_the_model_is_the_measured_one_and_firm_answers_are_right_in_95_percent(
     planted, several = (
         words[f"{part}, all that was recorded"] for part in ("planted", "factorial")
     )
-    for some, high in ((exams, 0.95), ([planted], 0.95), ([several], 0.93)):
+    for some, high in ((exams, 0.95), ([planted], 0.95), ([several], 0.92)):
         for word, least in (("high", high), ("medium", 0.6)):
             right, answers = (sum(said[word][at] for said in some) for at in (0, 1))
             assert right >= least * answers > 60, word
@@ -112,3 +112,15 @@ def test_what_the_faster_side_has_too_makes_a_cause_less_certain():
     assert surer.first.id == less.first.id == "shared_atomics"
     assert surer.new > 0.9 > less.new
     assert probability(surer) > probability(less)
+
+
+def test_a_small_grid_is_no_proof_while_counters_of_other_causes_are_missing():
+    row = {"kernel": "k", "stall_memory_dependency": 0.8, "theoretical_occupancy": 1.0}
+    row |= {"global_load_requests": 1e6, "gld_transactions": 4e6, "dram_utilization": 0.1}
+    enough, few = (
+        launch({**row, "time_us": time, "waves_per_sm": waves, "achieved_occupancy": 0.8 * waves})
+        for time, waves in ((10.0, 1.0), (40.0, 0.25))
+    )
+    evidence = evidence_of(*answers_of([Match("k", enough, few)]))
+    assert evidence.first.id == "wave_quantization"
+    assert evidence.complete == 0.0
