@@ -8,7 +8,7 @@ are kept in its folder, so that a later version tells what was promised and what
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -73,11 +73,11 @@ def _repaired(layer: Layer, launches: Sequence[Responses]) -> Iterator[tuple[str
                 continue
             same = [one for one, n in zip(layer.launches, layer.labels, strict=True) if n == label]
             share = sum(one.time_us for one in same) / layer.time_us
-            likely = share * (1 - repair.factor)
+            likely, low, high = (1 - at for at in (repair.factor, repair.high, repair.low))
             one = finding_of(
                 layer,
                 cause,
-                (likely, likely, share * (1 - repair.low)),
+                (share * likely, share * likely, share * high),
                 situation_of(same[0], Person.AUTHOR, convolves=layer.convolves),
                 kernel=label,
                 share=share,
@@ -88,7 +88,15 @@ def _repaired(layer: Layer, launches: Sequence[Responses]) -> Iterator[tuple[str
             if repair.mutation in LINES:
                 where = f" In the source: {LINES[repair.mutation]}."
                 one = replace(one, mitigation=one.mitigation + where)
-            yield repair.mutation, _tested(one, "proven")
+            yield repair.mutation, _tested(_gaining(one, (likely, low, high)), "proven")
+
+
+def _gaining(one: Finding, parts: Iterable[float]) -> Finding:
+    """Return a finding with a gain: the likely, the least and the most part of its launches."""
+    if one.gain is None:
+        return one
+    likely, low, high = (Time(min(one.share * part, 1.0) * one.holds.us) for part in parts)
+    return replace(one, gain=replace(one.gain, likely=likely, high=high, low=low))
 
 
 def _examined(one: Finding, launches: Sequence[Responses]) -> tuple[str, Finding]:
@@ -100,9 +108,8 @@ def _examined(one: Finding, launches: Sequence[Responses]) -> tuple[str, Finding
     if not said.tells:
         return "", one
     one = _tested(replace(one, evidence=f"{said.said} {one.evidence}"), confidence_by(said, sure))
-    if said.gains is not None and one.gain is not None:
-        likely, low, high = (Time(min(one.share * gain, 1.0) * one.holds.us) for gain in said.gains)
-        one = replace(one, gain=replace(one.gain, likely=likely, high=high, low=low))
+    if said.gains is not None:
+        one = _gaining(one, said.gains)
     repair = None if said.verdict is None else said.verdict.repair
     return repair.mutation if repair is not None and one.tested == "proven" else "", one
 
@@ -161,7 +168,9 @@ def kept_answer(name: str) -> list[dict[str, Any]]:
 
 def _gain_us(row: Mapping[str, Any]) -> float:
     """Return the likely gain of a kept finding; raises an error if it is damaged."""
-    numbers = (row["probability"], row["gain"]["high"]["us"], *map(len, row["where"]["layers"]))
+    low = row["gain"].get("low") or row["gain"]["high"]
+    ends = (low["us"], row["gain"]["high"]["us"])
+    numbers = (row["probability"], *ends, *map(len, row["where"]["layers"]))
     return float(row["gain"]["likely"]["us"] + 0 * sum(numbers))
 
 
@@ -206,7 +215,7 @@ def promised(
                 # a tenth of what was promised may be left
                 "gone": sum(left.get((cause, name), 0.0) for name, *_ in known) < 0.1 * likely,
                 "probability": row["probability"],
-                "low_us": likely,
+                "low_us": (row["gain"].get("low") or row["gain"]["likely"])["us"],
                 "high_us": row["gain"]["high"]["us"],
                 "measured_us": sum(before - us for _, before, us in known),
             }

@@ -180,11 +180,6 @@ def _of(account: Account) -> Of:
     return "step" if account.marked_by else "recording"
 
 
-_AS_MUCH = 0.4
-"""What a remedy is likely to save of idle time of which the reason is not known: the least that one
-of a known reason saves (``perfml/account/causes.toml``, launch_bound)."""
-
-
 def _numbers(found: Cause) -> tuple[Evidence, ...]:
     """Return what a cause takes of a step, of which the remedy leaves a part."""
     amount, step = found.amount, found.step_us
@@ -196,16 +191,14 @@ def _numbers(found: Cause) -> tuple[Evidence, ...]:
 def _not_recorded(account: Account, idle_us: float, here: Situation) -> Finding:
     """Return that the device is idle, where the recording does not tell why.
 
-    Beside a recorded host nothing tells what could be saved of it.
+    Nothing tells what could be saved of it either: the finding has no gain.
     """
     change, remedy = Change(State.UNRECORDED, idle_us), remedy_for(State.UNRECORDED, here)
-    likely, high = (Time(us, _of(account)) for us in (_AS_MUCH * idle_us, idle_us))
-    gain = None if account.host else Gain(likely, high, "clock")
     return Finding(
         rules=(change.id,),
         where=Where(),
         holds=Time(account.step_us, _of(account)),
-        gain=gain,
+        gain=None,
         probability=probability("step"),
         hazard=change.words,
         evidence=f"idle {micros(idle_us)} of {micros(account.step_us)} on the clock",
