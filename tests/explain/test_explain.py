@@ -185,7 +185,7 @@ def test_kernels_without_a_name_on_either_side_are_one_kernel_each(kernels_of, n
     found = explain(*sides, model=None)
     assert found.total.verdict == "slower"
     assert found.details[0].kernels["change"].tolist() == ["same"]
-    assert "DRAM busy time" in found.details[0].reasons[0]
+    assert found.details[0].causes.totals[0].term.id == "dram_busy_time"
     same = explain(sides[0], sides[0], model=None)
     assert same.total.verdict == "no difference"
     assert same.details[0].reasons == ()
