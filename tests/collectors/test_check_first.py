@@ -96,13 +96,17 @@ def test_where_nvprof_measures_a_check_goes_first(errors, tmp_path, monkeypatch)
     assert modes == ["check", "profile", "profile"]
 
 
-def test_the_command_line_says_what_was_checked(errors, tmp_path):
+def test_the_command_line_says_what_was_checked_also_where_an_answer_fails(
+    errors, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("perfml.explain.advise", lambda name: {}[name])
     errors(fused=[4e-7, 3e-6], tile8=[0.25])
     words = ["collect", "conv", "--launcher", LAUNCHER, "--out", str(tmp_path)]
     words += ["--backend", "fused", "--backend", "tile8", "--json"]
     done = CliRunner().invoke(app, words)
     assert done.exit_code == 1
     runs = {each["status"]: each for each in json.loads(done.stdout)["runs"]}
+    assert f"{runs['done']['folder']}: no answer: KeyError" in done.stderr
     assert runs["done"]["record"]["check"]["passed"]
     assert "relative error 2.5e-01" in runs["failed"]["message"]
     words.remove("--json")
