@@ -294,6 +294,7 @@ def _of_one_kernel(names):
             make_kernels(
                 [
                     {"iteration": step, "kernel": name, "time_us": time, "inst_executed": count}
+                    | {"issue_slot_utilization": 0.9}
                     for step in range(3)
                 ]
             ),
