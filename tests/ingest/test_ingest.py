@@ -125,7 +125,7 @@ def test_a_log_of_one_layer_is_given_its_name(recorded):
 
 
 def test_a_layer_map_gives_layers_to_a_trace_without_ranges(recorded):
-    path = recorded / "nvprof" / "trace_three.csv"
+    path = recorded / "nvprof" / "trace.txt"
     names = ingest([path]).frame["kernel"].tolist()
     layer_map = LayerMap((("conv_01", (names[0],)), ("conv_02", (names[1],))))
     frame = ingest([path], settings=IngestSettings(layer_map=layer_map)).frame

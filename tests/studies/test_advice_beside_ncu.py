@@ -3,6 +3,7 @@
 import pytest
 
 from perfml.explain import advise
+from perfml.explain.advice.finding import table_of
 from perfml.explain.advice.symptoms import load_symptoms
 from perfml.readers import read
 from studies.truth.labels import causes_of_rules
@@ -33,7 +34,7 @@ def hazards(recorded):
 
 
 def test_hazards_planted_on_a_device_are_found(hazards):
-    table = advise(read(hazards).frame).table
+    table = table_of(advise(read(hazards).frame).of_layers)
     said = table.groupby("layer")["rules"].agg(
         lambda rules: {one for each in rules for one in each}
     )
@@ -46,7 +47,7 @@ def test_hazards_planted_on_a_device_are_found(hazards):
 
 
 def test_healthy_kernels_are_told_nothing_surely(hazards):
-    table = advise(read(hazards).frame).table
+    table = table_of(advise(read(hazards).frame).of_layers)
     healthy = table[table["layer"].isin(["healthy_copy", "healthy_fma"])]
     assert not (healthy["confidence"] == "high").any()
     first = healthy.groupby("layer")["rules"].first()

@@ -178,9 +178,10 @@ def _joined(same: Sequence[Finding]) -> Finding:
     """Return findings that one thing to do helps against as one, of all their layers.
 
     What they hold and save adds up, and is no more in a layer than it takes. The evidence is of
-    that which saves most, and the probability the mean of theirs by what each saves.
+    that which is expected to save most. The probability is the mean of theirs by their likely
+    gains: so what is expected of a group is the sum of what is expected of its members.
     """
-    first, *others = sorted(same, key=lambda one: -known(one.saved_us))
+    first, *others = sorted(same, key=lambda one: -known(one.expected_us))
     if not others:
         return first
     rules, said = defaultdict[str, float](float), dict[str, str]()
@@ -198,8 +199,8 @@ def _joined(same: Sequence[Finding]) -> Finding:
     order = sorted(rules, key=lambda name: -rules[name])
     several = len({one.rules for one in same}) > 1
     whole = sum(high.values())
-    weights = [known(one.saved_us) if whole else 1.0 for one in same]
-    names = [name for layers in sorted(high, key=lambda each: -high[each]) for name in layers]
+    weights = [known(one.likely_us) if sum(likely.values()) else 1.0 for one in same]
+    names = [name for layers in likely for name in layers]
     gain = first.gain
     if gain is not None:
         of = first.holds.of
