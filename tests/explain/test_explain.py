@@ -185,11 +185,7 @@ def test_kernels_without_a_name_on_either_side_are_one_kernel_each(kernels_of, n
     found = explain(*sides, model=None)
     assert found.total.verdict == "slower"
     assert found.details[0].kernels["change"].tolist() == ["same"]
-<<<<<<< HEAD
     assert found.details[0].causes.totals[0].term.id == "dram_busy_time"
-=======
-    assert found.details[0].causes.largest.term.id == "dram_busy_time"
->>>>>>> cf50fbf8 (Tests follow: what a group of findings is expected to save is the sum of its members'; sentences of twenty words)
     same = explain(sides[0], sides[0], model=None)
     assert same.total.verdict == "no difference"
     assert same.details[0].reasons == ()

@@ -96,7 +96,7 @@ def test_section_shows_launches_as_a_diff_and_metrics_that_changed(pairs):
     (panels,) = why_section(pairs[:1], "Why", "", several=True).blocks
     (panel,) = panels.sections
     assert panel.title == "fp32, batch 1: inductor against cublas"
-    (detail, _) = panel.blocks
+    (detail,) = panel.blocks
     launches = next(
         block
         for block in detail.blocks
@@ -231,7 +231,7 @@ def test_advice_is_sorted_by_what_it_saves_and_cut_to_a_readable_length():
     )
     unchecked = pd.DataFrame({"rule": []})
     (panels,) = advice_section({"all": Advice(findings, unchecked)}).blocks
-    _, table, further, note = panels.sections[0].blocks
+    table, further, note = panels.sections[0].blocks
     assert [row[0].text for row in table.rows] == [f"l{place}" for place in range(149, 141, -1)]
     assert table.rows[0][1].note == "20 % of 745 µs"
     assert table.rows[0][2].text == "H"
@@ -241,7 +241,7 @@ def test_advice_is_sorted_by_what_it_saves_and_cut_to_a_readable_length():
     assert advice_section({"none": Advice((), unchecked)}) is None
     many = {f"condition {place}": Advice(findings, unchecked) for place in range(100)}
     (panels,) = advice_section(many).blocks
-    assert {len(each.blocks[2].blocks[0].rows) for each in panels.sections} == {20}
+    assert {len(each.blocks[1].blocks[0].rows) for each in panels.sections} == {20}
 
 
 def test_networks_are_called_by_their_own_names_where_these_tell_them_apart():

@@ -27,6 +27,7 @@ _FAT_BINARY = b"\x50\xed\x55\xba"
 _ENTRY = struct.Struct("<HHIQI")
 _DECOMPRESSED = 56
 _PTX, _LZ4, _ZSTD = 1, 0x2000, 0x8000
+_LARGEST = 1 << 28  # bytes of PTX that an entry may hold: a damaged file must not take the memory
 _GLOBAL = re.compile(
     r"^\s*(?:\.(?:visible|weak|common)\s+)?\.global\s[^;{=]*?([A-Za-z_$][\w$]*)\s*[\[;=]", re.M
 )
@@ -104,6 +105,8 @@ def _entries(data: mmap.mmap, start: int) -> Iterator[str]:
 
 def _unpacked(packed: bytes, flags: int, size: int) -> bytes | None:
     """Return what the system's library makes of it; None where there is none, or it refuses."""
+    if size > _LARGEST:
+        return None
     made = ctypes.create_string_buffer(size)
     if flags & _ZSTD and (library := _library("zstd")):
         library.ZSTD_decompress.restype = ctypes.c_size_t
