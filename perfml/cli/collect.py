@@ -169,7 +169,6 @@ def collect(
     """
     from collectors.collect import collect as measure
     from collectors.workloads import default_backends, is_workload, workloads
-    from perfml.explain.brief import brief_advice
 
     built_in = len(what) == 1 and is_workload(what[0])
     if len(what) == 1 and not built_in and not launcher and shutil.which(what[0]) is None:
@@ -237,8 +236,8 @@ def collect(
     if dry_run and not output.as_json:
         for each in results:
             output.result({}, map(shlex.join, each.commands), whole=True)
-    for each, answer in answers if prove and not output.as_json else ():
-        output.result({}, brief_advice(answer, (str(each.folder),), ()).lines)
+    if prove and not output.as_json:
+        _say_first(output, answers)
     failed = [each for each in results if each.status == "failed"]
     if failed:
         told = f"{len(failed)} of {len(results)} runs failed"
@@ -283,6 +282,13 @@ def _answers(
         if answer is not None:
             made.append((each, answer))
     return made
+
+
+def _say_first(output: Output, answers: Sequence[tuple[RunResult, Advice]]) -> None:
+    from perfml.explain.brief import brief_advice
+
+    for each, answer in answers:
+        output.result({}, brief_advice(answer, (str(each.folder),), ()).lines)
 
 
 def _agrees(said: str) -> bool:

@@ -139,7 +139,7 @@ def test_a_report_of_ones_own_leads_to_what_to_do_first(run):
     notebook = run(
         "01_your_report",
         "assert layers['layer'].nunique() == 21\n"
-        "assert len(advice.table) > 20\n"
+        "assert len(advice.of_layers) > 20\n"
         "assert why.total.ratio > 1.5",
     )
     assert shown(notebook, "stderr") == ""

@@ -209,7 +209,9 @@ def _run_command(command: Command, block: Block, root: Path, where: str, *, comp
         makefile = (root / "Makefile").read_text(encoding="utf-8")
         assert re.search(rf"^{re.escape(rest[0])}:", makefile, re.MULTILINE), where
     elif program == "perfml" and not block.elsewhere:
-        code, printed = run_perfml(rest)
+        # a page's commands are typed in a clone: what lies in it is named from its root
+        named = tuple(str(root / one) if one.startswith("studies/") else one for one in rest)
+        code, printed = run_perfml(named)
         fails = any(line.startswith("error:") for line in command.shown)
         assert code == (1 if fails else 0), f"{where}: exit {code}\n{printed}"
         if compare:
