@@ -286,6 +286,15 @@ def test_launches_of_a_layer_are_looked_at_together():
     assert {"launch_bound", "transform_kernels"} <= found(make_kernels(short))
 
 
+def test_two_products_whose_types_name_iterators_that_convert_are_no_rearranging_kernels():
+    name = "void cutlass::Kernel<cutlass::gemm::kernel::Gemm<{}, NumericConverter>>(Params)"
+    rows = [
+        {**HEALTHY, "kernel": name.format(shape), "time_us": 11.0}
+        for shape in ("GemmShape<128, 96, 64>", "GemmShape<128, 64, 64>")
+    ]
+    assert "transform_kernels" not in found(make_kernels(rows))
+
+
 def test_a_product_that_a_library_repeats_gains_what_no_unit_is_busy_for():
     gemm = {**HEALTHY, "kernel": "nvjet_sm90_tst_64x8_64x16_2x1_v_bz_TNT", "time_us": 10.0}
     four = [gemm | {"grid": "(132, 1, 1)", "waves_per_sm": 1.0}] * 4

@@ -59,10 +59,19 @@ def _as_one(layer: Layer) -> float:
     return as_one(layer.launches) / layer.time_us
 
 
+def _rearranges(kernel: str) -> bool:
+    """Whether a kernel only rearranges or adds up data, by its name.
+
+    The types in a product's template name iterators that transform tiles: its own name tells.
+    """
+    own = kernel.partition("<")[0] if is_product(kernel) else kernel
+    return _TRANSFORMS.search(own) is not None
+
+
 def _beside(layer: Layer) -> list[Launch]:
     """Return all launches but the longest, which others would be fused into."""
     # That is none that only rearranges data for another one.
-    own = [one for one in layer.launches if not _TRANSFORMS.search(one.kernel)]
+    own = [one for one in layer.launches if not _rearranges(one.kernel)]
     longest = max(own or layer.launches, key=lambda one: one.time_us)
     return [one for one in layer.launches if one is not longest]
 
@@ -98,7 +107,7 @@ def _repeated(layer: Layer) -> _Told | None:
 
 def _transforms(layer: Layer) -> _Told | None:
     """Return what kernels take that only rearrange or add up data for the main one."""
-    turns = [one.time_us for one in _beside(layer) if _TRANSFORMS.search(one.kernel)]
+    turns = [one.time_us for one in _beside(layer) if _rearranges(one.kernel)]
     share = sum(turns) / layer.time_us
     if share < _TENTH:
         return None

@@ -24,6 +24,7 @@ from perfml.report.document import (
 )
 from perfml.report.labels import capital, percent
 from perfml.report.tables import amount, said_once, sentences_of, time_texts
+from perfml.util.shown import shorter
 from perfml.util.words import count, ended, listed, micros
 
 if TYPE_CHECKING:
@@ -141,7 +142,11 @@ def _step(one: Finding, levels: Sequence[KernelLevels], label: str) -> Sentence:
     names = {*one.where.layers, one.where.kernel}
     own = next((each for each in levels if each.kernel in names), None)
     long = len(one.hazard) > _TITLE
-    hazard = f"{listed(one.says, 4)}: {listed(one.rules, 4)}" if long else one.hazard
+    hazard = one.hazard
+    if long and "perfml" in one.says:
+        hazard = shorter(hazard, _TITLE)
+    elif long:  # a message of Nsight Compute has the name of its rule
+        hazard = f"{listed(one.says, 4)}: {listed(one.rules, 4)}"
     title = capital(hazard)
     if one.where.name and NOT_KNOWN not in one.rules:  # which names the kernel to measure
         title = f"{title} in {one.where.name}"
