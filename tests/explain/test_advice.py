@@ -4,11 +4,14 @@ import math
 import re
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from perfml.explain import advise
+from perfml.explain.advice.finding import Finding, Gain, Where
+from perfml.explain.advice.hazards import Advice
 from perfml.explain.advice.symptoms import load_symptoms, symptom_of
 from perfml.explain.limits.state import LaunchState, derived
 from perfml.explain.load import load_tables
@@ -17,6 +20,7 @@ from perfml.explain.tree.ideal import load_ideals
 from perfml.metrics import load_catalogue
 from perfml.report.render.text import to_text
 from perfml.report.verbs import advice_document
+from perfml.util.findings import Time
 from tests.support.examples import examples
 from tests.support.launches import launch as one_launch
 from tests.support.tables import make_kernels
@@ -515,3 +519,24 @@ def test_a_product_s_name_tells_rows_that_are_not_aligned(name, row):
 def test_l1_is_as_busy_as_the_largest_counter_says_and_unknown_is_not_idle(counted, busy):
     state = LaunchState(one_launch({"time_us": 1.0, **counted}))
     assert state["l1_busy"] == pytest.approx(busy, nan_ok=True)
+
+
+def test_a_first_screen_has_no_saving_below_one_in_a_hundred_but_the_first():
+    def one(layer, holds, likely):
+        gain = None if likely is None else Gain(Time(likely), Time(likely), "counters")
+        return Finding(
+            rules=("r",),
+            where=Where((layer,)),
+            holds=Time(holds),
+            gain=gain,
+            probability=0.5,
+            hazard="h",
+            evidence="e",
+            mitigation=layer,
+        )
+
+    sizes = (("a", 1000.0, 100.0), ("b", 10.0, 9.0), ("c", 50.0, 20.0), ("d", 9.0, None))
+    findings = tuple(one(*size) for size in sizes)
+    shown = Advice(findings, pd.DataFrame()).worth
+    assert [each.layer for each in shown] == ["a", "c", "d"]
+    assert [each.layer for each in Advice(findings[1:2], pd.DataFrame()).worth] == ["b"]

@@ -54,7 +54,7 @@ def first_steps(results: Results) -> list[Sentence]:
     ]
     found: list[list[Step]] = []
     for label, each in results.advice.items():
-        first = each.findings[:_STEPS]
+        first = each.worth[:_STEPS]
         name = label if len(results.advice) > 1 else ""
         found.append(list(zip(first, finding_steps(first, results.levels, name), strict=True)))
     alone = len(results.conditions) == 1  # whose name stands in the head of the page
