@@ -43,7 +43,7 @@ LAUNCHING = next(each.idle for each in causes() if each.id == LAUNCH_BOUND)
 """States of the host in which it launches, and does no more."""
 _TICK_US = 1e-3  # of the clocks of profilers
 _SHOWN = 0.1  # a smaller part of a step is no headline
-_WHOLE = 1.1  # from here on a cause is no share of the difference, as others work against it
+_WHOLE = 1.005  # from here on a cause is no share of the difference, as others work against it
 _NAMED = 0.02  # what makes less of the difference is told in one row
 
 
