@@ -177,6 +177,11 @@ class _Copy:
     ) -> None:
         self.folder, self._log, self._timeout_s = folder, log, timeout_s
         shutil.copytree(source, folder, symlinks=True, ignore=shutil.ignore_patterns(".git"))
+        for path in filter(Path.is_symlink, [*folder.rglob("*")]):
+            if path.is_file():  # what is written through a link would change the user's file
+                target = path.resolve()
+                path.unlink()
+                shutil.copy2(target, path)
         self._program = [_in_copy(word, source, folder) for word in program]
 
     def build(self, command: str) -> None:

@@ -81,6 +81,13 @@ def test_a_change_is_built_and_run_in_a_copy_and_compared_with_the_program(tried
     assert "50 %" in tried("0.5")["no_conflicts", "transposeCoalesced"].outputs
 
 
+def test_a_source_behind_a_link_stays_as_it_is(tried, tmp_path):
+    (tmp_path / "real.cu").write_text("")
+    (tmp_path / "source" / "main.cu").symlink_to(tmp_path / "real.cu")
+    assert tried()["no_conflicts", "transposeCoalesced"].after_us == 4
+    assert (tmp_path / "real.cu").read_text() == KERNEL
+
+
 def test_what_has_no_known_place_is_said_and_not_tried(tried):
     others = [each for key, each in tried().items() if key[0] == "dense_stores"]
     assert others
