@@ -197,6 +197,7 @@ def _joined(same: Sequence[Finding]) -> Finding:
         least += known(one.least_us)
         said.setdefault(cause, one.hazard.split("; ")[0])
     order = sorted(rules, key=lambda name: -rules[name])
+    hazards = list(dict.fromkeys(said[name] for name in order))
     several = len({one.rules for one in same}) > 1
     whole = sum(high.values())
     weights = [known(one.likely_us) if sum(likely.values()) else 1.0 for one in same]
@@ -211,7 +212,7 @@ def _joined(same: Sequence[Finding]) -> Finding:
     return replace(
         first,
         rules=tuple(filter(None, order)) if several else first.rules,
-        hazard="; ".join(said[name] for name in order[:_HAZARDS]) if several else first.hazard,
+        hazard="; ".join(hazards[:_HAZARDS]) if several else first.hazard,
         where=replace(first.where, layers=tuple(dict.fromkeys(names))),
         holds=replace(first.holds, us=sum(times.values())),
         gain=gain,
