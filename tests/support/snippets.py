@@ -222,6 +222,9 @@ def _run_command(command: Command, block: Block, root: Path, where: str, *, comp
         assert code == 0, f"{where}: exit {code}\n{printed}"
     elif program == "perfml":
         parse_perfml(rest)
+    elif program == "mkdir":
+        assert not block.elsewhere, where
+        Path(*rest).mkdir()
     else:
         assert block.elsewhere, f"{where}: {program} runs nowhere; say where in the title"
         assert program in FOREIGN, f"{where}: {program}"
