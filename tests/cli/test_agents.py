@@ -7,16 +7,15 @@ import json
 import re
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import jsonschema
 import pandas as pd
 import pytest
-from mcp import ClientSession
-from mcp.client import Client
-from mcp.client.stdio import StdioServerParameters, stdio_client
 
 from perfml.cli.agents import LARGEST, Tools, server
 from perfml.tables import write_table
+from tests.support.command_line import run
 from tests.support.paths import DATA, ROOT
 
 pytestmark = [pytest.mark.long, pytest.mark.process]
@@ -26,6 +25,9 @@ PROFILE = DATA / "ncu/vectors.ncu-rep"
 
 def talk(conversation, *options):
     """Start the server, which may read temporary folders, and hold a conversation with it."""
+    # every process that runs tests would load them, for the one that runs these: two seconds
+    from mcp.client import Client
+    from mcp.client.stdio import StdioServerParameters
 
     async def held():
         words = ["-m", "perfml", "mcp", "--root", "/tmp", *options]
@@ -153,6 +155,9 @@ def test_tools_are_listed_in_every_version_of_the_protocol(version):
 
 @pytest.mark.slow
 def test_a_client_of_an_initialized_session_lists_tools_and_calls_one():
+    from mcp import ClientSession
+    from mcp.client.stdio import StdioServerParameters, stdio_client
+
     async def held():
         server = StdioServerParameters(
             command=sys.executable, args=["-m", "perfml", "mcp"], cwd=ROOT
@@ -176,11 +181,19 @@ def test_a_client_waits_for_the_protocol_alone_not_for_tables_and_models():
     assert not started.stdout.split()
 
 
-def test_programs_are_run_only_where_the_user_allowed_it():
-    async def conversation(client):
-        return {tool.name for tool in (await client.list_tools()).tools}
+def test_programs_are_run_only_where_the_user_allowed_it(monkeypatch):
+    offered = []
 
-    assert {"collect", "prove"} <= talk(conversation, "--allow-run")
+    def offer(*roots, **options):
+        tools = asyncio.run(server(*roots, **options).list_tools())
+        offered.append({tool.name for tool in tools})
+        return SimpleNamespace(run=lambda transport: None)
+
+    monkeypatch.setattr("perfml.cli.agents.server", offer)
+    for words in (["mcp"], ["mcp", "--allow-run"]):
+        assert run(*words).exit_code == 0
+    plain, allowed = offered
+    assert allowed - plain == {"collect", "prove"}
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from tests.support.processes import PATIENCE_S
 
 
 @pytest.fixture(scope="session")
-def experiments_on_cpu(tmp_path_factory):
-    return cupti_on_cpu.compiled_experiments(tmp_path_factory.mktemp("experiments"))
+def experiments_on_cpu():
+    return cupti_on_cpu.compiled_experiments()
 
 
 @pytest.fixture

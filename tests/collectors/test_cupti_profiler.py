@@ -21,8 +21,8 @@ SEVEN = tuple(f"m__{number}" for number in range(7))
 
 
 @pytest.fixture(scope="session")
-def built(tmp_path_factory):
-    return cupti_on_cpu.compiled(tmp_path_factory.mktemp("cupti"))
+def built():
+    return cupti_on_cpu.compiled()
 
 
 @pytest.fixture

@@ -26,8 +26,8 @@ GPU = Gpu("NVIDIA H100 80GB HBM3", "580.159.04", "9.0")
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory):
-    return cupti_on_cpu.compiled(tmp_path_factory.mktemp("in_process"))[0]
+def built():
+    return cupti_on_cpu.compiled()[0]
 
 
 @pytest.fixture

@@ -24,8 +24,8 @@ METRICS = ("smsp__cycles_active.avg", "sm__warps_active.avg.pct_of_peak_sustaine
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory):
-    return cupti_on_cpu.compiled(tmp_path_factory.mktemp("program"))
+def built():
+    return cupti_on_cpu.compiled()
 
 
 @pytest.fixture

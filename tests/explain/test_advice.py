@@ -424,7 +424,8 @@ def test_a_profile_without_counters_is_not_said_to_be_checked():
 
 
 def test_merged_layers_alone_are_looked_at_as_far_as_they_go(root):
-    layers, kernels = load_tables(root / "datasets" / "h200-yolov4-tiny", ["batch=1"])
+    where = ["batch=1", "precision=fp32"]
+    layers, kernels = load_tables(root / "datasets" / "h200-yolov4-tiny", where)
     advice = advise(layers)
     assert "wave_quantization" not in set(advice.table["rules"].explode())
     assert "launches (a Kernels table)" in set(advice.not_checked["missing"])

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import atexit
-import contextlib
+import fcntl
 import functools
 import hashlib
 import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -63,14 +63,12 @@ def compile_once(out: Path, source: Path, flags: Iterable[str], folders: Iterabl
     for path in (path for folder in folders for path in sorted(folder.iterdir())):
         if path.suffix in (".cu", ".cuh", ".h", ".cpp"):
             key.update(path.read_bytes())
-    kept = shared_folder() / key.hexdigest()
-    if not kept.exists():
-        # a process of its own may compile the same: the last one that renames is as good
-        made = Path(tempfile.mkdtemp(dir=kept.parent)) / "made"
+
+    def make(made: Path) -> None:
         include = ["-include", str(_standard(flags)), *(f"-I{folder}" for folder in folders)]
-        _compile(*include, *flags, "-o", str(made), str(source))
-        made.replace(kept)
-    shutil.copy(kept, out)
+        _compile(*include, *flags, "-o", str(made / "made"), str(source))
+
+    shutil.copy(made_once(key.hexdigest(), make) / "made", out)
 
 
 def _compile(*words: str) -> None:
@@ -80,15 +78,25 @@ def _compile(*words: str) -> None:
 def _standard(flags: Iterable[str]) -> Path:
     """Return a header of the standard library's, compiled with these flags."""
     flags = [flag for flag in flags if not flag.startswith("-D")]
-    folder = shared_folder() / f"standard{'-'.join(flags)}"
-    if not folder.exists():
-        made = Path(tempfile.mkdtemp(dir=folder.parent))
-        (made / "standard.h").write_text(_STANDARD)
+
+    def make(made: Path) -> None:
         name = str(made / "standard.h")
+        Path(name).write_text(_STANDARD)
         _compile(*flags, "-x", "c++-header", "-o", f"{name}.gch", name)
-        with contextlib.suppress(OSError):  # another process was first
+
+    return made_once(f"standard{'-'.join(flags)}", make) / "standard.h"
+
+
+def made_once(name: str, make: Callable[[Path], None]) -> Path:
+    """Return the shared folder of a name; the first process that asks makes it, others wait."""
+    folder = shared_folder() / name
+    with folder.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.exists():
+            made = Path(tempfile.mkdtemp(dir=folder.parent))
+            make(made)
             made.rename(folder)
-    return folder / "standard.h"
+    return folder
 
 
 @functools.cache
