@@ -3,6 +3,7 @@
 import json
 import lzma
 import shutil
+from pathlib import Path
 
 import jsonschema
 import pytest
@@ -62,21 +63,21 @@ CASES = [
 ]
 
 
-@pytest.fixture
-def folder(tmp_path, monkeypatch, recorded):
-    """Make a folder with what the cases name the working one."""
+@pytest.fixture(scope="module")
+def made(tmp_path_factory, recorded):
+    """Return a folder with what the cases name."""
     from perfml.datasets import read_input
     from perfml.tables import write_table
 
-    monkeypatch.chdir(tmp_path)
-    shutil.copy(recorded / "ncu" / "vectors.csv", tmp_path)
-    (tmp_path / "proven").mkdir()
+    folder = tmp_path_factory.mktemp("made")
+    report = shutil.copy(recorded / "ncu" / "vectors.csv", folder)
+    (folder / "proven").mkdir()
     probe = ROOT / "studies" / "data" / "h100-experiments" / "probe.csv.xz"
-    (tmp_path / "proven" / "experiments.csv").write_bytes(lzma.decompress(probe.read_bytes()))
+    (folder / "proven" / "experiments.csv").write_bytes(lzma.decompress(probe.read_bytes()))
     peaks = {"fp32": 1e12, "dram": 1e12, "l2": 1e13}
-    (tmp_path / "peaks.json").write_text(json.dumps({"peaks": peaks}))
-    (tmp_path / "sweep.yaml").write_text("matrix:\n  workload: [yolov4-tiny]\n  backend: [cudnn]\n")
-    layers = read_input("vectors.csv").layers
+    (folder / "peaks.json").write_text(json.dumps({"peaks": peaks}))
+    (folder / "sweep.yaml").write_text("matrix:\n  workload: [yolov4-tiny]\n  backend: [cudnn]\n")
+    layers = read_input(report).layers
     more = layers.assign(inst_executed=2e6)
     network = networks_with_law(networks=1, layers=24, seed=5).assign(workload="mine")
     network["device"] = "NVIDIA H200"
@@ -86,8 +87,15 @@ def folder(tmp_path, monkeypatch, recorded):
         *(("network", network), ("others", networks_with_law(networks=4, layers=12))),
     )
     for name, table in tables:
-        write_table(table, tmp_path / f"{name}.parquet", kind="layers", provenance={})
-    return tmp_path
+        write_table(table, folder / f"{name}.parquet", kind="layers", provenance={})
+    return folder
+
+
+@pytest.fixture
+def folder(made, tmp_path, monkeypatch):
+    """Make a copy of that folder the working one."""
+    monkeypatch.chdir(tmp_path)
+    return Path(shutil.copytree(made, tmp_path, dirs_exist_ok=True))
 
 
 @pytest.mark.parametrize(("verb", "words"), CASES)

@@ -20,6 +20,7 @@ from perfml.explain.advice.symptoms import load_symptoms
 from perfml.explain.tree.causes import TERMS
 from perfml.report import advise_conditions, build_report, explain_pairs
 from tests.support.browser import EXECUTABLE, REASON, chromium
+from tests.support.compiling import made_once
 from tests.support.paths import ROOT
 from tests.support.processes import ran
 from tests.support.report_data import evaluation, on_h200, ranking
@@ -111,12 +112,16 @@ def test_the_sections_of_the_report_are_those_of_its_page():
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory):
+def site():
     """Return the folder of the built site, and what the build printed."""
-    folder = tmp_path_factory.mktemp("site")
-    done = ran(sys.executable, "docs/_site/build.py", folder, "--no-execute")
-    assert done.returncode == 0, done.stdout + done.stderr
-    return folder, done.stdout
+
+    def build(folder):
+        done = ran(sys.executable, "docs/_site/build.py", folder / "site", "--no-execute")
+        assert done.returncode == 0, done.stdout + done.stderr
+        (folder / "log.txt").write_text(done.stdout)
+
+    made = made_once("site", build)
+    return made / "site", (made / "log.txt").read_text()
 
 
 @pytest.mark.slow

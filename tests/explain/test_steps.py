@@ -189,37 +189,35 @@ def test_a_step_without_length_is_compared_and_divides_nothing():
 
 if PAIRS.is_dir():
 
-    @pytest.fixture(scope="module")
-    def recorded():
-        return {
-            path.name.removesuffix(".json.gz"): (path, read(path))
-            for path in sorted(PAIRS.glob("p*.json.gz"))
-        }
+    def file_of(name):
+        return PAIRS / f"{name}.json.gz"
 
-    def account(recorded, name):
-        return Account.from_dict(recorded[name][1].provenance["step"])
+    def account(name):
+        return Account.from_dict(read(file_of(name)).provenance["step"])
 
     @pytest.mark.slow
-    def test_the_headline_of_recorded_steps_is_the_step_on_the_clock(recorded):
-        for name, (path, kernels) in recorded.items():
+    def test_the_headline_of_recorded_steps_is_the_step_on_the_clock():
+        for path in sorted(PAIRS.glob("p*.json.gz")):
+            kernels = read(path)
             found = Account.from_dict(kernels.provenance["step"])
             known = truth(path)
-            assert sum(found.walls_us) / len(found.walls_us) == pytest.approx(known, abs=0.01), name
+            assert sum(found.walls_us) / len(found.walls_us) == pytest.approx(known, abs=0.01), path
             assert min(found.walls_us) <= found.step_us <= max(found.walls_us)
             inside = kernels.frame["layer"].notna()
             covered = kernels.frame["time_us"][inside].sum() / kernels.frame["time_us"].sum()
             assert covered >= 0.95
 
     @pytest.mark.parametrize("pair", CAUSES)
-    def test_the_labelled_cause_of_a_recorded_pair_comes_first(recorded, pair):
+    def test_the_labelled_cause_of_a_recorded_pair_comes_first(pair):
         names = (f"{pair}_fast", f"{pair}_slow")
-        step = StepComparison(names, *(account(recorded, name) for name in names))
+        fast, slow = map(account, names)
+        step = StepComparison(names, fast, slow)
         assert step.first.id == CAUSES[pair]
         assert sum(each.us for each in step.changes) == pytest.approx(step.difference_us, abs=0.01)
-        ratio = truth(recorded[names[1]][0]) / truth(recorded[names[0]][0])
+        ratio = truth(file_of(names[1])) / truth(file_of(names[0]))
         if ratio > 1.5:
             assert step.verdict == "slower"
-        first, *_ = in_one_order(NOTHING, step_findings(account(recorded, names[1])), ())
+        first, *_ = in_one_order(NOTHING, step_findings(slow), ())
         assert first.hazard == step.first.cause.words
 
 

@@ -257,7 +257,7 @@ def test_networks_are_called_by_their_own_names_where_these_tell_them_apart():
 
 
 def test_advice_of_every_condition_reaches_the_page_and_markdown():
-    frame = kernels(batches=(1, 8))
+    frame = kernels(layers=3, batches=(1, 8))
     advice = advise_conditions(merge(frame), frame)
     assert list(advice) == ["fp32, batch 1", "fp32, batch 8"]
     assert 'id="advice"' in build_page(merge(frame), advice=advice)
