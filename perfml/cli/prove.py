@@ -145,14 +145,31 @@ def _print(output: Output, made: Proof, top: int) -> None:
     else:
         head = ["range", "kernel", "µs", "limit", "share", "answers", "best repair"]
         output.table(head, [[*_row(each), _best(each)] for each in made.launches[:top]])
-    for skipped in made.skipped[:5]:
-        output.warn(f"{skipped.kernel}: not examined ({skipped.reason})")
+    for line in _skipped_lines(made):
+        output.warn(line)
     if untried := sorted({name for each in made.launches for name in each.answer.launch.not_tried}):
         output.note(f"not tried: {', '.join(untried)}; --all tries everything")
     if left := made.experiments.left:
         output.warn(f"{left} launches take little of the clock and were not asked; --all asks them")
     if shortened := made.experiments.shortened:
         output.warn(f"{shortened} long launches have fewer rounds or conditions")
+
+
+def _skipped_lines(made: Proof, most: int = 5) -> list[str]:
+    """Return what was not measured, a line a reason with its kernels, and how many are left out."""
+    from perfml.kernel_names.labels import short_kernel
+
+    kernels: dict[str, dict[str, None]] = {}
+    for skipped in made.skipped:
+        kernels.setdefault(skipped.reason, {})[short_kernel(skipped.kernel)] = None
+    lines = []
+    for reason, names in kernels.items():
+        more = f" and {len(names) - 2} more" if len(names) > 3 else ""
+        lines.append(f"{', '.join([*names][: 2 if more else 3])}{more}: {reason}")
+    if len(lines) > most:
+        more = f"{len(lines) - most} more reasons why something was not measured: --json"
+        lines[most:] = [more]
+    return lines
 
 
 def _best(launch: LaunchProof) -> str:

@@ -26,6 +26,15 @@ def test_launches_are_listed_with_their_limit_the_longest_first(recorded_run):
     assert "units of the multiprocessor" in lines[1]
 
 
+def test_what_was_not_measured_is_a_line_a_reason_and_the_others_are_counted():
+    table = ROOT / "studies" / "data" / "h100-experiments" / "repairs-base.csv.xz"
+    skipped = json.loads(run(str(table), "--json").stdout)["skipped"]
+    reasons = {each["reason"] for each in skipped}
+    lines = run(str(table)).stderr.splitlines()
+    assert len(lines) == 6 < len(reasons) < len(skipped)
+    assert str(len(reasons) - 5) in lines[-1]
+
+
 def test_a_cause_is_said_to_be_plausible_or_implausible_where_only_limits_tell(recorded_run):
     asked = ("--layer", "stream", "--cause", "dram_bytes")
     assert "Plausible" in run(recorded_run, *asked).stdout
