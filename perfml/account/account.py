@@ -68,8 +68,11 @@ class Part:
         The range or module.
     us
         Microseconds of a step in which they run and none that is counted before does.
-    launches
+    launches, threads
         Of a step.
+    elements, bytes, off_rows, extents
+        Of the operands of the operators that launched them, in a step
+        (`perfml.account.recording.Operands`); 0 where nobody recorded shapes.
     """
 
     zone: str
@@ -81,6 +84,15 @@ class Part:
     where: str = ""
     us: float = 0.0
     launches: float = 0.0
+    threads: float = 0.0
+    elements: float = 0.0
+    bytes: float = 0.0
+    off_rows: float = 0.0
+    extents: float = 0.0
+
+
+AMOUNTS = ("us", "launches", "threads", "elements", "bytes", "off_rows", "extents")
+"""What of a `Part` adds up."""
 
 
 @dataclass(frozen=True)

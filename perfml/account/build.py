@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 
 from perfml.account.account import (
+    AMOUNTS,
     Account,
     Copies,
     DeviceAccount,
@@ -24,7 +25,14 @@ from perfml.account.device_time import Busy, DeviceTime, Spans
 from perfml.account.host import Host, State, is_pageable
 from perfml.account.intervals import Floats, Intervals, alone_us, union, within
 from perfml.account.origins import Origin, Origins
-from perfml.account.recording import Activity, DeviceKind, HostKind, Recording, move_kind
+from perfml.account.recording import (
+    NO_OPERANDS,
+    Activity,
+    DeviceKind,
+    HostKind,
+    Recording,
+    move_kind,
+)
 from perfml.account.steps import (
     Steps,
     cut_steps,
@@ -285,8 +293,10 @@ def _place(host: Host | None, state: str, part: Intervals) -> str:
 def _parts(work: _Work, alone: Floats, launches: Floats) -> tuple[Part, ...]:
     written_out = _attention(work)
     operators = any(origin.operator for origin in work.origins)
-    sums: dict[Part, list[float]] = {}
+    sums: dict[Part, Floats] = {}
     alone_us, often = alone.tolist(), launches.tolist()
+    # what an operator was given is shared among its kernels
+    shared = Counter(id(o.given) for o, n in zip(work.origins, work.kernels, strict=True) if n)
     where: dict[Part, defaultdict[str, float]] = {}
     for at, (activity, origin) in enumerate(zip(work.activities, work.origins, strict=True)):
         if activity.kind is not DeviceKind.KERNEL or not (alone_us[at] > 0 or often[at] > 0):
@@ -303,14 +313,19 @@ def _parts(work: _Work, alone: Floats, launches: Floats) -> tuple[Part, ...]:
             traits.does,
             tuple(sorted({*traits.ids(), *(["one_block"] if alone_on_it else [])})),
         )
-        amounts = sums.setdefault(part, [0.0, 0.0])
-        amounts[0] += alone_us[at]
-        amounts[1] += often[at]
+        operands = NO_OPERANDS if origin.given is None else origin.given.operands
+        amounts = sums.setdefault(part, np.zeros(3 + len(operands)))
+        amounts[:3] += alone_us[at], often[at], often[at] * activity.threads
+        amounts[3:] += np.array(operands) * often[at] / shared[id(origin.given)]
         place = "/".join(name for name in origin.path if not ITERATION.fullmatch(name))
         where.setdefault(part, defaultdict(float))[place] += alone_us[at]
     parts = [
-        replace(part, where=max(where[part], key=where[part].__getitem__), us=us, launches=times)
-        for part, (us, times) in sums.items()
+        replace(
+            part,
+            where=max(where[part], key=where[part].__getitem__),
+            **dict(zip(AMOUNTS, held.tolist(), strict=True)),
+        )
+        for part, held in sums.items()
     ]
     return tuple(sorted(parts, key=lambda part: -part.us))
 

@@ -11,11 +11,11 @@ import math
 import tomllib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from typing import Any, ClassVar
 
-from perfml.account.account import Account, DeviceAccount, Part
+from perfml.account.account import AMOUNTS, Account, DeviceAccount, Part
 
 LAUNCH_BOUND = "launch_bound"
 _FEW = 0.05
@@ -62,6 +62,8 @@ class Cause:
         Whether it shows in more launches, each of which takes the host's time.
     saves
         Which part of its time the remedy takes away.
+    named
+        Whether it says why sides differ, not only where.
     """
 
     id: str
@@ -71,6 +73,7 @@ class Cause:
     copies: Mapping[str, Any] | None = None
     kernels: tuple[KernelMatch, ...] = ()
     launches: bool = False
+    named: bool = False
 
 
 NONE = Cause("", "")
@@ -243,6 +246,9 @@ class Change:
         The range in which most of it lies; empty where no range holds it.
     kernel
         Label of the kernel that most of it is of; empty where it is of none.
+    sides
+        Of the longest operator that it concerns, what its kernels and their operands are made of,
+        on either side; empty where it is of none.
     """
 
     id: str
@@ -250,6 +256,7 @@ class Change:
     operators: tuple[str, ...] = ()
     where: str = ""
     kernel: str = ""
+    sides: tuple[Part, ...] = ()
 
     JSON: ClassVar = (("cause", "id"), "us", "operators", "where")
 
@@ -257,6 +264,11 @@ class Change:
     def cause(self) -> Cause | None:
         """The cause; None of what is no cause of its own."""
         return _table()["cause"].get(self.id)
+
+    @property
+    def named(self) -> bool:
+        """Whether it says why, and not only where."""
+        return self.cause is not None or _table()["other"][self.id].named
 
     @property
     def words(self) -> str:
@@ -307,8 +319,10 @@ def changes(one: Account, other: Account) -> list[Change]:
     for id_, more in us.items():
         operators = _sums((k.longest.operator, abs(k.us)) for k in kernels if k.id == id_)
         names = tuple(name for name in sorted(operators, key=lambda n: -operators[n]) if name)
-        kernel = _most(_sums((k.longest.kernel, abs(k.us)) for k in kernels if k.id == id_))
-        found += [Change(id_, more, names[:3], where.get(id_, ""), kernel)] if more else []
+        own = [each for each in kernels if each.id == id_]
+        kernel = _most(_sums((k.longest.kernel, abs(k.us)) for k in own))
+        held = max(own, key=lambda each: abs(each.us)).sides if own else ()
+        found += [Change(id_, more, names[:3], where.get(id_, ""), kernel, held)] if more else []
     return sorted(found, key=lambda each: -sign * each.us)
 
 
@@ -341,6 +355,7 @@ class _Difference:
     us: float
     launches: float
     longest: Part
+    sides: tuple[Part, ...]
 
 
 def _kernel_changes(sides: Sequence[_Side]) -> list[_Difference]:
@@ -355,7 +370,8 @@ def _kernel_changes(sides: Sequence[_Side]) -> list[_Difference]:
         launches = sum(p.launches for p in after) - sum(p.launches for p in before)
         slower = after if more > 0 else before
         longest = max(slower or after, key=lambda part: part.us)
-        found.append(_Difference(id_, more, launches, longest))
+        held = tuple(map(_whole, (before, after))) if before and after else ()
+        found.append(_Difference(id_, more, launches, longest, held))
     return found
 
 
@@ -374,6 +390,9 @@ def _why(before: Sequence[Part], after: Sequence[Part], sides: Sequence[_Side]) 
     more = _us(after) - _us(before)
     slow, fast = (1, 0) if more > 0 else (0, 1)
     parts = (before, after)
+    if _kinds(before) == _kinds(after) and _close(_whole(before).launches, _whole(after).launches):
+        # what both sides have in equal number is no difference
+        return _of_operands(parts[slow], parts[fast]) or "same_kernels"
     shares = []
     for side in (slow, fast):
         account, _ = sides[side]
@@ -394,19 +413,62 @@ def _why(before: Sequence[Part], after: Sequence[Part], sides: Sequence[_Side]) 
         return best
     if not before or not after:
         return "other_operators"
-    return _without_cause(before, after)
+    names = [{part.kernel for part in side} for side in parts]
+    more_often = not _close(_whole(before).launches, _whole(after).launches)
+    known = "more_launches" if more_often and names[0] == names[1] else "other_kernels"
+    return _of_operands(parts[slow], parts[fast]) or known
 
 
 _MOST = 0.3
 """A cause explains an operator's difference if its kernels make at least this part of it."""
 
 
-def _without_cause(before: Sequence[Part], after: Sequence[Part]) -> str:
-    names = [{part.kernel for part in side} for side in (before, after)]
-    counts = [sum(part.launches for part in side) for side in (before, after)]
-    if not math.isclose(*counts, rel_tol=1e-6) and names[0] == names[1]:
-        return "more_launches"
-    return "same_kernels" if names[0] == names[1] else "other_kernels"
+_GROWS = 2
+"""Time grows with the elements of operands at most to this power: attention with the square of its
+length, a product of matrices to the power 1.5."""
+_OTHER = 0.02
+"""Amounts that differ by less are equal; a step may launch a small kernel more."""
+
+
+def _of_operands(slow: Sequence[Part], fast: Sequence[Part]) -> str:
+    """Return what an operator's operands and launches tell of why it takes longer; or nothing.
+
+    An amount explains a difference of which it makes at least `_MOST`.
+    """
+    long, short = _whole(slow), _whole(fast)
+    shaped = bool(long.elements and short.elements)
+    longer = _MOST * (long.us / max(short.us, 1e-12) - 1)
+    size = long.elements / short.elements if shaped else 1.0
+    alike = _kinds(slow) == _kinds(fast)
+    if not shaped and alike and long.threads and short.threads:
+        size = max(long.threads / short.threads, 1.0)
+    if size > 1 + _OTHER and size**_GROWS - 1 >= longer:
+        return "shapes"
+    if shaped and _close(long.elements, short.elements):
+        if long.bytes > (1 + _OTHER) * short.bytes > 0:
+            return "wider_type"
+        if long.off_rows - short.off_rows > _MOST * long.elements:
+            return "strides"
+        if not _close(long.extents, short.extents):
+            return "shapes"
+    if alike and 0 < (1 + _OTHER) * long.threads < short.threads:
+        return "fewer_threads"
+    return "same_operands" if alike and shaped and size <= 1 + _OTHER else ""
+
+
+def _kinds(parts: Sequence[Part]) -> set[tuple[str, tuple[str, ...]]]:
+    return {(part.kernel, part.traits) for part in parts}
+
+
+def _whole(parts: Sequence[Part]) -> Part:
+    """Return parts of an operator as one, with all that they hold."""
+    longest = max(parts, key=lambda part: part.us)
+    sums = {name: math.fsum(getattr(part, name) for part in parts) for name in AMOUNTS}
+    return replace(longest, **sums)
+
+
+def _close(one: float, other: float) -> bool:
+    return math.isclose(one, other, rel_tol=_OTHER)
 
 
 def _bytes(parts: Sequence[Part]) -> int:

@@ -47,6 +47,8 @@ class Origin(msgspec.Struct, frozen=True, gc=False):
         The outermost operator, of backward that of the forward; None outside every one.
     backward, recomputed
         Whether it runs a node of the backward pass, or a forward operator again within it.
+    given
+        The innermost operator around it whose operands were recorded; None without one.
     """
 
     time: int
@@ -56,6 +58,7 @@ class Origin(msgspec.Struct, frozen=True, gc=False):
     operator: str | None
     backward: bool = False
     recomputed: bool = False
+    given: HostSpan | None = None
 
 
 class Origins:
@@ -116,7 +119,8 @@ class Origins:
             made = kernel_class(activity.name)
             layer = made.layer if made.id else kernel_label(activity.name)
             names, key = (*names, layer), (key, layer)
-        return Origin(time, call, names, key, operator, backward, again is not None)
+        given = next((o for o in operators[::-1] if any(o.operands)), None)
+        return Origin(time, call, names, key, operator, backward, again is not None, given)
 
     def around(self, thread: int | None, time: int) -> list[HostSpan]:
         """Return the ranges and modules around a launch, outermost first."""

@@ -34,6 +34,12 @@ class DeviceKind(StrEnum):
     FILL = "fill"
 
 
+Operands = tuple[float, float, float, float]
+"""Over all tensors that an operator was given: elements, their bytes, elements that do not lie row
+by row, and the sum of all lengths, which tells shapes of as many elements apart."""
+NO_OPERANDS: Operands = (0.0, 0.0, 0.0, 0.0)
+
+
 class HostSpan(msgspec.Struct, frozen=True, gc=False):
     """A range, module, operator or API call on a thread of the host.
 
@@ -52,6 +58,8 @@ class HostSpan(msgspec.Struct, frozen=True, gc=False):
     forward_thread
         Of an operator that runs an autograd node: PyTorch's own id of the thread that made the node
         ("Fwd thread id"); 0 of others.
+    operands
+        What an operator was given (`Operands`); all 0 where nobody recorded shapes.
     """
 
     kind: HostKind
@@ -62,6 +70,7 @@ class HostSpan(msgspec.Struct, frozen=True, gc=False):
     correlation: int | None = None
     sequence: int | None = None
     forward_thread: int = 0
+    operands: Operands = NO_OPERANDS
 
 
 _MOVES = {
@@ -87,7 +96,7 @@ def move_kind(name: str) -> str:
 
 
 class Activity(msgspec.Struct, frozen=True, gc=False):
-    """A kernel, copy or fill on a device; times in nanoseconds, 0 for bytes or blocks not known."""
+    """A kernel, copy or fill on a device; nanoseconds, 0 for what is not known of its size."""
 
     kind: DeviceKind
     name: str
@@ -98,6 +107,7 @@ class Activity(msgspec.Struct, frozen=True, gc=False):
     correlation: int | None
     bytes: float = 0.0
     blocks: float = 0.0
+    threads: float = 0.0
 
     @property
     def length_us(self) -> float:

@@ -272,9 +272,10 @@ def step_comparison(left: Side, right: Side) -> StepComparison | None:
     if not marked and before.repeated is not None and after.repeated is not None:
         # what repeats in both, as one may be recorded for longer
         before, after = before.repeated, after.repeated
-    found = (chips.of_table(side.layers).capability for side in (left, right))
-    capability = min((float(each) for each in found if each), default=math.nan)
-    return StepComparison((left.name, right.name), before, after, capability)
+    both = [chips.of_table(side.layers) for side in (left, right)]
+    capability = min((float(chip.capability) for chip in both if chip.capability), default=math.nan)
+    bandwidth = min(chip.dram_bytes_per_us for chip in both) / 1e3
+    return StepComparison((left.name, right.name), before, after, capability, bandwidth)
 
 
 def _learned(rows: pd.DataFrame, model: str, seed: int, warnings: list[str]) -> Explainer | None:

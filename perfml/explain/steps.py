@@ -28,6 +28,9 @@ from perfml.util.words import Readable, micros, multiple
 _ALONE = 1.5
 """A ratio of one step a side is claimed from here on: first steps of 22 recordings of 2026-11-25
 take up to 1.4 times the later ones where they are not warm-up."""
+_TWO = 2
+"""Two equal steps a side lie apart by more than this many times their own scatter in 4 % of pairs,
+by more than once in 9 % (200,000 drawn, normal and exponential); two beside three in 3 %."""
 _CLOSE = 0.05
 """Steps within 5 % of each other are no difference, as layers are (`perfml.explain.times`)."""
 _RANKED, _MEDIANS = 4, 3
@@ -55,6 +58,7 @@ class StepComparison:
     baseline: Account
     target: Account
     capability: float = math.nan  # compute capability of the slower side's device
+    bandwidth: float = math.nan  # of its memory, GB/s
 
     @cached_property
     def _sides(self) -> tuple[Account, Account]:
@@ -238,22 +242,42 @@ class StepComparison:
 
         0 where the clock does not decide, or no cause has a name.
         """
-        named = self.first is not None and self.first.cause is not None
+        named = self.first is not None and self.first.named
         return probability("step") if named and self.verdict in ("slower", "faster") else 0.0
 
     @property
     def numbers(self) -> tuple[Evidence, ...]:
         """What the first cause takes of a step on the slower side and on the other."""
         first = self.first
-        if first is None or first.cause is None:
+        if first is None:
             return ()
         fast, slow = self._by_speed
+        if first.cause is None:
+            return self._of_operands(first)
         one, other = (amounts(side, side.busiest)[first.id] for side in (slow, fast))
         return tuple(
             Evidence(name, us, getattr(other, name), "us", slow.step_us)
             for name in TIMES
             if (us := getattr(one, name))
         )
+
+    def _of_operands(self, first: Change) -> tuple[Evidence, ...]:
+        """Return what the longest operator of a change was given, and at which rate it read it."""
+        if not first.sides:
+            return ()
+        one, other = first.sides if self._sign < 0 else first.sides[::-1]
+        counts = (("operand_elements", "elements"), ("operand_bytes", "bytes"))
+        counts = (*counts, ("off_row_elements", "off_rows"), ("step_threads", "threads"))
+        found = [Evidence("computing_us", one.us, other.us, "us", self._by_speed[1].step_us)]
+        found += (
+            Evidence(name, slow, fast)
+            for name, amount in counts
+            if (slow := getattr(one, amount)) and (fast := getattr(other, amount))
+        )
+        if one.bytes and other.bytes and one.us and other.us:
+            rates = (each.bytes / each.us / 1e3 for each in (one, other))
+            found.append(Evidence("operand_rate", *rates, "GB/s", self.bandwidth))
+        return tuple(found)
 
     @property
     def unit(self) -> str:
@@ -294,6 +318,7 @@ class StepComparison:
         known = first.where in ("", *first.operators)
         where = "" if known else f", most in {first.where}"
         on = f" ({', '.join(first.operators)})" if first.operators else ""
+        on += self._shown(first)
         said = f"in {self.slower} {first.words}{on}{where}: {micros(abs(first.us))}"
         share = first.us / self.difference_us
         if share < 0:
@@ -302,6 +327,17 @@ class StepComparison:
             over = abs(first.us) - abs(self.difference_us)
             return f"{said} more, of which the rest makes up for {micros(over)}"
         return f"{said} of the {micros(abs(self.difference_us))} ({Readable(share):.0%})"
+
+    def _shown(self, first: Change) -> str:
+        """Say the first number of operands or launches that differs; else nothing."""
+        known = self._of_operands(first)[1:]
+        unlike = (e for e in known if not math.isclose(e.slow, e.fast, rel_tol=_CLOSE / 2))
+        for each in unlike:
+            name = each.quantity.replace("_", " ")
+            most = f" of {each.ceiling:,.0f}" if each.ceiling > 0 else ""
+            unit = f" {each.unit}".rstrip()
+            return f", {name} {each.slow:,.0f}{most}{unit} against {each.fast:,.0f}"
+        return ""
 
     def action(self) -> str | None:
         """Return what to do about the first cause: a line to type, and why."""
@@ -385,7 +421,8 @@ def _verdict(one: Sequence[float], other: Sequence[float]) -> TimeVerdict:
         # Three steps are too few for an interval: those of one side have to be longer than all of
         # the other side's, and the medians further apart than the steps of either side.
         few = min(len(one), len(other)) < _MEDIANS
-        least = math.log(_ALONE) if max(len(one), len(other)) == 1 else max(scatter, near)
+        least = max(scatter * (_TWO if max(len(one), len(other)) == 2 else 1), near)
+        least = max(least, math.log(_ALONE)) if min(len(one), len(other)) == 1 else least
         gap = math.log(max(min(other) / max(one), min(one) / max(other)))
         differs = gap > least if few else gap > 0 and abs(apart) > least
         alike = abs(apart) <= near and scatter <= near

@@ -41,6 +41,9 @@ class Arguments(msgspec.Struct, gc=False):
     sequence_1_8: Any = msgspec.field(default=None, name="sequence number")
     thread: Any = msgspec.field(default=None, name="Fwd thread id")
     thread_1_8: Any = msgspec.field(default=None, name="fwd thread id")
+    dims: Any = msgspec.field(default=None, name="Input Dims")
+    strides: Any = msgspec.field(default=None, name="Input Strides")
+    types: Any = msgspec.field(default=None, name="Input type")
     name: Any = None
     hlo_op: Any = None
     details: Any = msgspec.field(default=None, name="kernel_details")

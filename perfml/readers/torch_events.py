@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 import re
 from collections import Counter
@@ -14,11 +15,13 @@ import msgspec
 from perfml.account.collectives import collective_kind
 from perfml.account.origins import NODE
 from perfml.account.recording import (
+    NO_OPERANDS,
     Activity,
     DeviceKind,
     HostKind,
     HostSpan,
     Nesting,
+    Operands,
     Recording,
 )
 from perfml.account.steps import PROFILER_STEP
@@ -187,9 +190,7 @@ class Events:
         elif kind is not None:
             self.moves.append(self._activity(kind, event))
 
-    def _activity(
-        self, kind: DeviceKind, event: Event, blocks: float = 0.0, name: str = ""
-    ) -> Activity:
+    def _activity(self, kind: DeviceKind, event: Event, *sizes: float, name: str = "") -> Activity:
         arguments, name = event.arguments, name or str(event.name)
         device, stream = whole(arguments.device), whole(arguments.stream)
         return Activity(
@@ -200,7 +201,7 @@ class Events:
             stream if stream is not None else _number_of(event.tid),
             whole(arguments.correlation),
             number(arguments.bytes or arguments.size) or 0.0,
-            blocks,
+            *sizes,
         )
 
     def _kernel(self, event: Event) -> Kernel:
@@ -211,11 +212,13 @@ class Events:
         arguments = event.arguments
         grid, blocks = self._shape(arguments.grid)
         block, threads = self._shape(arguments.block)
+        threads *= blocks
+        known = 0.0 if math.isnan(threads) else threads
         return Kernel(
-            self._activity(DeviceKind.KERNEL, event, blocks),
+            self._activity(DeviceKind.KERNEL, event, blocks, known),
             grid,
             block,
-            blocks * threads,
+            threads,
             _or_nan(number(arguments.registers)),
             _or_nan(number(arguments.shared)),
             *self._collective(name, arguments),
@@ -251,11 +254,58 @@ class Events:
         if kind is HostKind.CALL:
             return HostSpan(kind, name, start, end, thread, whole(arguments.correlation))
         sequence = arguments.sequence if arguments.sequence_1_8 is None else arguments.sequence_1_8
+        operands = NO_OPERANDS if arguments.dims is None else operands_of(arguments)
         if (sequence := whole(sequence)) is None:
-            return HostSpan(kind, name, start, end, thread)
+            return HostSpan(kind, name, start, end, thread, operands=operands)
         forward = arguments.thread if arguments.thread_1_8 is None else arguments.thread_1_8
         made = sequence if sequence >= 0 else None
-        return HostSpan(kind, name, start, end, thread, None, made, whole(forward) or 0)
+        number = whole(forward) or 0
+        return HostSpan(kind, name, start, end, thread, None, made, number, operands)
+
+
+_BYTES = {
+    **dict.fromkeys(("double", "long int", "long", "c10::complex<float>"), 8),
+    **dict.fromkeys(("float", "int", "c10::complex<c10::Half>"), 4),
+    **dict.fromkeys(("c10::Half", "c10::BFloat16", "short int", "short"), 2),
+    **dict.fromkeys(("signed char", "unsigned char", "char", "bool"), 1),
+    "c10::complex<double>": 16,
+}
+"""Bytes of an element of the types that Kineto writes as `Input type`."""
+
+
+def operands_of(arguments: Arguments) -> Operands:
+    """Return what an operator was given, as Kineto recorded it with ``record_shapes=True``.
+
+    Of types and strides that are not known, bytes and elements off the row are none.
+    """
+    sums = [0.0] * 4
+    columns = (arguments.dims, arguments.types, arguments.strides)
+    dims, types, strides = (each if isinstance(each, list) else [] for each in columns)
+    for given, type_, steps in itertools.zip_longest(dims, types, strides):
+        if not isinstance(given, list) or not given:
+            continue
+        lists = isinstance(given[0], list)
+        for at, shape in enumerate(given if lists else [given]):
+            step = steps[at] if lists and isinstance(steps, list) and at < len(steps) else steps
+            if isinstance(shape, list) and shape and all(type(n) is int for n in shape):
+                elements = float(math.prod(map(float, shape)))
+                size = _BYTES.get(type_, 0) if isinstance(type_, str) else 0
+                parts = (1.0, size, not _row_by_row(shape, step), 0.0)
+                sums = [a + elements * part for a, part in zip(sums, parts, strict=True)]
+                sums[3] += float(sum(shape))
+    return (sums[0], sums[1], sums[2], sums[3])
+
+
+def _row_by_row(shape: list[int], steps: Any) -> bool:
+    """Return whether the elements of a tensor lie row by row without holes; unknown is so."""
+    if not isinstance(steps, list) or len(steps) != len(shape):
+        return True
+    place = 1
+    for length, step in zip(reversed(shape), reversed(steps), strict=True):
+        if length > 1 and step != place:
+            return False
+        place *= length
+    return True
 
 
 def _number_of(track: Any) -> int:

@@ -215,12 +215,16 @@ class Export:
             rows["correlationId"].to_numpy(), process_of(rows["globalPid"].to_numpy())
         )
         columns = [rows[name].tolist() for name in ("start", "end", "deviceId", "streamId")]
-        grid = rows.get(["gridX", "gridY", "gridZ"], pd.DataFrame(index=rows.index))
+        grid, block = (
+            rows.reindex(columns=[f"{of}{axis}" for axis in "XYZ"]).clip(lower=0).fillna(0)
+            for of in ("grid", "block")
+        )
+        blocks, threads = grid.prod(axis=1), grid.prod(axis=1) * block.prod(axis=1)
         sizes = rows["bytes"].clip(lower=0).tolist() if "bytes" in rows else [0] * len(rows)
         return [
-            Activity(kind, name, start, max(start, end), device, stream, number, size, blocks)
-            for name, size, blocks, start, end, device, stream, number in zip(
-                names, sizes, grid.prod(axis=1), *columns, ids.tolist(), strict=True
+            Activity(kind, name, start, max(start, end), device, stream, number, *has)
+            for name, start, end, device, stream, number, *has in zip(
+                names, *columns, ids.tolist(), sizes, blocks.tolist(), threads.tolist(), strict=True
             )
         ]
 
