@@ -390,7 +390,9 @@ def _why(before: Sequence[Part], after: Sequence[Part], sides: Sequence[_Side]) 
     more = _us(after) - _us(before)
     slow, fast = (1, 0) if more > 0 else (0, 1)
     parts = (before, after)
-    if _kinds(before) == _kinds(after) and _close(_whole(before).launches, _whole(after).launches):
+    zoned = any(part.zone for part in parts[slow])
+    often = [sum(part.launches for part in side) for side in parts]
+    if not zoned and _kinds(before) == _kinds(after) and _close(*often):
         # what both sides have in equal number is no difference
         return _of_operands(parts[slow], parts[fast]) or "same_kernels"
     shares = []
@@ -402,8 +404,8 @@ def _why(before: Sequence[Part], after: Sequence[Part], sides: Sequence[_Side]) 
         id_: value - shares[1][id_]
         for id_, value in shares[0].items()
         if id_ and (id_ != "elementwise" or not parts[fast])
+        if zoned or not parts[fast] or shares[1][id_] < _MOST * _us(parts[fast])
     }
-    zoned = any(part.zone for part in parts[slow])
     if not zoned and _bytes(parts[slow]) == 2 * _bytes(parts[fast]) == 4:
         return "wider_type"
     if (_most_told(parts[slow], _LAYOUTS), _most_told(parts[fast], _LAYOUTS)) == _LAYOUTS:
@@ -414,8 +416,7 @@ def _why(before: Sequence[Part], after: Sequence[Part], sides: Sequence[_Side]) 
     if not before or not after:
         return "other_operators"
     names = [{part.kernel for part in side} for side in parts]
-    more_often = not _close(_whole(before).launches, _whole(after).launches)
-    known = "more_launches" if more_often and names[0] == names[1] else "other_kernels"
+    known = "more_launches" if names[0] == names[1] and not _close(*often) else "other_kernels"
     return _of_operands(parts[slow], parts[fast]) or known
 
 
@@ -463,7 +464,7 @@ def _kinds(parts: Sequence[Part]) -> set[tuple[str, tuple[str, ...]]]:
 def _whole(parts: Sequence[Part]) -> Part:
     """Return parts of an operator as one, with all that they hold."""
     longest = max(parts, key=lambda part: part.us)
-    sums = {name: math.fsum(getattr(part, name) for part in parts) for name in AMOUNTS}
+    sums: dict[str, Any] = {n: math.fsum(getattr(part, n) for part in parts) for n in AMOUNTS}
     return replace(longest, **sums)
 
 

@@ -44,6 +44,13 @@ _AT_MOST = 2.24
 """And by this one at most: so much says nothing where all else differs the other way."""
 LAUNCHING = next(each.idle for each in causes() if each.id == LAUNCH_BOUND)
 """States of the host in which it launches, and does no more."""
+_GIVEN = {
+    "operand_elements": "elements",
+    "operand_bytes": "bytes",
+    "off_row_elements": "off_rows",
+    "step_threads": "threads",
+}
+"""What operators were given and launched, by the id of the quantity."""
 _TICK_US = 1e-3  # of the clocks of profilers
 _SHOWN = 0.1  # a smaller part of a step is no headline
 _WHOLE = 1.005  # from here on a cause is no share of the difference, as others work against it
@@ -266,17 +273,15 @@ class StepComparison:
         if not first.sides:
             return ()
         one, other = first.sides if self._sign < 0 else first.sides[::-1]
-        counts = (("operand_elements", "elements"), ("operand_bytes", "bytes"))
-        counts = (*counts, ("off_row_elements", "off_rows"), ("step_threads", "threads"))
         found = [Evidence("computing_us", one.us, other.us, "us", self._by_speed[1].step_us)]
         found += (
             Evidence(name, slow, fast)
-            for name, amount in counts
+            for name, amount in _GIVEN.items()
             if (slow := getattr(one, amount)) and (fast := getattr(other, amount))
         )
         if one.bytes and other.bytes and one.us and other.us:
-            rates = (each.bytes / each.us / 1e3 for each in (one, other))
-            found.append(Evidence("operand_rate", *rates, "GB/s", self.bandwidth))
+            slow, fast = (each.bytes / each.us / 1e3 for each in (one, other))
+            found.append(Evidence("operand_rate", slow, fast, "GB/s", self.bandwidth))
         return tuple(found)
 
     @property
