@@ -22,6 +22,7 @@ from perfml.account.intervals import union
 from perfml.account.recording import Activity, DeviceKind, HostKind, HostSpan, Recording
 from perfml.util.files import read_rows
 from perfml.util.json_values import json_object
+from perfml.util.words import capital
 
 AUDIT = "audit"
 """Key of an audit in what a reader notes of its source."""
@@ -93,9 +94,7 @@ class Audit:
     @property
     def sentences(self) -> list[str]:
         """Every fact in words, with what to do."""
-        return [
-            f"{fact.words[:1].upper()}{fact.words[1:]}. {fact.cure}".strip() for fact in self.facts
-        ]
+        return [f"{capital(fact.words)}. {fact.cure}".strip() for fact in self.facts]
 
     to_dict = json_object
 

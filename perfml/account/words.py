@@ -9,7 +9,7 @@ from perfml.account.account import Account, DeviceAccount
 from perfml.account.audit import IDLE
 from perfml.account.causes import Finding
 from perfml.account.ranks import Ranks, RankTime
-from perfml.util.words import Readable, count, micros
+from perfml.util.words import Readable, capital, count, micros
 
 _SHOWN = 0.01
 """Parts of less than 1 % of a step have no words of their own."""
@@ -35,7 +35,7 @@ def step_sentence(account: Account, name: str = "") -> str:
     text = f"{whose}{what} {micros(account.step_us)} on the clock{steps_text(account)}. {parts}"
     if account.bare_us is not None:
         text += f" Without a profiler a step takes {micros(account.bare_us)}."
-    return text[:1].upper() + text[1:] if not name else text
+    return capital(text) if not name else text
 
 
 def profiled(account: Account) -> str:

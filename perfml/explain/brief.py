@@ -89,15 +89,12 @@ class Brief:
 
 def brief_explanation(explanation: Explanation, of: tuple[str, ...]) -> Brief:
     """Return why one side is slower, in short."""
-    names = (explanation.baseline, explanation.target)
-    points = [detail.points(names) for detail in explanation.details]
-    missing = dict.fromkeys(
-        [
-            *(said[key] for said in points for key in ("doubt", "to check") if key in said),
-            *(text for detail in explanation.details for text in detail.causes.missing),
-        ]
+    details = explanation.details
+    doubts = (
+        each.points[key] for each in details for key in ("doubt", "check") if key in each.points
     )
-    layers = [_layer(each, names) for each in explanation.mattering]
+    missing = dict.fromkeys([*doubts, *(name for each in details for name in each.causes.missing)])
+    layers = [_layer(each) for each in explanation.mattering]
     return _fitting(
         of,
         f"{explanation.target} against {explanation.baseline}: {explanation.headline}",
@@ -141,32 +138,30 @@ def _saving(one: Finding) -> BriefLayer:
     return BriefLayer(where, gain, (_cause(hazard, one.evidence, do, one.numbers),))
 
 
-def _layer(detail: LayerDiff, names: tuple[str, str]) -> BriefLayer:
+def _layer(detail: LayerDiff) -> BriefLayer:
     name = _name(detail.layer)
     if detail.target_layer != detail.layer:
         name = f"{name} -> {_name(detail.target_layer)}"
     causes, _ = sided_causes(detail.time, detail.causes)
-    verdict = detail.time.sentence()
-    if detail.unseen:
-        verdict = f"{verdict}; {detail.unseen}"
-    where = f"in {names[0]}: " if detail.time.verdict == "faster" else ""
-    said = detail.points(names)
-    first = " ".join(ended(said[key]) for key in ("do", "saves") if key in said)
-    first += f" If you stay: {said['if you stay']}" if "if you stay" in said else ""
-    sure, check = detail.causes.confidence, said.get("to check", "")
-    return BriefLayer(
-        name,
-        _cut(verdict),
-        tuple(
-            _cause(
-                f"{cause.term.label} {factor_text(cause.factor)}",
-                "; ".join(filter(None, (detail.shows(cause, names), *detail.where(cause.term)))),
-                where + (detail.action(cause.term) if place else marked(first, sure, check)),
-                detail.numbers.get(cause.term.id, ()),
-            )
-            for place, cause in enumerate(causes)
-        ),
+    verdict = "; ".join(filter(None, (detail.time.sentence(), detail.unseen)))
+    where = f"in {detail.names[0]}: " if detail.time.verdict == "faster" else ""
+    said = detail.points
+    first = marked(
+        " ".join(ended(said[key]) for key in ("do", "saves") if key in said),
+        detail.causes.confidence,
+        said.get("check", ""),
     )
+    first += f" If you stay: {said['stay']}" if "stay" in said else ""
+    shown = tuple(
+        _cause(
+            f"{cause.term.label} {factor_text(cause.factor)}",
+            "; ".join(filter(None, (detail.shows(cause), "" if place else said.get("where")))),
+            where + (detail.action(cause.term) if place else first),
+            detail.numbers.get(cause.term.id, ()),
+        )
+        for place, cause in enumerate(causes)
+    )
+    return BriefLayer(name, _cut(verdict), shown)
 
 
 def _fitting(

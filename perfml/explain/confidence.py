@@ -121,7 +121,19 @@ from which on a further one is named."""
 
 def least_sure(*words: Confidence) -> Confidence:
     """Return the least sure of some words."""
-    return max(words, key=("high", "medium", "low").index)
+    return max(words, key=list(IN_WORDS).index)
+
+
+def of_measured(*, enough: bool) -> Confidence:
+    """Return how sure something measured is: repeats, or steps that agree, are enough."""
+    return "high" if enough else "low"
+
+
+def of_ratio(verdict: TimeVerdict, *, interval: bool) -> Confidence:
+    """Return how sure the verdict on two times is: an interval from the repeats decides."""
+    if verdict == "undecided" or (verdict == "no difference" and not interval):
+        return "low"
+    return "high" if interval else "medium"
 
 
 def of_lead(total: float, high: float, lows: float) -> Confidence:

@@ -42,7 +42,7 @@ from perfml.explain.times import Ratio, compare_times
 from perfml.explain.tree.causes import TERMS, Contribution
 from perfml.explain.tree.layer import kernel_causes, layer_causes
 from perfml.explain.tree.layer_causes import Causes, PairCauses, Reason, Untold
-from perfml.explain.tree.sentences import find_disagreements, summary_sentences
+from perfml.explain.tree.sentences import find_disagreements
 from perfml.util.words import micros
 
 if TYPE_CHECKING:
@@ -180,6 +180,7 @@ class DetailReader:
         if attribution is not None:
             metrics = sort_metrics(metrics, attribution.by_metric)
         made = LayerDiff(
+            names=called,
             layer=names[0],
             target_layer=names[1],
             aligned_by=aligned_by,
@@ -195,11 +196,6 @@ class DetailReader:
                 "kernels; the kernels shown are those of the usual repeats"
                 for side, held in zip(self.sides, orders, strict=True)
                 if held.others
-            ),
-            reasons=(
-                *(() if fix is None else (fix.sentence(),)),
-                *summary_sentences(time, causes),
-                *((unseen,) if unseen else ()),
             ),
             fix=fix,
             actions=actions_of(time, causes, launches),
@@ -251,7 +247,7 @@ def _explained(detail: LayerDiff, sides: Sequence[Sequence[Responses]]) -> Layer
         fix = replace(fix, after=Estimate(after, low, high), measured=True, unsaid=None)
     causes = replace(detail.causes, tested=confidence)
     fix = replace(fix, confidence=confidence)
-    return replace(detail, fix=fix, reasons=(said.said, *detail.reasons), causes=causes)
+    return replace(detail, fix=fix, proved=said.said, causes=causes)
 
 
 def _share(kernel: str, causes: Causes, side: int) -> float:

@@ -6,6 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import PurePosixPath, PureWindowsPath
 from typing import Annotated, ClassVar, TypedDict
 
@@ -17,7 +18,7 @@ from perfml.explain.changed_metrics import ChangedMetric, ModelAttribution
 from perfml.explain.confidence import IN_WORDS, TimeVerdict
 from perfml.explain.launches import ChangeRow, LaunchRow
 from perfml.explain.steps import StepComparison
-from perfml.explain.times import Ratio
+from perfml.explain.times import TOLERANCE, Ratio
 from perfml.explain.tree.causes import Contribution, Term
 from perfml.explain.tree.layer_causes import Causes
 from perfml.explain.tree.sentences import levels_in_words, sided_causes
@@ -25,7 +26,15 @@ from perfml.util.findings import Evidence
 from perfml.util.json_values import json_object
 from perfml.util.lazy import drawn_by
 from perfml.util.shown import Shown
-from perfml.util.words import Readable, ended, factor_text, number, percentage
+from perfml.util.words import (
+    Readable,
+    ended,
+    factor_text,
+    micros_alike,
+    multiple,
+    number,
+    percentage,
+)
 
 
 @dataclass(frozen=True)
@@ -66,9 +75,6 @@ def file_name(path: str) -> str:
 _AGAINST = 0.1
 """From a tenth of the time on what works against the causes is told."""
 
-_MAIN = 0.15
-"""A term of at least this share of all (absolute) terms is a main cause."""
-
 _OTHERS, _MISSING = 3, 6  # further causes, and counters, that are named
 
 COLLECT = (
@@ -76,6 +82,22 @@ COLLECT = (
     "name: {missing}"
 )
 
+POINTS: Mapping[str, str] = {
+    "do": "do",
+    "saves": "saves",
+    "why": "why",
+    "where": "where",
+    "stay": "if you stay",
+    "also": "also",
+    "doubt": "doubt",
+    "check": "to check",
+    "caution": "caution",
+}
+"""What is said of a layer of two sides, in order, and the words before it."""
+
+_UNSPLIT = "No counter splits the difference."
+
+_FIRST = 3  # lines of a layer in a notebook: what to do, what it saves, why
 _LITTLE = 0.02  # layers that make less of the difference are no part of a short answer
 
 
@@ -85,6 +107,8 @@ class LayerDiff:
 
     Attributes
     ----------
+    names
+        What the baseline and the target are called.
     layer, target_layer, aligned_by
         Names on both sides; ``name``, ``shape``, or ``only one``.
     time
@@ -105,8 +129,6 @@ class LayerDiff:
         Where they contradict each other, or the measurement.
     warnings
         Sentences about this layer.
-    reasons
-        The causes in sentences.
     fix
         What to do first about the slower side, and what that may save.
     actions
@@ -118,8 +140,11 @@ class LayerDiff:
     unseen
         That what passed between the kernels is not known, where these do not differ; empty
         otherwise.
+    proved
+        What an experiment says of the first cause; empty where there was none.
     """
 
+    names: tuple[str, str]
     layer: str
     target_layer: str
     aligned_by: str
@@ -131,12 +156,12 @@ class LayerDiff:
     model: ModelAttribution | None
     disagreements: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
-    reasons: tuple[str, ...] = ()
     fix: Fix | None = None
     actions: Mapping[str, str] = field(default_factory=dict)
     numbers: Mapping[str, tuple[Evidence, ...]] = field(default_factory=dict)
     lines: tuple[Line, ...] = ()
     unseen: str = ""
+    proved: str = ""
 
     def action(self, term: Term) -> str:
         """Say what to do about a cause on the slower side."""
@@ -144,15 +169,12 @@ class LayerDiff:
             return self.fix.action
         return self.actions.get(term.id, "")
 
-    def points(self, names: tuple[str, str]) -> dict[str, str]:
-        """Return what people read of it, in order: what to do, what that saves, why, and the rest.
-
-        `names` are of the baseline and of the target. Every surface lays out these.
-        """
+    @cached_property
+    def points(self) -> Mapping[str, str]:
+        """What people read of it, by the ids of `POINTS`; every surface lays out these."""
         causes, _ = sided_causes(self.time, self.causes)
         if not causes:
-            differs = self.time.slower is not None
-            return {"why": "No counter splits the difference."} if differs else {}
+            return {"why": _UNSPLIT} if self.time.slower is not None else {}
         first, *others = causes
         fix = self.fix if self.fix is not None and self.fix.term == first.term else None
         saves = stay = ""
@@ -161,46 +183,57 @@ class LayerDiff:
             do, saves, stay = fix.do, fix.saves, fix.stay
         elif first.term.residual and self.causes.missing:
             do = COLLECT.format(missing=", ".join(self.causes.missing[:_MISSING]))
-        sure, untold = self.causes.confidence, self.causes.untold
-        mark = f" ({IN_WORDS[sure]})" if sure != "high" else ""
         against = self.against(causes)
         rest = f"; all else together {factor_text(math.exp(against))}" if against else ""
-        shown = self.shows(first, names)
-        why = f"{first.term.label} {factor_text(first.factor)}{f': {shown}' if shown else ''}{rest}"
+        shown = self.shows(first)
+        untold = self.causes.untold
+        rivals = untold.sentence() if untold is not None and untold.causes else ""
         said = {
             "do": do,
             "saves": saves,
-            f"why{mark}": why,
-            "where": "; ".join(self.where(first.term)),
-            "if you stay": stay,
-            "also": ", ".join(f"{o.term.label} {factor_text(o.factor)}" for o in others[:_OTHERS]),
+            "why": f"{_factor(first)}{f': {shown}' if shown else ''}{rest}",
+            "where": "; ".join(map(self._where, self.lines)),
+            "stay": stay,
+            "also": ", ".join(map(_factor, others[:_OTHERS])),
+            "doubt": rivals,
+            "check": "" if untold is None or rivals else untold.what_tells(),
+            "caution": next(iter(self.disagreements), ""),
         }
-        if untold is not None:
-            rivals = untold.sentence() if untold.causes else ""
-            said["doubt" if rivals else "to check"] = rivals or untold.what_tells()
-        said["caution"] = next(iter(self.disagreements), "")
         return {name: text for name, text in said.items() if text}
 
-    def shows(self, cause: Contribution, names: tuple[str, str]) -> str:
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """The points in lines, after what an experiment says, and before what nobody recorded."""
+        sure = self.causes.confidence
+        marks = {
+            # of two sides the slower one is to be changed
+            "do": f" in {self.names[0]}" if self.time.verdict == "faster" else "",
+            "why": f" ({IN_WORDS[sure]})" if sure != "high" else "",
+        }
+        said = self.points.items()
+        lines = (f"{POINTS[name]}{marks.get(name, '')}: {text}" for name, text in said)
+        return tuple(filter(None, (self.proved, *lines, self.unseen)))
+
+    @property
+    def difference(self) -> str:
+        """How long it takes on both sides, and why, in sentences."""
+        why = self.points.get("why", "")
+        cause = f" {why}" if why == _UNSPLIT else f" Cause: {ended(why)}" if why else ""
+        times = (self.time.baseline_us, self.time.target_us)
+        return times_in_words(self.layer, self.names, *times) + cause
+
+    def shows(self, cause: Contribution) -> str:
         """Say what shows a cause: its levels, and the first numbers of either side's longest."""
         symptom, slow = symptom_of(cause.term.id), self.time.slower or 0
         numbers = self.numbers.get(cause.term.id, ())
-        said = [levels_in_words(cause, self.causes, names[0])]
-        for at, name in enumerate((names[slow], names[1 - slow])):
+        said = [levels_in_words(cause, self.causes, self.names[0])]
+        for at, name in enumerate((self.names[slow], self.names[1 - slow])):
             # parts of the time are levels, which are said; counts say what makes them
             units = {one.quantity: (one.slow, one.fast)[at] for one in numbers if one.unit}
             known = defaultdict(lambda: math.nan, units)
             text = symptom and filled(symptom.evidence, known.__getitem__, 1)
             said.append(f"in {name} {text}" if text else "")
         return "; ".join(filter(None, said))
-
-    @property
-    def main_causes(self) -> list[str]:
-        """The largest causes in words, with their factors."""
-        totals = self.causes.totals
-        least = _MAIN * sum(abs(total.log_ratio) for total in totals)
-        main = [total for total in totals if abs(total.log_ratio) >= least > 0]
-        return [f"{total.term.label} {factor_text(total.factor)}" for total in main]
 
     def against(self, causes: Sequence[Contribution]) -> float:
         """Return the logarithm of what all but some causes make, where it works against them.
@@ -210,9 +243,11 @@ class LayerDiff:
         rest = self.time.log_ratio - sum(total.log_ratio for total in causes)
         return rest if rest * self.time.log_ratio < 0 and abs(rest) >= _AGAINST else 0.0
 
-    def where(self, term: Term) -> list[str]:
-        """Say which instruction carries a cause; nothing where no report tells."""
-        return [line.sentence() for line in self.lines if line.term == term.id]
+    def _where(self, line: Line) -> str:
+        """Say which instruction carries a cause."""
+        labels = {total.term.id: total.term.label for total in self.causes.totals}
+        of = f"{labels.get(line.term, line.term)}: " if len(self.lines) > 1 else ""
+        return of + line.sentence()
 
     JSON: ClassVar = (
         *("layer", "target_layer", "aligned_by", "time", "kernels", "launches", "metrics"),
@@ -221,6 +256,17 @@ class LayerDiff:
     )
     to_dict = json_object
     plot = drawn_by("perfml.report.figures.comparisons", "attribution")
+
+
+def _factor(total: Contribution) -> str:
+    return f"{total.term.label} {factor_text(total.factor)}"
+
+
+def times_in_words(layer: str, names: tuple[str, str], baseline_us: float, target_us: float) -> str:
+    """Say how long a layer takes on both sides, in a sentence."""
+    target, baseline = micros_alike(target_us, baseline_us)
+    times = f"{names[1]} takes {target} for {layer}, {names[0]} {baseline}"
+    return f"{times} ({multiple(target_us / baseline_us)})."
 
 
 class AlignedLayer(TypedDict):
@@ -283,6 +329,18 @@ class Explanation(Shown):
         return self.layers.sort_values("share", ascending=False, kind="stable")
 
     @property
+    def undecided(self) -> int:
+        """How many layers are undecided."""
+        return int((self.layers["verdict"] == "undecided").sum())
+
+    @property
+    def alone_clear(self) -> int:
+        """How many of these have an interval of their own that lies clear of 1."""
+        rows = self.layers[self.layers["verdict"] == "undecided"]
+        clear = (rows["low"] > 1 + TOLERANCE) | (rows["high"] < 1 / (1 + TOLERANCE))
+        return int(clear.sum())
+
+    @property
     def mattering(self) -> tuple[LayerDiff, ...]:
         """Of the details those that make more than a little of the difference, or else all."""
         shares = self.layers.set_index("layer")["share"]
@@ -325,9 +383,8 @@ class Explanation(Shown):
         if self.baseline == self.target:
             sides = ("baseline", "target")
         heads = {"baseline_us": f"{sides[0]}, µs", "target_us": f"{sides[1]}, µs"}
-        said = [
-            ended(f"{each.layer}: {line}") for each in self.details for line in each.reasons[:2]
-        ]
+        lines = ((each.layer, line) for each in self.details for line in each.reasons[:_FIRST])
+        said = [ended(f"{layer}: {line}") for layer, line in lines]
         title = f"{self.target} against {self.baseline}: {self.headline}"
         table = table.rename(columns={**heads, "share": "difference share"})
         return title, (*self.warnings, *self.further_notes), table, said, ".layers"

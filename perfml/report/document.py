@@ -15,9 +15,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from perfml.explain.confidence import IN_WORDS, Confidence
-from perfml.report.labels import capital
 from perfml.util.json_values import json_object
 from perfml.util.shown import Shown
+from perfml.util.words import capital
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -18,6 +18,7 @@ from importlib import resources
 from typing import Any
 
 from perfml.util.json_values import is_missing
+from perfml.util.words import capital
 
 MODELS = {
     "dt": "decision tree",
@@ -132,11 +133,6 @@ def members(value: object) -> tuple[str, ...]:
         return tuple(clean(part, 120) for part in iter(value))  # type: ignore[call-overload]
     except TypeError:
         return (clean(value, 120),)
-
-
-def capital(text: str) -> str:
-    """Return a sentence with a capital at its beginning."""
-    return f"{text[:1].upper()}{text[1:]}"
 
 
 @dataclass(frozen=True)

@@ -132,6 +132,11 @@ def ended(text: str) -> str:
     return f"{text.rstrip('. ')}." if text else ""
 
 
+def capital(text: str) -> str:
+    """Return a sentence with a capital at its beginning."""
+    return f"{text[:1].upper()}{text[1:]}"
+
+
 def count(amount: int, noun: str, plural: str | None = None) -> str:
     """Return an amount with its noun: ``1 layer``, ``21 layers``."""
     return f"{amount:,} {noun if amount == 1 else plural or noun + 's'}"

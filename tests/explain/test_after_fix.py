@@ -158,10 +158,10 @@ def test_the_first_cause_s_action_stands_with_the_time_without_it():
     fix, causes = fix_of("memory_fence")
     assert fix is not None
     assert fix.term == causes.totals[0].term
-    assert "Use fewer fences, or narrower ones" in fix.sentence()
+    assert "Use fewer fences, or narrower ones" in fix.do
     # half of the fences are assumed to stay, so no number is said, only an interval
-    assert "between 6.47 µs and the 40.0 µs of now in 80 % of such cases" in fix.sentence()
-    assert "no counter tells how many of the fences are needed" in fix.sentence()
+    assert "between 6.47 µs and the 40.0 µs of now in 80 % of such cases" in fix.saves
+    assert "no counter tells how many of the fences are needed" in fix.saves
     assert (fix.to_dict()["after_us"], fix.to_dict()["unknown"]) == (None, fix.after.unknown)
     assert fix.to_dict()["after_low_us"] < fix.after.time.us < fix.to_dict()["after_high_us"]
 
@@ -183,7 +183,7 @@ def test_no_number_is_given_for_another_algorithm_nor_for_a_part_of_what_differs
     causes = layer_causes(*merged, same_device=True)
     fix = first_fix(SLOWER, causes, ("one", "two"), ((merged[0],), (merged[1],)))
     assert fix.unsaid == "algorithm"
-    assert "this cause alone saves cannot be said: the two sides run" in fix.sentence()
+    assert "this cause alone saves cannot be said: the two sides run" in fix.saves
     assert (fix.to_dict()["after_us"], fix.to_dict()["unsaid"]) == (None, "algorithm")
     term = causes.totals[0].term.id
     library = [merged[0]]

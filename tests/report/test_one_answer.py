@@ -2,21 +2,24 @@
 
 import math
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from perfml.datasets.opening import read_input
 from perfml.errors import PerfmlError
-from perfml.explain import advise
-from perfml.explain.brief import brief_advice
+from perfml.explain import advise, explain, load_tables, sides_of
+from perfml.explain.brief import brief_advice, brief_explanation
 from perfml.report.conditions import conditions
-from perfml.report.document import ReportTable
+from perfml.report.document import Points, ReportTable
 from perfml.report.pairs import advise_conditions
-from perfml.report.results import Results
-from perfml.report.sections.advice import finding_steps
+from perfml.report.results import Pair, Results
+from perfml.report.sections.advice import advice_section, finding_steps
+from perfml.report.sections.explanation import explanation_summary, why_section
 from perfml.report.sections.first import first_steps
 from perfml.report.verbs import advice_document
+from perfml.util.words import capital, micros
 from tests.support.paths import PUBLIC, ROOT
 from tests.support.sampled import sampled
 
@@ -93,31 +96,117 @@ def test_every_surface_says_the_same_first_finding_and_no_law_is_broken(path):
         obeys_the_laws(one, given)
     if not advice.findings:
         return
-    first = advice.findings[0]
-    (step, *_) = finding_steps(advice.findings[:1], ())
-    assert on_the_page(given, advice) in (None, step.title)
-    brief = brief_advice(advice, (path.name,)).layers[0]
-    assert brief.causes[0].cause.startswith(first.hazard[:300])
-    table = next(
+    steps = finding_steps(advice.worth[:4], ())
+    shown = on_the_page(given, advice)
+    assert shown in (None, [(step.title, step.gain, step.sure) for step in steps])
+    brief = brief_advice(advice, (path.name,)).layers
+    rows = table_of(advice_document(advice, 3)).rows
+    page = advice_section({"": advice})
+    listed = [] if page is None else table_of(page).rows
+    assert len(rows) == len(advice.findings)
+    said = [one["likely_us"] for one in advice_in_json(advice)]
+    for at, one in enumerate(advice.findings):
+        likely = None if one.gain is None else pytest.approx(one.likely_us)
+        assert (rows[at][1].value, said[at]) == (likely, likely)
+        if at < len(listed):
+            assert listed[at][1].value == likely
+        if at < len(brief):
+            assert brief[at].causes[0].cause.startswith(one.hazard[:300])
+            assert likely is None or micros(one.likely_us) in brief[at].verdict
+
+
+def advice_in_json(advice):
+    """Return what a program reads of the findings, in their order."""
+    for one in advice.to_dict()["answer"]:
+        yield {"likely_us": None if one["gain"] is None else one["gain"]["likely"]["us"]}
+
+
+def table_of(document):
+    """Return the table of findings of a document or a section, however deep it stands."""
+    return next(
         block
-        for part in advice_document(advice, 3).sections
-        for block in part.blocks
+        for block in blocks_of(document)
         if isinstance(block, ReportTable) and block.columns[1].name.startswith("likely")
     )
-    assert table.rows[0][1].value == (
-        None if first.gain is None else pytest.approx(first.likely_us)
+
+
+def blocks_of(part):
+    """Return all blocks of a document, a section or panels, in their order."""
+    for block in (*getattr(part, "sections", ()), *getattr(part, "blocks", ())):
+        yield block
+        yield from blocks_of(block)
+
+
+TWO_SIDED = [
+    *((name, "before", "after") for name in (f"h200-torch-pairs{n}" for n in ("", "2", "3"))),
+    *((f"h200-strangers{n}", "before", "after") for n in ("", "2", "3", "4", "5")),
+    *((name, "before", "after") for name in ("h100-strangers6", "h100-torch-pairs4")),
+    *(("h200-planted-causes", "base", f"level_{n}") for n in (1, 2, 3)),
+    *(("h100-planted-causes", "base", f"level_{n}") for n in (1, 2, 3)),
+    *(
+        ("h200-yolov4-tiny", one, other)
+        for one, other in (("cublas", "cudnn"), ("inductor", "cudnn"))
+    ),
+    ("h200-alike", "base", "cause"),
+]
+"""Recordings of two sides, and what these are called."""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("recording", sampled(TWO_SIDED, 3), ids="-".join)
+def test_every_surface_says_the_same_cause_and_saving_of_two_sides(recording):
+    name, baseline, target = recording
+    where = ["precision=fp32", "batch=1"] if name == "h200-yolov4-tiny" else []
+    layers, kernels = load_tables(name, where)
+    layers = layers[layers["backend"].isin([baseline, target])]
+    explanation = explain(*sides_of(layers, baseline, target, kernels=kernels), top=200)
+    page = why_section([Pair("", explanation, layers)], "Why", "", several=False)
+    screen = explanation_summary(explanation)
+    program = {each["layer"]: each for each in explanation.to_dict()["details"]}
+    short = {each.layer: each for each in brief_explanation(explanation, (name,)).layers}
+    pages, screens = (
+        [each for each in blocks_of(part) if isinstance(each, Points)] for part in (page, screen)
     )
+    for detail in explanation.details:
+        if detail.time.slower is None or not detail.points.get("do"):
+            continue
+        lines = detail.reasons
+        assert tuple(map(capital, lines)) in [each.items for each in pages], detail.layer
+        assert any(each.items == lines[: len(each.items)] for each in screens if each.items), (
+            detail.layer
+        )
+        assert program[detail.layer]["reasons"] == list(lines)
+        if detail.layer in short and short[detail.layer].causes:
+            do = short[detail.layer].causes[0].do
+            assert detail.points["do"][:100] in do
+            assert detail.points.get("saves", "")[:60] in do
+        if detail.fix is not None:
+            obeys(detail.fix)
+    alone = replace(explanation, details=explanation.details[:1])
+    steps = first_steps(
+        Results(conditions=tuple(conditions(layers)), series={}, pairs=(Pair("", alone, layers),))
+    )
+    first = alone.details[0]
+    for step in steps:
+        if step.title == f"If you stay with {target}, change {first.layer}" and first.fix:
+            assert (step.gain, step.sure) == (first.fix.saving(), first.causes.confidence)
+
+
+def obeys(fix):
+    """Check what removing a cause saves: no more than there is, and as its ends say."""
+    if fix.after is not None:
+        assert 0 <= fix.likely_us <= fix.most_us <= fix.now_us
 
 
 def on_the_page(given, advice):
-    """Return the title of the page's first step; None where backends are compared first."""
+    """Return the page's steps; None where backends are compared first."""
     layers = given.reported_layers
     shown = tuple(conditions(layers))
     if len(shown) != 1 or len(shown[0].backends) != 1 or given.ranks is not None:
         return None
     said = advise_conditions(shown, given.in_layers.kernels, given.sources, given.account)
     results = Results(conditions=shown, series={}, advice=said)
-    return first_steps(results)[0].title
+    return [(step.title, step.gain, step.sure) for step in first_steps(results)]
 
 
 def obeys_the_laws(one, given):

@@ -77,8 +77,7 @@ def cannot_say(
     term: str, causes: Causes, slow: Sequence[Launch], fast: Sequence[Launch]
 ) -> CannotSay | None:
     """Return why the time without a cause cannot be said; None where it can."""
-    times = [sum(one.time_us for one in side) for side in (slow, fast)]
-    at = int(causes.log_ratio > 0) if times[0] >= times[1] else int(causes.log_ratio < 0)
+    at = int(causes.log_ratio > 0)
     if _of_library(slow) != _of_library(fast) or is_replaced(term, causes, at):
         return "algorithm"
     if term not in ONE_SIDED and _another(slow, fast):

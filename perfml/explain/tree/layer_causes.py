@@ -17,6 +17,7 @@ from perfml.explain.remedies import Person, person_of
 from perfml.explain.tree.causes import Contribution, Kind, Term, is_collected
 from perfml.metrics import HOPPER, load_catalogue
 from perfml.util.json_values import json_object
+from perfml.util.words import capital
 
 _SECTIONS = {
     "WarpStateStats": (
@@ -74,7 +75,7 @@ class Untold:
         doubt = f"cannot tell {others} from {first}" if names else f"cannot be certain of {first}"
         why = f": {self.why}" if self.why else ""
         tells = self.what_tells()
-        return f"{doubt}{why}" + (f". {tells[:1].upper()}{tells[1:]}" if tells else "")
+        return f"{doubt}{why}" + (f". {capital(tells)}" if tells else "")
 
     def what_tells(self) -> str:
         """Say what to collect, look at or run, that would settle it; empty where nothing would."""

@@ -17,18 +17,6 @@ from perfml.util.words import Readable, factor_text, micros
 SMALL = 0.1  # a cause below a tenth of the largest one is not told
 
 
-def summary_sentences(time: Ratio, causes: Causes) -> tuple[str, ...]:
-    """Return what speaks for the measured difference, what against it, and what is not certain."""
-    headings = (f"makes it {time.verdict}", "works against that")
-    untold = () if causes.untold is None or time.slower is None else (causes.untold.sentence(),)
-    said = (
-        f"{heading}: {'; '.join(cause_in_words(total, causes) for total in totals[:NAMED])}"
-        for heading, totals in zip(headings, sided_causes(time, causes), strict=True)
-        if totals
-    )
-    return *said, *untold
-
-
 def sided_causes(
     time: Ratio, causes: Causes
 ) -> tuple[Sequence[Contribution], Sequence[Contribution]]:

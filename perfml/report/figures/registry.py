@@ -15,9 +15,9 @@ from perfml.errors import PerfmlError, did_you_mean
 from perfml.report import figures
 from perfml.report.conditions import settings
 from perfml.report.figures.style import plain, styled
-from perfml.report.labels import capital, clean
+from perfml.report.labels import clean
 from perfml.util.typing import Progress
-from perfml.util.words import listed, multiple
+from perfml.util.words import capital, listed, multiple
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -16,8 +16,8 @@ from perfml import __version__
 from perfml.report.document import Block, Document, Picture, in_words
 from perfml.report.figures.axes import alternative
 from perfml.report.figures.style import svg
-from perfml.report.labels import Entry, capital, clean, entries
-from perfml.util.words import ended
+from perfml.report.labels import Entry, clean, entries
+from perfml.util.words import capital, ended
 
 
 def to_html(document: Document) -> str:

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 
 from perfml import __version__
 from perfml.report import document as doc
-from perfml.report.labels import capital, clean
+from perfml.report.labels import clean
 from perfml.report.render.text import one_line
-from perfml.util.words import count, ended
+from perfml.util.words import capital, count, ended
 
 _SPECIAL = re.compile(r"([\\`*\[\]|~$]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9]))")
 """What Markdown reads as markup inside a line; an underscore within a word is none."""

@@ -18,7 +18,7 @@ from perfml.account.words import (
 )
 from perfml.explain.advice.finding import Finding
 from perfml.explain.advice.settings import choice
-from perfml.explain.confidence import IN_WORDS, probability
+from perfml.explain.confidence import IN_WORDS, of_measured, of_ratio, probability
 from perfml.explain.remedies import Situation, of_account, remedy_for
 from perfml.report.document import (
     Cell,
@@ -31,9 +31,8 @@ from perfml.report.document import (
     section,
     words,
 )
-from perfml.report.labels import capital
 from perfml.report.tables import amount, share
-from perfml.util.words import Readable, micros
+from perfml.util.words import Readable, capital, micros
 
 if TYPE_CHECKING:
     from perfml.account.account import Account
@@ -163,7 +162,7 @@ def step_differences(step: StepComparison) -> list[Sentence]:
     """Return what to do first about the difference of two steps, and the verdict of the clock."""
     differs = step.verdict in ("slower", "faster")
     said = f"{step.names[1]} against {step.names[0]}, {step.sentence()}."
-    sentences = [Sentence("time", "medium" if differs else "low", said)]
+    sentences = [Sentence("time", of_ratio(step.verdict, interval=False), said)]
     if differs and step.first is not None:
         lost = step.difference_us > 0
         gain = f"{micros(abs(step.difference_us))} a step {'lost' if lost else 'gained'}"
@@ -177,4 +176,4 @@ def step_sentences(account: Account, name: str = "") -> list[Sentence]:
     """Say what a step takes on the clock; `name` is whose it is, empty where there is one."""
     said = " ".join(filter(None, (step_sentence(account, name), longest_kernel(account))))
     told = [Sentence("time", "medium", text)] if (text := profiled(account)) else []
-    return [Sentence("time", "high" if account.agree else "low", said), *told]
+    return [Sentence("time", of_measured(enough=account.agree), said), *told]

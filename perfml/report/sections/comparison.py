@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from perfml.explain.confidence import marked, of_ratio
+from perfml.explain.results import times_in_words
 from perfml.report import figures
 from perfml.report.conditions import EVERY_RUN, labelled
 from perfml.report.document import (
@@ -18,12 +20,10 @@ from perfml.report.document import (
     Panels,
     Section,
     Sentence,
-    Sure,
     Text,
     Totals,
     section,
 )
-from perfml.report.labels import capital
 from perfml.report.pairs import Comparison
 from perfml.report.sections.clock import step_differences, step_section
 from perfml.report.sections.explanation import (
@@ -33,10 +33,9 @@ from perfml.report.sections.explanation import (
     why_section,
     why_sentence,
 )
-from perfml.report.sections.first import cause_of
 from perfml.report.sections.provenance import glossary_section, moment, provenance_section
 from perfml.report.tables import illustrated
-from perfml.util.words import count, listed, micros, multiple, ratio_text
+from perfml.util.words import capital, count, ended, listed, micros, ratio_text
 
 if TYPE_CHECKING:
     from perfml.explain.times import Ratio
@@ -148,20 +147,22 @@ def _steps(comparisons: Sequence[Comparison]) -> list[Sentence]:
     if first.confirmed.empty:
         return []
     row = first.confirmed.iloc[0]
-    names, where = first.pair.explanation, _of(first)
-    text = (
-        f"{where}{names.target} takes {micros(float(row['target_us']))} for {row['layer']}, "
-        f"{names.baseline} {micros(float(row['baseline_us']))} ({multiple(row['ratio'])})."
-    )
-    detail = next((each for each in names.details if each.layer == row["layer"]), None)
-    if detail is not None:
-        said = detail.points((names.baseline, names.target))
-        cause, cure = cause_of(said), said.get("do", "")
-        text = f"{cure} Why: {text} {cause}" if cure else f"{text} {cause}"
+    explanation = first.pair.explanation
+    names = (explanation.baseline, explanation.target)
+    # single launches have no interval
+    sure = of_ratio(row["verdict"], interval=row["low"] == row["low"])
+    detail = next((each for each in explanation.details if each.layer == row["layer"]), None)
+    if detail is None:
+        text = times_in_words(row["layer"], names, row["baseline_us"], row["target_us"])
+        text = f"{_of(first)}{text}"
+    else:
+        said = (detail.points.get(name, "") for name in ("do", "saves"))
+        cure = " ".join(ended(capital(each)) for each in said if each)
+        text = f"{_of(first)}{detail.difference}"
+        text = f"{marked(cure, detail.causes.confidence)} Why: {text}" if cure else text
     verb = "lost" if row["cost"] > 0 else "gained"
     gain = f"{micros(float(row['size']))} {verb}"
     title = f"{row['layer']} is {row['verdict']}"
-    sure: Sure = "high" if row["low"] == row["low"] else "medium"  # of single launches no interval
     steps = [Sentence("do", sure, text, title, gain, look="lost" if row["cost"] > 0 else "")]
     changes = pd.concat([each.confirmed for each in comparisons])
     if len(changes) > 1:
@@ -175,7 +176,8 @@ def _steps(comparisons: Sequence[Comparison]) -> list[Sentence]:
         title = "What slower layers cost" if slower else "What faster layers save"
         if slower and faster:
             title += ", and faster ones save"
-        sure = "high" if changes["low"].notna().all() else "medium"
+        known = bool(changes["low"].notna().all())
+        sure = of_ratio("slower" if slower else "faster", interval=known)
         loss = Sentence("do", sure, f"{text}.", title, gain)
         steps.append(replace(loss, look="lost") if slower else loss)
     return steps
@@ -262,10 +264,7 @@ def _time_sentence(comparison: Comparison) -> Sentence:
         if total.interval is None:
             why = "one time a side is not exact to this"
         text = f"{_begun(of, 'undecided')}, {why} ({ratio_text(total.ratio)}×{_interval(total)})"
-    sure: Sure = "medium" if total.interval is None else "high"
-    unclear = ("undecided", "no difference") if total.interval is None else ("undecided",)
-    if total.verdict in unclear:
-        sure = "low"
+    sure = of_ratio(total.verdict, interval=total.interval is not None)
     return Sentence("time", sure, f"{text}. Layer by layer: {verdicts}.")
 
 

@@ -23,7 +23,6 @@ from perfml.report.document import (
     section,
     words,
 )
-from perfml.report.labels import capital
 from perfml.report.results import Pair
 from perfml.report.sections.clock import step_section
 from perfml.report.sections.layer_detail import (
@@ -31,7 +30,7 @@ from perfml.report.sections.layer_detail import (
     layer_section,
 )
 from perfml.report.tables import amount, sentences_of, share, time_texts
-from perfml.util.words import count, listed, micros, micros_alike, multiple, ratio_text
+from perfml.util.words import capital, count, listed, micros_alike, multiple, ratio_text
 
 if TYPE_CHECKING:
     from perfml.explain.results import Explanation, LayerDiff
@@ -131,7 +130,7 @@ def explanation_summary(explanation: Explanation, *, named: bool = False) -> Doc
                 and (single or (named and each.time.interval))
                 else ()
             ),
-            main_points(each, explanation, short=place > 0),
+            main_points(each, short=place > 0),
         )
         for place, each in enumerate(explanation.details)
     )
@@ -159,18 +158,15 @@ def undecided_note(explanation: Explanation) -> str:
     With few repeats an interval alone is not sure enough to hold for all layers at once
     (`perfml.explain.times.corrected_verdicts`).
     """
-    from perfml.explain.times import TOLERANCE
-
-    rows = explanation.layers
-    undecided = rows[rows["verdict"] == "undecided"]
-    clear = (undecided["low"] > 1 + TOLERANCE) | (undecided["high"] < 1 / (1 + TOLERANCE))
-    if not clear.any() or not explanation.details:
+    clear, undecided = explanation.alone_clear, explanation.undecided
+    if not clear or not explanation.details:
         return ""
     repeats = min(explanation.details[0].time.repeats)
-    which = f"{int(clear.sum())} of the {count(len(undecided), 'undecided layer')}"
+    which = f"{clear} of the {count(undecided, 'undecided layer')}"
+    layers = count(len(explanation.layers), "layer")
     return (
         f"Measure more than {count(repeats, 'repeat')} of each side. {which} differ by their own "
-        f"intervals, but not for all {count(len(rows), 'layer')} together (Holm's correction)."
+        f"intervals, but not for all {layers} together (Holm's correction)."
     )
 
 
@@ -225,32 +221,17 @@ def why_sentence(pair: Pair, of: str | None = None) -> Sentence | None:
     `of` begins the sentence; the condition without. It is as sure as its causes are; None where no
     difference was explained.
     """
-    explanation = pair.explanation
-    details = [each for each in explanation.details if each.time.verdict in ("slower", "faster")]
+    details = [each for each in pair.explanation.details if each.time.slower is not None]
     if not details:
         return None
-    first = details[0]
     where = "" if pair.label == EVERY_RUN else f"At {pair.label}, "
     where = where if of is None else of
-    times = f"{micros(first.time.target_us)} against {micros(first.time.baseline_us)}"
-    text = (
-        f"{where}{explanation.target} differs most from {explanation.baseline} on {first.layer}: "
-        f"{times} ({multiple(first.time.ratio)})."
-    )
-    causes = first.main_causes
-    if not causes:
-        return Sentence("why", "low", f"{text} No counter splits the difference.")
-    text = f"{text} By the counters: {listed(causes, 4)}."
-    return Sentence("why", first.causes.confidence, text)
+    return Sentence("why", details[0].causes.confidence, f"{where}{details[0].difference}")
 
 
-def main_points(detail: LayerDiff, explanation: Explanation, *, short: bool) -> Points:
-    """Lay out what to do, what it saves and why; the short form is what to do and why."""
-    said = detail.points((explanation.baseline, explanation.target))
-    if not said or detail.unseen:
-        first = said.get("why") or detail.time.sentence()
-        return Points((first, *detail.reasons) if detail.unseen else detail.reasons or (first,))
-    # of two sides the slower one is to be changed
-    where = f" in {explanation.baseline}" if detail.time.verdict == "faster" else ""
-    lines = [f"{name}{where if name == 'do' else ''}: {text}" for name, text in said.items()]
-    return Points(tuple(lines[:_SHORT] if short else lines))
+def main_points(detail: LayerDiff, *, short: bool = False) -> Points:
+    """Lay out what to do, what it saves and why; the short form is its beginning."""
+    lines = detail.reasons
+    if not detail.points or detail.unseen:
+        lines = (detail.time.sentence(), *lines)
+    return Points(lines[:_SHORT] if short else lines)

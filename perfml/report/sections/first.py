@@ -17,6 +17,7 @@ from perfml.explain.confidence import (
     Confidence,
     is_named,
     is_reliable,
+    of_measured,
     of_metric,
     of_model,
     of_share,
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 Step = tuple[Finding, Sentence]
 """What is known of a thing to do, and how the page says it."""
 
+_UNKNOWN = "what can be saved is not known"
 _STEPS = 4
 """Things to do on the first screen."""
 
@@ -96,7 +98,7 @@ def _settings(gains: Sequence[Finding]) -> Step | None:
     asked = ((each.rules[1], setting("precision", each.rules[1]).line) for each in others)
     other = (f"# or {name.upper()}: {line}" for name, line in asked)
     command = "\n".join((first.command, *other))
-    sure: Sure = "high" if measured else "low"
+    sure = of_measured(enough=measured)
     return first, Sentence("do", sure, text, title, gain, command)
 
 
@@ -194,42 +196,25 @@ def _mix(shown: Sequence[Condition]) -> Step | None:
 
 
 def _loss(pairs: Sequence[Pair], *, alone: bool) -> Step | None:
-    """Say where a backend loses most against the fastest, why, and what helps."""
+    """Say where a backend loses most, why, and what helps, as `explain` does."""
     found = losses(pairs)
     if not found:
         return None
-    lost, pair, detail = found[0]
-    why = why_sentence(pair)
-    names = pair.explanation
+    _, pair, detail = found[0]
+    fix, names = detail.fix, pair.explanation
+    do = detail.points.get("do", "") if fix is None else fix.remedy.text
     at = "" if alone or pair.label == EVERY_RUN else f"at {pair.label}, "
     instead = f"Where the kernel cannot be changed, run this layer with {names.baseline}."
-    also = [
-        f"{each.explanation.target} {micros(other.time.target_us)}"
-        for _, each, other in found
-        if each is not pair and each.label == pair.label and other.layer == detail.layer
-    ]
-    said = detail.points((names.baseline, names.target))
-    text = (
-        f"Why: {at}{names.target} takes {micros(detail.time.target_us)} for {detail.layer}, "
-        f"{names.baseline} {micros(detail.time.baseline_us)}"
-        + (f" (and {listed(also, 4)})" if also else "")
-        + f". {cause_of(said)}"
-    )
-    # the first step says to take the baseline
-    cure = said.get("if you stay") or said.get("do", "")
-    text = " ".join(filter(None, (cure, instead, text)))
-    gain = f"up to {micros(lost)} of {micros(names.total.target_us)}: as fast as {names.baseline}"
-    sure: Sure = "low" if why is None else why.sure
+    text = " ".join(filter(None, (do, instead, f"Why: {at}{detail.difference}")))
     # the first step says to take the baseline, so this one is for who cannot
     title = f"If you stay with {names.target}, change {detail.layer}"
-    causes = tuple(total.term.id for total in detail.causes.totals[:1])
-    place = choice(causes, names.total.target_us, lost, lost, detail.causes.probability)
-    return place, Sentence("do", sure, text, title, gain)
-
-
-def cause_of(said: Mapping[str, str]) -> str:
-    """Say why a layer differs, of what people read of it."""
-    return next((f"Cause: {text}" for name, text in said.items() if "why" in name), "")
+    rules = tuple(total.term.id for total in detail.causes.totals[:1])
+    chance = detail.causes.probability
+    if fix is None:
+        place = choice(rules, detail.time.target_us, 0.0, 0.0, chance)
+        return place, Sentence("do", detail.causes.confidence, text, title, _UNKNOWN)
+    place = choice((fix.term.id,), fix.now.us, fix.likely_us, fix.most_us, chance)
+    return place, Sentence("do", detail.causes.confidence, text, title, fix.saving())
 
 
 SURE_RULES = {
@@ -308,7 +293,7 @@ def _fastest(condition: Condition) -> Sentence:
     if condition.common > 1 and slowest is not None:
         share = slowest["median"] / condition.times["median"].sum()
         text += f". The slowest, {slowest['layer']}, is {percent(share)} of it"
-    sure: Sure = "high" if int(condition.times["repeats"].max()) > 1 else "low"
+    sure = of_measured(enough=int(condition.times["repeats"].max()) > 1)
     if unnamed:
         return Sentence("time", sure, f"{text}.", at=where(condition))
     text = f"{text}. Only one backend was measured."

@@ -26,9 +26,9 @@ from perfml.report.document import (
 )
 from perfml.report.figures.comparisons import differ
 from perfml.report.figures.metrics import stall_shares
-from perfml.report.labels import capital, model, percent
+from perfml.report.labels import model, percent
 from perfml.report.tables import amount, sentences_of, value_text
-from perfml.util.words import count, listed, number, ratio_text
+from perfml.util.words import capital, count, listed, number, ratio_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -73,13 +73,10 @@ def layer_section(
     name = aligned_name(detail)
     missing = "; ".join(detail.causes.missing)
     metrics = metrics_table(detail, explanation)
-    reasons = _reasons(detail)
     denied = [f"not {TERMS[id_].label}: {why}" for id_, why in detail.causes.denied.items()]
     blocks: list[Block | None] = [
-        _cures(detail, (explanation.baseline, explanation.target)),
-        Points(reasons) if reasons else None,
+        _points(detail),
         *notices(sentences_of(detail.warnings), "this layer"),
-        _lines(detail),
         _picture(detail.causes.terms, _CAPTION.format(f"{name}, {at}," if at else name)),
         launches_table(detail, explanation),
         _folded(
@@ -234,25 +231,11 @@ def _signed(value: float) -> Cell:
     return Cell(f"{round(value, 3) + 0.0:+.3f}", value=value)  # no -0.000
 
 
-def _cures(detail: LayerDiff, names: tuple[str, str]) -> Points | None:
-    """Say what helps against the main cause, and what it saves; None where nothing is known."""
-    said = detail.points(names)
-    cures = [f"{name}: {said[name]}" for name in ("do", "saves", "if you stay") if name in said]
+def _points(detail: LayerDiff) -> Points | None:
+    """Lay out what to do, what it saves and why; None where nothing is known."""
     doubt = " (low confidence: the evidence disagrees)" if detail.disagreements else ""
-    return Points(tuple(map(capital, cures)), f"What to do{doubt}", "advised") if cures else None
-
-
-def _lines(detail: LayerDiff) -> Points | None:
-    """Say which instructions carry the causes; None where no report tells."""
-    labels = {total.term.id: total.term.label for total in detail.causes.totals}
-    told = tuple(f"{labels[line.term]}: {line.sentence()}" for line in detail.lines)
-    return Points(told, "Where", "advised") if told else None
-
-
-def _reasons(detail: LayerDiff) -> tuple[str, ...]:
-    """Return the causes in sentences; what to do stands by itself."""
-    told = None if detail.fix is None else detail.fix.sentence()
-    return tuple(each for each in detail.reasons if each != told)
+    lines = tuple(map(capital, detail.reasons))
+    return Points(lines, f"What to do, and why{doubt}", "advised") if lines else None
 
 
 def pieces_table(detail: LayerDiff) -> ReportTable | None:

@@ -16,9 +16,9 @@ from perfml.report.document import (
     section,
     words,
 )
-from perfml.report.labels import capital, percent
+from perfml.report.labels import percent
 from perfml.report.tables import amount
-from perfml.util.words import count, ended, micros, number
+from perfml.util.words import capital, count, ended, micros, number
 
 if TYPE_CHECKING:
     from perfml.predict.results import PredictedLayer, Prediction, Reason
