@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import shutil
 import sys
@@ -13,7 +14,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from fuzz.targets import CORPUS, ROOT, one
+from fuzz.targets import CORPUS, ROOT, TARGETS, one
 
 MOST = 45_000
 """Bytes that one target's corpus may take in the repository."""
@@ -78,9 +79,13 @@ def minimised(name: str, inputs: list[bytes], most: int = MOST) -> list[bytes]:
 
 def main() -> None:
     """Minimise the folders given into the corpus of a target."""
-    name, *folders = sys.argv[1:]
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("target", choices=sorted(TARGETS))
+    parser.add_argument("folders", nargs="+", type=Path)
+    asked = parser.parse_args()
+    name = asked.target
     inputs = [
-        path.read_bytes() for folder in folders for path in Path(folder).iterdir() if path.is_file()
+        path.read_bytes() for folder in asked.folders for path in folder.iterdir() if path.is_file()
     ]
     kept = minimised(name, inputs)
     target = CORPUS / name

@@ -173,7 +173,8 @@ def test_of_a_healthy_launch_nothing_is_said_surely():
 def test_a_planted_cause_takes_most(cause):
     advice = advise(launch(**PLANTED[cause]))
     row = advice.table.iloc[0]
-    assert cause in {SAME.get(name, name) for name in row["rules"]}
+    named = {SAME.get(name, name) for name in row["rules"]}
+    assert cause in named, f"{named} instead: is the launch's time in a limit under which it grows?"
     assert 0 <= row["gain"] <= row["gain_high"] <= 1
     assert row["saved_us"] == pytest.approx(row["gain_high"] * 100.0)
     assert row["mitigation"].endswith(".")

@@ -229,6 +229,7 @@ COUNTED = (Kind.LAUNCH, Kind.MEASUREMENT, Kind.RESIDUAL)
 
 @pytest.mark.parametrize("cause", [n for n, term in TERMS.items() if term.kind not in COUNTED])
 def test_each_cause_holds_and_its_look_alike_is_denied_with_a_reason(cause):
+    assert cause in BUSY, f"give BUSY a launch with {cause} and a look-alike that `beside` denies"
     true, alike = BUSY[cause]
     assert denied(cause, **true) == ""
     assert denied(cause, **alike) in TERMS[cause].beside

@@ -57,7 +57,9 @@ SITUATIONS = st.builds(
 @pytest.mark.parametrize("cause", OF_LAUNCHES)
 def test_every_cause_of_a_launch_has_a_remedy_for_every_reader_or_says_why_not(cause, reader):
     remedy = remedy_for(cause, Situation(reader))
-    assert remedy.helps or remedy.none, cause
+    assert remedy.helps or remedy.none, (
+        f"remedies.toml has no row with {cause} for a {reader.value}"
+    )
     assert not remedy.helps or not remedy.none
 
 

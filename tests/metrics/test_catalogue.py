@@ -1,4 +1,5 @@
 import csv
+from collections import Counter
 from importlib import resources
 
 import numpy as np
@@ -29,6 +30,27 @@ def test_names_are_unique():
     text = resources.files("perfml.metrics").joinpath("catalogue.csv").read_text(encoding="utf-8")
     names = [row["name"] for row in csv.DictReader(text.splitlines())]
     assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize(
+    ("column", "words"),
+    {
+        "kind": {"count", "fraction", "level", "bytes", "rate", "ratio"},
+        "merge": {"time_weighted", "sum", "max"},
+        "better": {"lower", "higher", "neither"},
+        "exactness": {"exact", "close", "approximate", "none"},
+        "origin": {"nvprof", "perfml"},
+    }.items(),
+)
+def test_every_row_uses_words_that_the_merge_and_the_readers_know(catalogue, column, words):
+    unknown = {name: getattr(catalogue[name], column) for name in catalogue.names}
+    unknown = {name: word for name, word in unknown.items() if word not in words}
+    assert not unknown, f"column {column} of catalogue.csv holds one of {sorted(words)}"
+
+
+def test_a_family_has_more_than_one_metric(catalogue):
+    families = Counter(catalogue[name].family for name in catalogue.names)
+    assert min(families.values()) > 1, families
 
 
 def test_an_unknown_metric_names_the_nearest(catalogue):
