@@ -13,13 +13,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from perfml.errors import plain
+from perfml.explain.advice.finding import saving
 from perfml.explain.confidence import marked
 from perfml.explain.speed_of_light import Headroom, headroom
 from perfml.explain.tree.sentences import sided_causes
 from perfml.kernel_names import shortened
 from perfml.util.findings import Evidence
 from perfml.util.json_values import json_object
-from perfml.util.words import ended, factor_text, micros
+from perfml.util.words import ended, factor_text
 
 if TYPE_CHECKING:
     from perfml.explain.advice.finding import Finding
@@ -128,14 +129,10 @@ def brief_advice(advice: Advice, of: tuple[str, ...], levels: Sequence[KernelLev
 def _saving(one: Finding) -> BriefLayer:
     """Return a finding of advice."""
     where = _name(one.where.name) or "the whole run"
-    gain = f"{micros(one.holds.us)}; what can be saved is not known"
-    if one.gain is not None:
-        likely, high, time = (micros(us) for us in (one.likely_us, one.saved_us, one.holds.us))
-        gain = f"likely saves {likely}, at most {high}, of {time}"
     do = marked(one.what_to_do, one.confidence, one.tells)
     do = " ".join(filter(None, (do, one.command)))
     hazard = f"{one.hazard} ({', '.join(one.rules[:3])})"
-    return BriefLayer(where, gain, (_cause(hazard, one.evidence, do, one.numbers),))
+    return BriefLayer(where, saving(one), (_cause(hazard, one.evidence, do, one.numbers),))
 
 
 def _layer(detail: LayerDiff) -> BriefLayer:

@@ -49,6 +49,22 @@ def micros(value: float) -> str:
     return f"{number(value / 1000)} ms" if value >= 10_000 else f"{number(value)} µs"
 
 
+def about(value: float) -> str:
+    """Return a time given in microseconds that is no more than a guess, with two digits.
+
+    Examples
+    --------
+    >>> about(1189.7), about(206.4), about(8.752), about(48_130.0), about(0.0)
+    ('about 1,200 µs', 'about 210 µs', 'about 8.8 µs', 'about 48 ms', 'about 0 µs')
+    """
+    if not math.isfinite(value) or value == 0:
+        return f"about {value:.0f} µs" if value == 0 else micros(value)
+    value = round(value, 1 - math.floor(math.log10(abs(value))))
+    return (
+        f"about {number(value / 1000, 2)} ms" if value >= 10_000 else f"about {number(value, 2)} µs"
+    )
+
+
 def micros_alike(*values: float) -> list[str]:
     """Return times that are read together, in the unit of the largest.
 

@@ -79,8 +79,9 @@ def test_what_lays_out_an_answer_cuts_no_label_sorts_no_finding_and_asks_no_thre
     assert list(offences(path)) == []
 
 
-REPORT = sorted((ROOT / "perfml" / "report").glob("*.py"))
-"""What reports compute of their tables."""
+SECTIONS = ROOT / "perfml" / "report" / "sections"
+REPORT = [*sorted((ROOT / "perfml" / "report").glob("*.py")), *sorted(SECTIONS.glob("*.py"))]
+"""What reports compute of their tables, and lay out."""
 
 
 @pytest.mark.parametrize("path", REPORT, ids=lambda path: path.name)
@@ -102,6 +103,41 @@ def test_a_report_decides_no_confidence(path):
 SIZES = ("labels.py", "kernels.py", "write.py", "tables.py", "verbs.py")
 """Where numbers are rounded, a page is kept small, rows of many are drawn, and rows of a roofline
 far from every roof are counted."""
+
+
+WORDED = {
+    "cause_in_words",
+    "factor_text",
+    "filled",
+    "levels_in_words",
+    "sided_causes",
+    "symptom_of",
+}
+"""What words a cause."""
+
+
+def wording(text):
+    """Return the functions that word a cause, of those that a source imports."""
+    imports = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ImportFrom)]
+    return sorted(WORDED & {alias.name for node in imports for alias in node.names})
+
+
+@pytest.mark.parametrize("path", sorted(SECTIONS.glob("*.py")), ids=lambda path: path.name)
+def test_a_section_words_no_cause(path):
+    """Causes, what they save and how sure they are stand in the points of an explanation."""
+    assert wording(path.read_text("utf-8")) == []
+
+
+def test_what_layout_must_not_do_is_seen(tmp_path):
+    bad = tmp_path / "bad.py"
+    bad.write_text(
+        "from perfml.util.words import factor_text\n"
+        "def shown(found, label):\n"
+        "    first = sorted(found)[0]\n"
+        "    return first if label.startswith('work') and first.part >= 0.02 else None\n"
+    )
+    assert len(list(offences(bad))) == 3
+    assert wording(bad.read_text("utf-8")) == ["factor_text"]
 
 
 def test_every_exception_is_still_needed():

@@ -20,10 +20,13 @@ from perfml.explain.launches import known
 from perfml.explain.remedies import Person, Remedy
 from perfml.util.findings import Evidence, Time
 from perfml.util.json_values import exported, json_object, row_of
+from perfml.util.words import about, micros, percentage
 
 T = TypeVar("T")
 KnownBy = Literal["measured", "clock", "counters", "names", "bound", "Nsight Compute"]
 
+_GUESSED = frozenset({"clock", "names"})
+"""Who knows a gain as a fixed part of some time (``saves`` of account/causes.toml)."""
 _HAZARDS = 2  # of several findings that one thing to do helps against
 
 
@@ -222,6 +225,18 @@ def _joined(same: Sequence[Finding]) -> Finding:
         tested=verdicts.pop() if len(verdicts) == 1 else None,
         says=tuple(dict.fromkeys(name for one in same for name in one.says)),
     )
+
+
+def saving(one: Finding) -> str:
+    """Say what a finding saves, or where its time is: on every surface."""
+    if one.gain is None:
+        return f"{micros(one.holds.us)} in all, what can be saved is not known"
+    likely, high, time = (micros(us) for us in (one.likely_us, one.saved_us, one.holds.us))
+    # a fixed part of some time is known no better
+    said = about(one.likely_us) if one.gain.known_by in _GUESSED else likely
+    step = " a step" if one.holds.of == "step" else ""
+    text = f"likely saves {said} of {time}{step} ({percentage(one.part, 2)})"
+    return text if high == likely else f"{text}, at most {high}"
 
 
 def rank(one: Finding) -> tuple[bool, float, float]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from perfml.explain.advice.finding import listed_layers
+from perfml.explain.advice.finding import listed_layers, saving
 from perfml.explain.advice.unexplained import NOT_KNOWN
 from perfml.explain.confidence import marked, with_check
+from perfml.kernel_names import shortened
 from perfml.report.document import (
     Block,
     Cell,
@@ -41,6 +42,8 @@ _FOLDED = 40
 _ON_A_PAGE = 2000
 """Findings from which on each condition keeps fewer: a browser takes seconds for ten thousand."""
 
+_NAME = 64
+"""Characters of the name of a layer or kernel in a title; the tables below have all of it."""
 _TITLE = 90
 """Characters of a finding in a title; of a longer sentence it is the rule that says it."""
 
@@ -149,7 +152,7 @@ def _step(one: Finding, levels: Sequence[KernelLevels], label: str) -> Sentence:
         hazard = f"{listed(one.says, 4)}: {listed(one.rules, 4)}"
     title = capital(hazard)
     if one.where.name and NOT_KNOWN not in one.rules:  # which names the kernel to measure
-        title = f"{title} in {one.where.name}"
+        title = f"{title} in {shortened([one.where.name], _NAME)[0]}"
     why = [one.hazard if long else "", one.evidence]
     if own is not None:
         why.append(f"it takes {micros(own.total_us)}, {percent(own.share)} of the time")
@@ -162,16 +165,6 @@ def _step(one: Finding, levels: Sequence[KernelLevels], label: str) -> Sentence:
         reasons = " ".join(ended(capital(each)) for each in why)
         text = " ".join(filter(None, (text, f"Why: {at}{reasons}")))
     return Sentence("do", one.confidence, text, title, saving(one), one.command)
-
-
-def saving(one: Finding) -> str:
-    """Say what a finding saves, or where its time is."""
-    if one.gain is None:
-        return f"{micros(one.holds.us)} in all, what can be saved is not known"
-    likely, high, time = (micros(us) for us in (one.likely_us, one.saved_us, one.holds.us))
-    step = " a step" if one.holds.of == "step" else ""
-    text = f"likely saves {likely} of {time}{step} ({percent(one.likely_us / one.holds.us)})"
-    return text if high == likely else f"{text}, at most {high}"
 
 
 def _notes(advice: Advice) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
+from perfml.kernel_names import shortened
 from perfml.report.conditions import EVERY_RUN
 from perfml.report.document import (
     Block,
@@ -40,6 +41,9 @@ _SHORT = 3
 
 _FIRST_LAYERS = 6
 """Layers on the first screen of an explanation."""
+
+_NAME = 64
+"""Characters of a layer's name in a heading; --more and JSON have all of it."""
 
 _MORE = "--more: kernels, all causes, metrics and the model of these layers."
 
@@ -140,7 +144,8 @@ def explanation_summary(explanation: Explanation, *, named: bool = False) -> Doc
 
 def _names(detail: LayerDiff) -> str:
     times = " against ".join(micros_alike(detail.time.target_us, detail.time.baseline_us))
-    return f"{aligned_name(detail)}: {detail.time.verdict}, {times} ({multiple(detail.time.ratio)})"
+    name = shortened([aligned_name(detail)], _NAME)[0]
+    return f"{name}: {detail.time.verdict}, {times} ({multiple(detail.time.ratio)})"
 
 
 def layers_alone(explanation: Explanation) -> list[str]:

@@ -253,11 +253,10 @@ def answer(results: Results) -> Answer:
         said.append(Sentence("time", "low", f"{more}: see the times below."))
     said += _reasons(results.pairs, alone=alone)
     errors = {each.task: error_sentence(each) for each in results.evaluations}
+    scored = {name: each.sure for name, each in errors.items() if each is not None}
+    sures = {name: sure for name, sure in scored.items() if sure != "caution"}
     for ranking in results.rankings:
-        error = errors.get(ranking.task)
-        said += _metrics(
-            ranking, "high" if error is None or error.sure == "caution" else error.sure
-        )
+        said += _metrics(ranking, sures.get(ranking.task, "high"))
     said += [error for error in errors.values() if error is not None]
     leaks = dict.fromkeys(each.leakage.warning for each in results.evaluations)
     said += [Sentence("caution", "caution", warning) for warning in leaks if warning]
