@@ -25,7 +25,7 @@ from typing import Any
 from collectors import run_folder as folders
 from collectors.run_spec import Run
 from collectors.sweep.executors import RESOURCE, Executor, ExecutorError, workers
-from collectors.sweep.manifest import FILE, Manifest, State
+from collectors.sweep.manifest import FILE, Manifest, RunState, State
 from collectors.sweep.spec import Sweep, longest_first
 from perfml.errors import InputError
 from perfml.util.files import cannot_write, interruptible
@@ -101,7 +101,8 @@ def run_sweep(
     is not set, or there are no workers. A run that fails raises nothing. Raises `KeyboardInterrupt`
     on Ctrl-C or SIGTERM, after the running runs were stopped and their half results removed.
     """
-    with _alone(out), Manifest(out) as manifest, interruptible():
+    with _alone(out), interruptible():
+        manifest = Manifest(out)
         _check_resumed(manifest, out, resume)
         return _Driver(sweep, out.resolve(), executor, manifest, observer).drive()
 
@@ -117,9 +118,9 @@ def finished_runs(run_ids: Iterable[str], out: Path) -> dict[str, int | None]:
 
 
 def _check_resumed(manifest: Manifest, out: Path, resume: bool) -> None:
-    before = manifest.states().values()
+    before = manifest.states.values()
     if before and not resume:
-        done = sum(each.state == "done" for each in before)
+        done = sum(state.state == "done" for state in before)
         msg = "a sweep was begun in this folder"
         cure = "Go on with --resume, or name another folder with --out."
         found = f"{done} of {len(before)} runs done"
@@ -187,7 +188,7 @@ class _Driver:
             self.observer(Change(run_id, "kept", finished=number, total=self.total))
         if left:
             self._measure(left)
-        states = self.manifest.states()
+        states = self.manifest.states
         own = tuple(states[run_id] for run_id in runs)
         return Outcome(
             self.out,
@@ -348,7 +349,12 @@ class _Driver:
         self._close(run_id, "done", "", launches, seconds=seconds, seconds_per_launch=rate)
 
     def _close(
-        self, run_id: str, state: str, message: str, launches: int | None = None, **details: Any
+        self,
+        run_id: str,
+        state: RunState,
+        message: str,
+        launches: int | None = None,
+        **details: Any,
     ) -> None:
         """Note that a run has ended, and tell it."""
         self.open.discard(run_id)
@@ -396,7 +402,7 @@ class _Driver:
         for run_id in list(self.open):
             # a run may have been finished while the stop was on its way
             record = folders.finished(self.out, run_id)
-            state = "pending" if record is None else "done"
+            state: RunState = "pending" if record is None else "done"
             launches = None if record is None else record.get("launches_profiled")
             self._close_attempt(run_id)
             self.manifest.end(run_id, state, launches=launches)

@@ -71,7 +71,7 @@ def choose_gpus(asked: str | None) -> tuple[str, ...]:
     if asked is None:
         chosen = numbers
     elif "," in asked:
-        chosen = list(dict.fromkeys(each.strip() for each in asked.split(",") if each.strip()))
+        chosen = list(dict.fromkeys(word.strip() for word in asked.split(",") if word.strip()))
     else:
         few = asked.isdigit() and 0 < int(asked) <= len(numbers)
         chosen = numbers[: int(asked)] if few else []

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from collectors.sweep import read_sweep
+from collectors.sweep.spec import read_sweep
 from collectors.workloads import Options, workload
 from collectors.workloads.base import parse_settings
 from studies.ladders import recording

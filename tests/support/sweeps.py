@@ -12,8 +12,7 @@ FORKED = "DASK_DISTRIBUTED__WORKER__MULTIPROCESSING_METHOD"
 def read_states(out):
     """Return what the manifest of a folder knows of each run, by id."""
     assert (out / FILE).is_file()
-    with Manifest(out) as manifest:
-        return {run_id: asdict(state) for run_id, state in manifest.states().items()}
+    return {run_id: asdict(state) for run_id, state in Manifest(out).states.items()}
 
 
 def two_gpus(monkeypatch, folder, short_folder, *first):

@@ -273,7 +273,7 @@ def test_a_scheduler_that_is_there_is_used(host):
         assert states == ["done", "done"], [each.message for each in outcome.states]
         assert [each.finished for each in changes] == [0, 1, 1, 2]
         # the folder is what counts: a second driver with a lost manifest measures nothing
-        (host / "runs/sweep.sqlite").unlink()
+        (host / "runs/sweep.json").unlink()
         again = run_sweep(plan, host / "runs", executor, resume=True)
         assert (again.kept, again.launches) == (2, 0)
     with pytest.raises(PerfmlError, match="no Dask scheduler answers"):

@@ -6,7 +6,7 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
-from collectors.sweep import read_sweep
+from collectors.sweep.spec import read_sweep
 from collectors.workloads import Options, default_backends, workload
 from collectors.workloads.base import parse_settings, read_settings
 from collectors.workloads.cuda import Resources, Source, compile_cubin, nvcc_command, read_ptxas
