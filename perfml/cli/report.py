@@ -244,11 +244,9 @@ def plot(
 
 
 def _describe(output: Output) -> None:
-    from perfml.report.figures.registry import PLOTS, flag
+    from perfml.report.figures.registry import PLOTS, flag, options_of, shown_by
 
-    rows = [
-        (name, each.what, ", ".join(map(flag, each.options)) or "-") for name, each in PLOTS.items()
-    ]
+    rows = [(name, shown_by(name), ", ".join(map(flag, options_of(name))) or "-") for name in PLOTS]
     columns = ["figure", "what it shows", "options"]
     keys = ("figure", "what", "options")
     output.result({"figures": [dict(zip(keys, row, strict=True)) for row in rows]})

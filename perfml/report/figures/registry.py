@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -38,20 +39,18 @@ class Request:
     width: float | None = None  # points (1/72 inch), or None for the figure's own
     progress: Progress | None = None  # called by what takes long
 
-    def given(self, *names: str) -> dict[str, Any]:
-        """Return the options that were given, and the width."""
-        options = {name: value for name in names if (value := self.option(name)) is not None}
-        return options if self.width is None else {**options, "width": self.width}
-
-    def option(self, name: str, default: Any = None) -> Any:
-        """Return an option, or its default."""
-        value = self.options.get(name)
-        return default if value is None else value
+    @property
+    def given(self) -> dict[str, Any]:
+        """The options that have a value."""
+        return {name: value for name, value in self.options.items() if value is not None}
 
     @property
-    def of_layer(self) -> pd.DataFrame:
-        """The rows of the layer that was asked for; all without."""
-        layer = self.option("layer")
+    def size(self) -> dict[str, Any]:
+        """The width, where one is asked for."""
+        return {} if self.width is None else {"width": self.width}
+
+    def of_layer(self, layer: str | None) -> pd.DataFrame:
+        """Return the rows of a layer; all without."""
         rows = self.layers if layer is None else self.layers[self.layers["layer"] == layer]
         if layer is None or len(rows):
             return rows
@@ -61,43 +60,23 @@ class Request:
         listing = listed([clean(name, 60) for name in names.unique()], 8)
         raise PerfmlError(msg, found=listing, cure=cure)
 
-    def ranking(self, task: str, methods: tuple[str, ...], models: Any = None) -> Ranking:
-        """Rank the metrics of the layers."""
+    def ranking(self, task: str, method: str | None, model: str | None, **how: Any) -> Ranking:
+        """Rank the metrics of the layers by one model and method, or by those that are usual."""
         from perfml.modeling import rank
 
-        return cast(
-            "Ranking",
-            rank(
-                self.layers,
-                task=task,
-                models=models,
-                methods=methods,
-                resamples=self.option("resamples", 20),
-                seed=self.option("seed", 0),
-                progress=self.progress,
-            ),
-        )
+        methods = (method,) if method else ("builtin", "permutation")
+        models = (model,) if model else None
+        told = {"methods": methods, "models": models, "progress": self.progress, **how}
+        return cast("Ranking", rank(self.layers, task=task, **told))
 
-    @property
-    def ranked(self) -> Ranking:
-        """The ranking by one model and method, or by those that are usual."""
-        model, method = self.option("model"), self.option("method")
-        methods = (str(method),) if method else ("builtin", "permutation")
-        return self.ranking(
-            self.option("task", "regression"), methods, (str(model),) if model else None
-        )
-
-    @property
-    def explained(self) -> Explanation:
-        """The comparison of the two backends that were named."""
+    def explained(self, baseline: str | None, target: str | None, layer: str | None) -> Explanation:
+        """Compare the two backends that were named."""
         from perfml.explain import explain, sides_of
 
-        baseline, target = self.option("baseline"), self.option("target")
         if baseline is None or target is None:
             msg = "this figure compares two backends"
             among = listed([clean(name, 60) for name in self.layers["backend"].unique()], 8)
             raise PerfmlError(msg, found=among, cure="Name two of these: --baseline A --target B.")
-        layer = self.option("layer")
         return cast(
             "Explanation",
             explain(
@@ -109,101 +88,177 @@ class Request:
         )
 
 
-def _kernels(request: Request) -> Axes:
+def times(request: Request, *, layer: str | None = None) -> Axes:
+    """Time per layer and backend, with the spread of repeats."""
+    ax = figures.layer_times(request.of_layer(layer), **request.size)
+    return _titled(ax, "Time per layer", layer)
+
+
+def kernels(request: Request, *, layer: str | None = None) -> Axes:
+    """Kernels of a layer (the slowest without --layer)."""
     if request.kernels is None:
         msg = "the kernels of a layer need the Kernels table"
         raise PerfmlError(msg, cure="Give the Kernels table itself, or --launches FILE.")
-    layer = request.option("layer")
     if layer is None:
         totals = request.kernels.groupby("layer")["time_us"].sum()
         if totals.empty:
             msg = "no launch belongs to a layer"
             raise PerfmlError(msg, cure="Ingest with ranges or --layer-map, see perfml ingest -h.")
         layer = str(totals.idxmax())
-    return figures.kernel_shares(request.kernels, layer=layer, **request.given())
+    return figures.kernel_shares(request.kernels, layer=layer, **request.size)
 
 
-def _importances(request: Request) -> Axes:
-    return figures.importances(request.ranked, **request.given("model", "method", "top"))
+def importances(
+    request: Request,
+    *,
+    task: str = "regression",
+    model: str | None = None,
+    seed: int = 0,
+    method: str | None = None,
+    resamples: int = 20,
+    top: int | None = None,
+) -> Axes:
+    """Importances of one model, with intervals."""
+    ranked = request.ranking(task, method, model, resamples=resamples, seed=seed)
+    return figures.importances(
+        ranked, **_known(model=model, method=method, top=top), **request.size
+    )
 
 
-def _ranks(request: Request) -> Axes:
-    return figures.ranks(request.ranked, **request.given("top"))
-
-
-def _ratios(request: Request) -> Axes:
-    return figures.time_ratios(request.explained, **request.given())
-
-
-def _all_models(request: Request) -> Axes:
-    method = request.option("method", "builtin")
+def models(
+    request: Request,
+    *,
+    method: str = "builtin",
+    resamples: int = 20,
+    seed: int = 0,
+    top: int | None = None,
+) -> Axes:
+    """Importances of all six models side by side, with intervals and chance."""
     several = len(request.layers["backend"].dropna().unique()) > 1
     tasks = ("regression", "classification") if several else ("regression",)
     return figures.model_importances(
-        [request.ranking(task, (method,)) for task in tasks],
+        [request.ranking(task, method, None, resamples=resamples, seed=seed) for task in tasks],
         method=method,
         measured=settings(request.layers),
-        **request.given("top"),
+        **_known(top=top),
+        **request.size,
     )
 
 
-def _tree(request: Request) -> Axes:
+def ranks(
+    request: Request,
+    *,
+    task: str = "regression",
+    model: str | None = None,
+    seed: int = 0,
+    resamples: int = 20,
+    top: int | None = None,
+) -> Axes:
+    """Rank of every metric group, with intervals."""
+    ranked = request.ranking(task, None, model, resamples=resamples, seed=seed)
+    return figures.ranks(ranked, **_known(top=top), **request.size)
+
+
+def tree(request: Request, *, task: str = "regression") -> Axes:
+    """A decision tree that can be read."""
     from perfml.report.figures.models import readable_tree
 
-    tree, names, classes = readable_tree(request.layers, request.option("task", "regression"))
+    fitted, names, classes = readable_tree(request.layers, task)
     return figures.decision_tree(
-        tree,
+        fitted,
         feature_names=names,
         class_names=classes or None,
         unit="" if classes else "µs",
-        **request.given(),
+        **request.size,
     )
 
 
-def _predictions(request: Request) -> Axes:
+def predictions(
+    request: Request,
+    *,
+    model: str = "gbr",
+    protocol: str = "leave-one-layer-out",
+    splits: int = 10,
+    seed: int = 0,
+) -> Axes:
+    """Predicted against measured times."""
     from perfml.modeling import evaluate
 
-    model, protocol = request.option("model", "gbr"), request.option("protocol", _UNSEEN)
     evaluation = evaluate(
         request.layers,
         models=(model,),
         protocols=(protocol,),
-        splits=request.option("splits", 10),
-        seed=request.option("seed", 0),
+        splits=splits,
+        seed=seed,
         progress=request.progress,
     )
     return figures.predicted_vs_measured(
-        evaluation.predictions, model=model, protocol=protocol, **request.given()
+        evaluation.predictions, model=model, protocol=protocol, **request.size
     )
 
 
-def _roofline(request: Request) -> Axes:
-    layer = request.option("layer")
-    names = None if layer is None else tuple(request.of_layer["layer"].astype(str).head(1))
-    return figures.layer_roofline(request.layers, names=names, **request.given())
+def roofline(request: Request, *, layer: str | None = None) -> Axes:
+    """Layers under the roofs of their device."""
+    named = None if layer is None else tuple(request.of_layer(layer)["layer"].astype(str).head(1))
+    return figures.layer_roofline(request.layers, names=named, **request.size)
 
 
-def _attribution(request: Request) -> Axes:
-    detail = request.explained.details[0]
-    ax = figures.attribution(detail, **request.given())
-    target, baseline = (plain(request.option(side), 24) for side in ("target", "baseline"))
-    ratio = f"{multiple(detail.time.ratio)}, {target} over {baseline}"
+def stalls(request: Request, *, layer: str | None = None) -> Axes:
+    """Why warps waited, of a layer or of all."""
+    ax = figures.stall_breakdown(request.layers, layer=layer, **request.size)
+    return _titled(ax, "Why warps waited", layer)
+
+
+def ratios(
+    request: Request,
+    *,
+    baseline: str | None = None,
+    target: str | None = None,
+    layer: str | None = None,
+) -> Axes:
+    """Time ratio of two backends on every layer."""
+    ax = figures.time_ratios(request.explained(baseline, target, layer), **request.size)
+    return _titled(ax, "Time ratio of every layer", layer)
+
+
+def attribution(
+    request: Request,
+    *,
+    baseline: str | None = None,
+    target: str | None = None,
+    layer: str | None = None,
+) -> Axes:
+    """What makes a layer slower (the one that differs most without --layer)."""
+    detail = request.explained(baseline, target, layer).details[0]
+    ax = figures.attribution(detail, **request.size)
+    ratio = f"{multiple(detail.time.ratio)}, {plain(target, 24)} over {plain(baseline, 24)}"
     ax.set_title(f"{plain(detail.layer, 60)}: {ratio}")
     return ax
 
 
-@dataclass(frozen=True)
-class Plot:
-    """One figure of `PLOTS`."""
-
-    what: str  # what it shows
-    draw: Callable[[Request], Axes]  # how it is drawn
-    options: tuple[str, ...] = ()  # those that it heeds
-    title: str = ""  # where the drawing itself has none
-    settings: bool = True  # whether the precisions and batches are added to its title
+def _known(**options: Any) -> dict[str, Any]:
+    """Return the options that have a value; a figure has its own defaults."""
+    return {name: value for name, value in options.items() if value is not None}
 
 
-_UNSEEN = "leave-one-layer-out"
+def _titled(ax: Axes, title: str, layer: str | None) -> Axes:
+    """Give a drawing a title where it has none."""
+    if not ax.get_title(loc="left"):
+        ax.set_title(f"{title}: {plain(layer, 60)}" if layer else title, loc="left")
+    return ax
+
+
+PLOTS: dict[str, Callable[..., Axes]] = {
+    draw.__name__: draw
+    for draw in (
+        *(times, kernels, importances, models, ranks, tree, predictions, roofline, stalls),
+        *(ratios, attribution),
+    )
+}
+"""Every figure that the verb plot draws, by name.
+
+Its docstring says what it shows, and its keywords are the options that it takes.
+"""
 
 _POINTS_A_LETTER = 6
 """Of small print, so that a note is broken before the edge of the picture."""
@@ -217,58 +272,16 @@ _POINTS_A_BOLD_LETTER = 8.5
 _TITLE_PAD = 6.0
 """Between a title and what lies below it, points; matplotlib's own."""
 
-_LEARNED = ("task", "model", "seed")
 
-PLOTS: dict[str, Plot] = {
-    "times": Plot(
-        "time per layer and backend, with the spread of repeats",
-        lambda asked: figures.layer_times(asked.of_layer, **asked.given()),
-        ("layer",),
-        title="Time per layer",
-    ),
-    "kernels": Plot("kernels of a layer (the slowest without --layer)", _kernels, ("layer",)),
-    "importances": Plot(
-        "importances of one model, with intervals",
-        _importances,
-        (*_LEARNED, "method", "resamples", "top"),
-    ),
-    "models": Plot(
-        "importances of all six models side by side, with intervals and chance",
-        _all_models,
-        ("method", "resamples", "seed", "top"),
-        settings=False,
-    ),
-    "ranks": Plot(
-        "rank of every metric group, with intervals",
-        _ranks,
-        (*_LEARNED, "resamples", "top"),
-    ),
-    "tree": Plot("a decision tree that can be read", _tree, ("task",)),
-    "predictions": Plot(
-        "predicted against measured times",
-        _predictions,
-        ("model", "protocol", "splits", "seed"),
-    ),
-    "roofline": Plot("layers under the roofs of their device", _roofline, ("layer",)),
-    "stalls": Plot(
-        "why warps waited, of a layer or of all",
-        lambda asked: figures.stall_breakdown(asked.layers, **asked.given("layer")),
-        ("layer",),
-        title="Why warps waited",
-    ),
-    "ratios": Plot(
-        "time ratio of two backends on every layer",
-        _ratios,
-        ("baseline", "target", "layer"),
-        title="Time ratio of every layer",
-    ),
-    "attribution": Plot(
-        "what makes a layer slower (the one that differs most without --layer)",
-        _attribution,
-        ("baseline", "target", "layer"),
-    ),
-}
-"""Every figure that the verb plot draws."""
+def options_of(name: str) -> tuple[str, ...]:
+    """Return the options that a figure takes."""
+    return tuple(inspect.signature(PLOTS[name]).parameters)[1:]
+
+
+def shown_by(name: str) -> str:
+    """Return what a figure shows, as a part of a sentence."""
+    sentence = str(PLOTS[name].__doc__)
+    return f"{sentence[:1].lower()}{sentence[1:].removesuffix('.')}"
 
 
 @styled
@@ -281,21 +294,17 @@ def draw_plot(name: str, request: Request) -> Axes:
     if name not in PLOTS:
         msg = f"no figure is called {name!r}"
         raise PerfmlError(msg, cure=did_you_mean(name, PLOTS, f"Figures are: {', '.join(PLOTS)}."))
-    plot = PLOTS[name]
-    ignored = [
-        option
-        for option, value in request.options.items()
-        if value is not None and option not in plot.options
-    ]
+    options = options_of(name)
+    ignored = [option for option in request.given if option not in options]
     if ignored:
-        heeded = ", ".join(map(flag, plot.options)) or "none"
+        heeded = ", ".join(map(flag, options)) or "none"
         msg = f"the figure {name} does not take {flag(ignored[0])}"
         raise PerfmlError(msg, cure=f"It takes: {heeded}; and --where, --launches, --width.")
-    ax = plot.draw(request)
-    if plot.settings:
-        _add_settings(ax, plot, request)
+    ax = PLOTS[name](request, **request.given)
+    if name != "models":  # its panels have headings, which say it
+        _add_settings(ax, shown_by(name), request)
     note = time_note(request.layers)
-    if note is not None and request.option("task") != "classification":
+    if note is not None and request.options.get("task") != "classification":
         # it goes into the picture, which is what is passed on
         letters = int(ax.figure.bbox.width / _POINTS_A_LETTER)
         ax.figure.supxlabel(textwrap.fill(note, letters), fontsize="small", ha="left", x=0.01)
@@ -307,14 +316,10 @@ def flag(option: str) -> str:
     return "--predict" if option == "task" else f"--{option}"
 
 
-def _add_settings(ax: Axes, plot: Plot, request: Request) -> None:
+def _add_settings(ax: Axes, what: str, request: Request) -> None:
     """Say in a figure's title which layer, precisions and batches it shows."""
     figure: Any = ax.figure
-    title = ax.get_title(loc="left")
-    if not title:
-        title = plot.title or capital(plot.what)
-        layer = request.option("layer")
-        title += "" if layer is None else f": {plain(layer, 60)}"
+    title = _titled(ax, capital(what), request.options.get("layer")).get_title(loc="left")
     if measured := settings(request.layers):
         title += f" ({measured})".replace(" ", _KEEP).replace(_KEEP, " ", 1)
     figure.draw_without_rendering()  # only now is it known where the axes and the legend lie
