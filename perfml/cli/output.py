@@ -277,7 +277,7 @@ def _folded(line: str, width: int) -> list[str]:
     """Return a line in pieces that fit, with the indent it has."""
     if not width or len(line) <= width:
         return [line]
-    from perfml.report.render.text import wrap
+    from perfml.util.shown import wrap
 
     text = line.lstrip()
     return wrap(text, width, line[: len(line) - len(text)])

@@ -11,8 +11,10 @@ import math
 import re
 import textwrap
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from perfml.kernel_names import shortened
 from perfml.util.words import count, plain_number
 
 if TYPE_CHECKING:
@@ -33,12 +35,6 @@ _UNIT = re.compile(r"(?<=\d) (?=(?:%|[µunm]?s\b|[GT]B/s|TFLOP/s))")
 
 _FIGURE = re.compile(r"[-+]?\d[\d.,]*(?: %)?|–")
 
-_LEAST_NAME = 33
-"""Characters that a name keeps: as many as any metric has."""
-
-_LEAST_WORDS = 25
-"""Characters that words keep."""
-
 
 def screen(
     title: str,
@@ -55,15 +51,24 @@ def screen(
     Columns come by importance: the last ones are left out first, and so are rows beyond `most`;
     `rest` says where all of them are, such as ``.summary``. Missing cells are empty.
     """
+    from pandas.api.types import is_numeric_dtype
+
     lines = folded(title, width)
     told = [f"Warning: {warning}" for warning in warnings]
     lines += _sentences(told[:_OPEN], width)
     if len(told) > _OPEN:
         lines.append(f"({len(told) - _OPEN} more warnings)")
     shown = frame.head(most)
-    kept, grid = _fitted(shown, width)
-    lines += ["", *grid]
-    left_out = [str(name) for name in frame.columns[kept:]]
+    texts = [[cell(value) for value in shown[name]] for name in shown.columns]
+    heads = [
+        (str(name), bool(is_numeric_dtype(shown[name])) or _figures(column))
+        for name, column in zip(shown.columns, texts, strict=True)
+    ]
+    grid, kept = fitted(
+        heads, [[(text, "") for text in row] for row in zip(*texts, strict=True)], width
+    )
+    lines += ["", *grid.lines()]
+    left_out = [str(name) for at, name in enumerate(frame.columns) if at not in kept]
     notes = [f"without {', '.join(left_out)}"] if left_out else []
     if len(frame) > len(shown):
         notes.append(count(len(frame) - len(shown), "more row"))
@@ -106,49 +111,191 @@ def _without_middle(word: str, room: int) -> str:
     return f"{start[: room - 1 - tail]}…{end[-tail:]}"
 
 
-def _fitted(frame: pd.DataFrame, width: int) -> tuple[int, list[str]]:
-    """Return how many columns fit, and their lines."""
-    from pandas.api.types import is_numeric_dtype
-
-    columns = [[cell(value) for value in frame[name]] for name in frame.columns]
-    heads = [str(name) for name in frame.columns]
-    numeric = [
-        bool(is_numeric_dtype(frame[name])) or _figures(column)
-        for name, column in zip(frame.columns, columns, strict=True)
-    ]
-    kept = len(heads)
-    while True:
-        sizes = [
-            max([len(head), *map(len, column)])
-            for head, column in zip(heads[:kept], columns[:kept], strict=True)
-        ]
-        over = sum(sizes) + 2 * (kept - 1) - width
-        for at in sorted(range(kept), key=lambda at: -sizes[at]):
-            of_words = any(" " in text for text in columns[at])
-            least = max(_LEAST_WORDS if of_words else _LEAST_NAME, len(heads[at]))
-            if over > 0 and not numeric[at] and sizes[at] > least:
-                cut = min(over, sizes[at] - least)
-                sizes[at] -= cut
-                over -= cut
-        if over <= 0 or kept == 1:
-            break
-        kept -= 1
-    rows = zip(*columns[:kept], strict=True)
-    lines = [_line(row, sizes, numeric) for row in [tuple(heads[:kept]), *rows]]
-    return kept, lines
-
-
 def _figures(column: list[str]) -> bool:
     """Return whether texts are numbers, in percent or plain."""
     return any(column) and all(_FIGURE.fullmatch(text) for text in column if text)
 
 
-def _line(row: Iterable[str], sizes: list[int], numeric: list[bool]) -> str:
-    cells = (
-        shorter(text, size).rjust(size) if number else shorter(text, size).ljust(size)
-        for text, size, number in zip(row, sizes, numeric, strict=False)
+GAP = 2
+"""Blanks between columns."""
+
+_LEAST_NAME = 33
+"""Characters that a name without blanks keeps: as many as any metric has, and a comma."""
+
+_LEAST_TEXT = 24
+"""Characters that a column of words keeps where its texts wrap."""
+
+_LEAST_LAST = 18
+"""The same of the last column beside the names."""
+
+Head = tuple[str, bool]
+"""What a column is called, and whether it is of numbers."""
+
+Text = tuple[str, str]
+"""A cell's text, and its small print."""
+
+
+def wrap(text: str, width: int, indent: str = "") -> list[str]:
+    """Return a text in lines of a width; a longer word has a line for itself, whole.
+
+    A `width` of 0 is one line; `indent` stands before the first line, and further lines two
+    characters further in.
+    """
+    if not width:
+        return [f"{indent}{text}"]
+    return folded(text, width, indent, f"{indent}  " if indent else "") or [indent]
+
+
+def fitted(
+    heads: Sequence[Head], rows: Sequence[Sequence[Text]], width: int, spare: Sequence[int] = ()
+) -> tuple[Grid, list[int]]:
+    """Return a table that fits into a width, and the columns that it keeps.
+
+    Columns of words get narrower first. Then `spare` ones go, then from the last to the second.
+    """
+    kept = list(range(len(heads)))
+    order = [*spare, *(at for at in reversed(range(1, len(heads))) if at not in spare)]
+    while True:
+        grid = _fit(heads, rows, kept, width)
+        if grid is None and len(kept) == 2:  # a name alone tells nothing
+            grid = Grid.of(heads, rows, kept, notes=set()).squeezed(width, _LEAST_LAST)
+            grid = grid if grid.needs <= width else None
+        if grid is not None:
+            return grid, kept
+        if len(kept) == 1:
+            return Grid.of(heads, rows, kept, notes=set()).squeezed(width), kept
+        kept.remove(order.pop(0))
+
+
+def _fit(
+    heads: Sequence[Head], rows: Sequence[Sequence[Text]], kept: list[int], width: int
+) -> Grid | None:
+    """Return these columns if they fit, with as much small print as there is room for."""
+    notes = {at for at in kept if any(row[at][1] for row in rows)}
+    flat = Grid.of(heads, rows, kept, notes=notes, flat=True)
+    if flat.needs <= width:
+        return flat
+    while True:
+        grid = Grid.of(heads, rows, kept, notes=notes)
+        if grid.needs <= width:
+            return grid
+        spare = notes - _telling_apart(rows)
+        if not spare:
+            squeezed = grid.squeezed(width)
+            return squeezed if squeezed.needs <= width else None
+        notes = notes - {max(spare, key=lambda at: max(len(row[at][1]) for row in rows))}
+
+
+def _telling_apart(rows: Sequence[Sequence[Text]]) -> set[int]:
+    """Return the first column where rows of one name differ in its small print alone."""
+    names, cells = {row[0][0] for row in rows}, {_with_note(row[0]) for row in rows}
+    return {0} if len(names) < len(cells) else set()
+
+
+def _with_note(cell: Text) -> str:
+    return f"{cell[0]} ({cell[1]})" if cell[1] else cell[0]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Texts by column, and how wide each column is; `silent` ones have no small print."""
+
+    heads: tuple[str, ...]
+    numeric: tuple[bool, ...]
+    texts: tuple[tuple[str, ...], ...]
+    widths: tuple[int, ...]
+    silent: tuple[int, ...]
+
+    @classmethod
+    def of(
+        cls,
+        columns: Sequence[Head],
+        rows: Sequence[Sequence[Text]],
+        kept: list[int],
+        notes: set[int],
+        *,
+        flat: bool = False,
+    ) -> Grid:
+        """Return the kept columns with the small print of some; flat heads take one line."""
+        heads = tuple(columns[at][0] for at in kept)
+        texts = tuple(
+            tuple(_with_note(row[at]) if at in notes else row[at][0] for row in rows) for at in kept
+        )
+        silent = tuple(at for at in kept if at not in notes and any(row[at][1] for row in rows))
+        widths = tuple(
+            max([len(head) if flat else _longest(head), *map(len, column)])
+            for head, column in zip(heads, texts, strict=True)
+        )
+        return cls(heads, tuple(columns[at][1] for at in kept), texts, widths, silent)
+
+    @property
+    def needs(self) -> int:
+        """Characters of a line."""
+        return sum(self.widths) + GAP * (len(self.widths) - 1)
+
+    def squeezed(self, width: int, last: int = 0) -> Grid:
+        """Return the grid with columns of words made narrower, the widest first.
+
+        The last column may get as narrow as `last`, though its longest word lose its middle.
+        """
+        widths = list(self.widths)
+        least = [self._least(at) for at in range(len(widths))]
+        if last and not self.numeric[-1]:
+            least[-1] = min(least[-1], last)
+        over = self.needs - width
+        while over > 0:
+            at = max(range(len(widths)), key=lambda at: (widths[at] > least[at], widths[at]))
+            if widths[at] <= least[at]:
+                break
+            others = [size for place, size in enumerate(widths) if place != at]
+            step = min(over, widths[at] - max([least[at], *(s for s in others if s < widths[at])]))
+            widths[at] -= max(step, 1)
+            over -= max(step, 1)
+        texts = tuple(
+            _names_cut(column, size) for column, size in zip(self.texts, widths, strict=True)
+        )
+        return Grid(self.heads, self.numeric, texts, tuple(widths), self.silent)
+
+    def _least(self, at: int) -> int:
+        if self.numeric[at]:
+            return self.widths[at]
+        longest = max((_longest(text) for text in self.texts[at]), default=0)
+        wanted = max(min(longest, _LEAST_NAME), _LEAST_TEXT, _longest(self.heads[at]))
+        return min(self.widths[at], wanted)
+
+    def lines(self) -> list[str]:
+        """Return the heads, then the rows; cells of several lines fill up with blanks."""
+        rows = [self.heads, *zip(*self.texts, strict=True)] if self.texts else []
+        if not any(self.heads):
+            rows = rows[1:]
+        return [line for row in rows for line in self._row(row)]
+
+    def _row(self, row: Sequence[str]) -> list[str]:
+        cells = [wrap(text, size) for text, size in zip(row, self.widths, strict=True)]
+        height = max(map(len, cells))
+        lines = []
+        for place in range(height):
+            parts = [
+                (cell[place] if place < len(cell) else "").rjust(size)
+                if number
+                else (cell[place] if place < len(cell) else "").ljust(size)
+                for cell, size, number in zip(cells, self.widths, self.numeric, strict=True)
+            ]
+            lines.append((" " * GAP).join(parts).rstrip())
+        return lines
+
+
+def _names_cut(texts: Sequence[str], width: int) -> tuple[str, ...]:
+    """Return texts whose words fit into a width: a longer one loses what it shares with others."""
+    long = list(dict.fromkeys(word for text in texts for word in text.split() if len(word) > width))
+    short = dict(zip(long, shortened(long, width), strict=True))
+    return tuple(
+        " ".join(short.get(word, word) for word in text.split()) if long else text for text in texts
     )
-    return "  ".join(cells).rstrip()
+
+
+def _longest(text: str) -> int:
+    return max(map(len, text.split()), default=0)
 
 
 def cell(value: Any) -> str:

@@ -5,7 +5,8 @@ from hypothesis import strategies as st
 
 from perfml.kernel_names import shortened
 from perfml.report.document import Cell, Column, ReportTable, numbers, words
-from perfml.report.render.text import table_grid, table_text, wrap
+from perfml.report.render.text import table_grid, table_text
+from perfml.util.shown import wrap
 
 
 def test_spare_columns_go_first_then_the_last_and_it_is_said():
