@@ -126,12 +126,12 @@ class Chip:
         """Return the cycles of a microsecond: at the launch's own clock, or the highest."""
         return self.clock_mhz if math.isnan(clock_mhz) else clock_mhz
 
-    def peak_flops_per_us(self, precision: str, clock_mhz: float = _NAN) -> float:
+    def peak_flops_per_us(self, precision: str) -> float:
         """Return the floating-point operations of a microsecond; a multiply-add is two.
 
         `precision` is ``fp32`` or ``fp64`` on CUDA cores; on tensor cores, with sums in FP32,
-        ``fp16``, ``bf16``, ``tf32``, ``fp8``, ``int8`` or ``tensor_fp64``. The clock is by default
-        the one of the data sheet's number.
+        ``fp16``, ``bf16``, ``tf32``, ``fp8``, ``int8`` or ``tensor_fp64``. The clock is the one of
+        the data sheet's number.
 
         Examples
         --------
@@ -140,11 +140,9 @@ class Chip:
         65
         """
         if precision in ("fp32", "fp64"):
-            return self._a_us(2 * getattr(self, precision), clock_mhz)
+            return self._a_us(2 * getattr(self, precision), _NAN)
         rate = getattr(self, f"tensor_{precision.removeprefix('tensor_')}")
-        if math.isnan(clock_mhz):
-            clock_mhz = self.tensor_clock_mhz
-        return self._a_us(2 * rate * self.tensor_share, clock_mhz)
+        return self._a_us(2 * rate * self.tensor_share, self.tensor_clock_mhz)
 
     def peak_dram_bytes_per_us(self) -> float:
         """Return what DRAM moves in a microsecond at most, bytes."""
@@ -186,22 +184,28 @@ def _positive(value: Any) -> float:
 DEVICE_FACTS = "device_facts"
 """Attribute of a table: by device, what its profile says of it."""
 
-_OTHERS = re.compile(r"\b(amd|radeon|instinct|intel|gfx\d\w*|mi\d{3}\w*)\b", re.IGNORECASE)
+_VENDORS = {
+    "amd": re.compile(r"\b(amd|radeon|instinct|gfx\d|mi\d{3})", re.IGNORECASE),
+    "intel": re.compile(r"\bintel\b", re.IGNORECASE),
+    "meta": re.compile(r"\bmtia", re.IGNORECASE),
+}
 """Words of the names of devices that are no NVIDIA GPU. HIP gives an AMD device a major and a
 minor version, too (an MI210 says 9.0), which is no compute capability."""
 _VENDOR = {"nvidia", "tesla", "geforce", "gpu"}
 """Words that profilers, drivers and people write or leave out."""
 
 
-def is_nvidia(name: str) -> bool:
-    """Tell whether a device is an NVIDIA GPU, as far as its name says.
+def vendor(name: str | None) -> str:
+    """Return who makes a device: ``amd``, ``intel``, ``meta``, or else ``nvidia``.
+
+    NVIDIA's tools count nothing on the others, and no public tool within a kernel of Meta's MTIA.
 
     Examples
     --------
-    >>> is_nvidia("AMD Instinct MI210"), is_nvidia("NVIDIA GeForce RTX 3090")
-    (False, True)
+    >>> vendor("AMD Instinct MI210"), vendor("NVIDIA GeForce RTX 3090"), vendor(None)
+    ('amd', 'nvidia', 'nvidia')
     """
-    return _OTHERS.search(name) is None
+    return next((maker for maker, word in _VENDORS.items() if word.search(name or "")), "nvidia")
 
 
 def chip(
@@ -224,7 +228,7 @@ def chip(
     >>> chips.chip("AMD Instinct MI210", capability="9.0").capability is None
     True
     """
-    if name and not is_nvidia(name):
+    if name and vendor(name) != "nvidia":
         return replace(UNKNOWN, name=name)
     found = _tabulated(name or None, capability or None)
     return found.with_facts(facts) if facts else found
@@ -411,24 +415,5 @@ REFERENCE = chip(capability="9.0")
 `perfml.explain` were tried, and whose latencies were measured here."""
 
 
-_AMD = ("amd", "radeon", "instinct", "gfx")
-
-
 AMD_GPU = "AMD GPU"
 """What a device of AMD's is called where a recording has no name of it."""
-
-
-def is_amd(name: str | None) -> bool:
-    """Return whether a GPU is one of AMD's, of which NVIDIA's tools count nothing.
-
-    Examples
-    --------
-    >>> is_amd("AMD Instinct MI210"), is_amd("NVIDIA H100 80GB HBM3"), is_amd(None)
-    (True, False, False)
-    """
-    return (name or "").lower().startswith(_AMD)
-
-
-def is_mtia(name: str | None) -> bool:
-    """Return whether a device is one of Meta's MTIA, within whose kernels no public tool counts."""
-    return (name or "").lower().startswith("mtia")

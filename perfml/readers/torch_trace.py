@@ -26,7 +26,7 @@ from perfml.account.origins import Origin, Origins, numbered, replay_of
 from perfml.account.recording import Activity, DeviceKind, HostKind, Recording
 from perfml.account.steps import Steps, find_steps
 from perfml.account.window import first_steps, of_the_first
-from perfml.chips.lookup import AMD_GPU, is_amd
+from perfml.chips.lookup import AMD_GPU, vendor
 from perfml.errors import InputError
 from perfml.readers.chrome_trace import ChromeTrace
 from perfml.readers.frame import kernels_frame
@@ -114,7 +114,7 @@ class _Trace:
             account = account_of(
                 first, counted, finder, theirs, recorded=every, unknown=audit.unknown
             )
-            amd = is_amd(str(frame["device"].iloc[0]))
+            amd = vendor(str(frame["device"].iloc[0])) == "amd"
             account = replace(account, bare_steps_us=_bare_steps(self.source.path), amd=amd)
             if first is not recording:
                 held = sum(activity.kind is DeviceKind.KERNEL for activity in first.activities)
@@ -164,7 +164,9 @@ class _Trace:
     def _note_origins(self, recording: Recording, origins: Sequence[Origin], steps: Steps) -> None:
         """Say what layers are, and where they rest on less than an API call."""
         named = recording.spans(HostKind.RANGE, HostKind.MODULE)
-        if all(span in steps.marks for span in named) and any(each.operator for each in origins):
+        if all(span in steps.marks for span in named) and any(
+            origin.operator for origin in origins
+        ):
             self.warnings.append(BY_OPERATOR)
         lost = sum(origin.call is None for origin in origins)
         if lost and any(origin.path for origin in origins):
@@ -259,7 +261,7 @@ def _name_and_capability(entry: Mapping[str, Any]) -> tuple[str | None, str | No
     parts = [whole(entry.get(part)) for part in _CAPABILITY]
     amd = whole(entry.get("warpSize")) == _WAVEFRONT
     text = name if isinstance(name, str) and name else AMD_GPU if amd else None
-    amd = amd or is_amd(text)
+    amd = amd or vendor(text) == "amd"
     known = all(part is not None for part in parts) and not amd
     return text, ".".join(map(str, parts)) if known else None
 

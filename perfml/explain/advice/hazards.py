@@ -17,7 +17,7 @@ import pandas as pd
 from perfml.account.account import Account
 from perfml.account.time_sources import time_notes
 from perfml.account.words import step_sentence
-from perfml.chips.lookup import is_amd, is_mtia
+from perfml.chips.lookup import vendor
 from perfml.datasets.loading import DEVICE_FACTS
 from perfml.datasets.opening import read_input
 from perfml.datasets.selection import Source
@@ -281,7 +281,7 @@ def _unexplained(side: Side, sources: Sequence[Mapping[str, Any]]) -> tuple[Find
 def _foreign(layers: pd.DataFrame) -> bool:
     """Return whether all of a table ran on GPUs of which NVIDIA's tools count nothing."""
     devices = layers["device"].dropna().unique() if "device" in layers.columns else ()
-    return len(devices) > 0 and all(is_amd(str(name)) or is_mtia(str(name)) for name in devices)
+    return len(devices) > 0 and all(vendor(str(name)) in ("amd", "meta") for name in devices)
 
 
 def _only(rows: pd.DataFrame, layers: Sequence[str]) -> pd.DataFrame:

@@ -25,7 +25,7 @@ from perfml.account.causes import Finding as Cause
 from perfml.account.device_time import DeviceTime
 from perfml.account.host import State
 from perfml.account.words import evidence
-from perfml.chips.lookup import is_amd
+from perfml.chips.lookup import vendor
 from perfml.explain.advice.finding import Finding, Gain, KnownBy, Where, grouped, listed_layers
 from perfml.explain.advice.findings import Layer, condition_of
 from perfml.explain.advice.layer_findings import SHORT_US, launch_finding
@@ -268,4 +268,4 @@ def _device(rows: pd.DataFrame | None) -> tuple[float, bool]:
     texts = rows.get("compute_capability", pd.Series(dtype=object)).dropna().astype(str)
     known = [float(each) for each in texts.unique() if re.fullmatch(r"\d+\.\d+", each)]
     names = rows.get("device", pd.Series(dtype=object)).dropna().astype(str)
-    return max(known, default=math.nan), bool(len(names)) and all(map(is_amd, names.unique()))
+    return max(known, default=math.nan), set(map(vendor, names)) == {"amd"}

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from perfml.chips.lookup import is_amd
+from perfml.chips.lookup import vendor
 from perfml.explain.launches import Launch
 from perfml.explain.remedies import Person, Situation, person_of
 from perfml.explain.speed_of_light import LOW
@@ -158,7 +158,7 @@ def situation_of(
         kernel=launch.kernel,
         operations=frozenset(name for name, does in done.items() if does),
         capability=math.nan if chip.capability is None else float(chip.capability),
-        amd=is_amd(chip.name or ""),
+        amd=vendor(chip.name) == "amd",
         limit=limit,
         numbers=numbers,
     )

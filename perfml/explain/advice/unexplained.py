@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from perfml import chips
-from perfml.chips.lookup import is_amd, is_mtia
+from perfml.chips.lookup import vendor
 from perfml.explain.advice.finding import Finding, Where
 from perfml.explain.confidence import probability
 from perfml.explain.remedies import Situation, person_of, remedy_for
@@ -141,9 +141,9 @@ def profile_command(kernel: str, row: pd.Series) -> str:
     name = shlex.quote(name)
     if _GRAPH.fullmatch(kernel):
         return f"nsys profile --trace cuda,nvtx --cuda-graph-trace node {program}"
-    if is_mtia(_known(row, "device")):
+    if vendor(_known(row, "device")) == "meta":
         return "# no public profiler counts within a kernel of an MTIA"
-    if is_amd(_known(row, "device")):
+    if vendor(_known(row, "device")) == "amd":
         return f"rocprof-compute profile --name run --kernel {name} -- {program}"
     capability = _known(row, "compute_capability")
     old = float(capability) < _NCU_FROM if capability else _known(row, "time_source") == "nvprof"
