@@ -2,8 +2,7 @@
 
 Here to change: which files of a run belong together and which times a launch gets
 (`profiles`, `timing`), what names a run (`run_labels`), which launches are a layer (`layer_map`),
-how a folder of Parquet larger than memory is written (`folder`), and how the kernels of a layer
-become one row (`merge/`).
+and how the kernels of a layer become one row (`merge/`).
 """
 
 from __future__ import annotations

@@ -149,10 +149,10 @@ def apply_layer_map(frame: pd.DataFrame, layer_map: LayerMap) -> pd.DataFrame:
     found = 0
     last_end = 0
     for match in pattern.matches(sequence):
-        first, stop = match.bounds[0], match.bounds[-1]
+        first, stop = match[0], match[-1]
         iterations[last_end:first] = [max(0, found - 1)] * (first - last_end)
         iterations[first:stop] = [found] * (stop - first)
-        spans = zip(match.bounds, match.bounds[1:], layer_map.layers, strict=False)
+        spans = zip(match, match[1:], layer_map.layers, strict=False)
         for row_of, row_until, (layer, _) in spans:
             for row in range(row_of, row_until):
                 if sequence[row] not in skipped:
@@ -184,7 +184,7 @@ def _pattern(layer_map: LayerMap, numbers: dict[str, int]) -> tuple[Pattern, fro
     groups = []
     for _, patterns in layer_map.layers:
         split = [_split(pattern) for pattern in patterns]
-        groups.append([Item(matching(wild), repeat) for wild, repeat in split])
+        groups.append([(matching(wild), repeat) for wild, repeat in split])
     return Pattern(groups, skipped), skipped
 
 
@@ -211,7 +211,7 @@ def _no_match(layer_map: LayerMap, names: list[str], furthest: dict[int, int]) -
     name, patterns = layer_map.layers[best]
     before = f" after {layer_map.layers[best - 1][0]}" if best else ""
     msg = f"the layer map does not fit: {name} ({', '.join(patterns)}) was not found{before}"
-    next_kernels = [function_name(each) for each in names[end : end + 4]]
+    next_kernels = [function_name(name) for name in names[end : end + 4]]
     return InputError(
         msg,
         where=f"launches, launch {end + 1} of {len(names)}",
@@ -225,19 +225,8 @@ def _wrong(where: str, what: str, found: str) -> InputError:
     return InputError(what, where=where, found=found, cure=cure)
 
 
-@dataclass(frozen=True)
-class Item:
-    """What may stand at one place: any of `symbols`, repeated as `repeat` says."""
-
-    symbols: frozenset[int]
-    repeat: str = ""
-
-
-@dataclass(frozen=True)
-class Match:
-    """Where a list was found: `bounds` has the begin of every group, and the end of the last."""
-
-    bounds: tuple[int, ...]
+Item = tuple[frozenset[int], str]
+"""What may stand at one place: any of some symbols, and how often, one of `REPEATS`."""
 
 
 class Pattern:
@@ -247,7 +236,6 @@ class Pattern:
     """
 
     def __init__(self, groups: Sequence[Sequence[Item]], pause: Collection[int] = ()) -> None:
-        self.groups = len(groups)
         self.furthest: dict[int, int] = {}
         """Of groups found in a row: where the last one first ended."""
         self._steps: list[tuple[str, frozenset[int], int, int]] = []
@@ -258,11 +246,11 @@ class Pattern:
                 self._item(item)
         self._add("end")
 
-    def matches(self, sequence: Sequence[int]) -> Iterator[Match]:
-        """Yield all matches from the left; each begins where the one before ended, or later.
+    def matches(self, sequence: Sequence[int]) -> Iterator[tuple[int, ...]]:
+        """Yield all matches from the left, as the begin of every group and the end of the last.
 
-        Items take as many symbols as they can while the rest still fits, as in a regular
-        expression.
+        A match begins where the one before ended, or later. Items take as many symbols as they can
+        while the rest still fits, as in a regular expression.
         """
         # One bit a step for each position: what was tried there, and failed.
         tried = [0] * (len(sequence) + 1)
@@ -273,7 +261,7 @@ class Pattern:
             if bounds is None:
                 start += 1
                 continue
-            yield Match(bounds)
+            yield bounds
             start = bounds[-1]
             tried[start] = 0  # the only place where not everything that was tried has failed
 
@@ -311,11 +299,12 @@ class Pattern:
 
     def _item(self, item: Item) -> None:
         """Add the steps of one item; a choice prefers to take another symbol."""
-        skip = self._add("choose") if item.repeat in ("?", "*") else None
-        begin = self._add("take", item.symbols)
+        symbols, repeat = item
+        skip = self._add("choose") if repeat in ("?", "*") else None
+        begin = self._add("take", symbols)
         if self._pause:
             self._loop(self._pause)
-        if item.repeat in ("+", "*"):
+        if repeat in ("+", "*"):
             again = self._add("choose")
             self._steps[again] = ("choose", frozenset(), begin, again + 1)
         if skip is not None:

@@ -174,7 +174,7 @@ def ingest_runs(
         frames.append(frame)
         run_id = str(frame["run_id"].iloc[0])
         condition = tuple(str(frame[name].iloc[0]) for name in CONDITION)
-        started.append(Started(run_id, condition, command_of(run.manifest, run.found)))
+        started.append((condition, command_of(run.manifest, run.found)))
         named = run.manifest.get("workload") or user.workload
         guess = {} if named else {"workload_from": "file name"}
         # one of other steps than the table's would contradict it, and what runs a built-in workload

@@ -215,16 +215,9 @@ SHOWN = 60
 """Characters of an argument that a name or a warning holds."""
 
 
-@dataclass(frozen=True)
-class Started:
-    """How one run was started: its program and arguments, empty where the profile does not tell.
-
-    Runs that share a `condition` (workload, backend, precision, batch) count as repeats.
-    """
-
-    run_id: str
-    condition: tuple[Any, ...]
-    command: tuple[str, ...]
+Started = tuple[tuple[Any, ...], tuple[str, ...]]
+"""The condition of a run (workload, backend, precision, batch), and how it was started: its program
+and arguments, empty where the profile does not tell. Runs of one condition count as repeats."""
 
 
 def command_of(manifest: dict[str, Any], profiles: Sequence[Kernels]) -> tuple[str, ...]:
@@ -256,11 +249,11 @@ def told_apart(runs: Sequence[Started], user: str | None) -> tuple[dict[int, str
     labels = differing_arguments(runs)
     names: dict[int, str] = {}
     warnings = []
-    for workload in dict.fromkeys(str(run.condition[0]) for run in runs):
+    for workload in dict.fromkeys(str(condition[0]) for condition, _ in runs):
         members = [
             place
-            for place, run in enumerate(runs)
-            if labels[place] and run.condition[0] == workload
+            for place, (condition, _) in enumerate(runs)
+            if labels[place] and condition[0] == workload
         ]
         if not members:
             continue
@@ -290,19 +283,19 @@ def differing_arguments(runs: Sequence[Started]) -> list[str]:
     --------
     >>> same = ("gemm", "eager", "fp32", 1)
     >>> differing_arguments([
-    ...     Started("a", same, ("./gemm", "--size", "512")),
-    ...     Started("b", same, ("./gemm", "--size", "1024")),
+    ...     (same, ("./gemm", "--size", "512")),
+    ...     (same, ("./gemm", "--size", "1024")),
     ... ])
     ['--size 512', '--size 1024']
     """
     groups: dict[tuple[Any, ...], list[int]] = {}
-    for place, run in enumerate(runs):
-        if run.command:
-            program = PurePath(run.command[0]).name
-            groups.setdefault((*run.condition, program), []).append(place)
+    for place, (condition, command) in enumerate(runs):
+        if command:
+            program = PurePath(command[0]).name
+            groups.setdefault((*condition, program), []).append(place)
     labels = [""] * len(runs)
     for places in groups.values():
-        commands = [runs[place].command[1:] for place in places]
+        commands = [runs[place][1][1:] for place in places]
         if len(set(commands)) < 2:
             continue
         for place, arguments in zip(places, commands, strict=True):

@@ -122,9 +122,10 @@ def _whole_iterations(timed: pd.DataFrame, where: str) -> tuple[pd.DataFrame, li
     numbers = np.sort(timed["iteration"].unique())
     if len(numbers) < 2:
         return timed, []
+    inside = timed["slot"] != _OUTSIDE
     before, last = (
         list(dict.fromkeys(timed["slot"][(timed["iteration"] == number) & inside]))
-        for number, inside in ((each, timed["slot"] != _OUTSIDE) for each in numbers[-2:])
+        for number in numbers[-2:]
     )
     if len(last) >= len(before) or last != before[: len(last)]:
         return timed, []

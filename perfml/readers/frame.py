@@ -56,14 +56,15 @@ def kernels_frame(
         If ranges are nested more than `MOST_NESTED` deep.
     """
     coded = ranges if isinstance(ranges, CodedRanges) else CodedRanges.of(ranges)
-    found = coded.split()
-    layers, layer, iterations = found.layers, found.codes, found.iterations
+    iterations, layer, layers = coded.split()
+    numbered = bool((iterations >= 0).any())
+    iterations = np.maximum(iterations, 0)
     require_depth(
         max(map(len, layers), default=0),
         f"ranges around kernel {next(iter(launches['kernel']), None)}",
     )
     occurrence = occurrences(iterations, layer, layers, instances)
-    iteration, again = (iterations, occurrence) if found.numbered else (occurrence, 0 * occurrence)
+    iteration, again = (iterations, occurrence) if numbered else (occurrence, 0 * occurrence)
     # one frame of finished columns: setting them one by one costs more than reading a report
     cells: dict[str, Any] = {
         str(name): column.array if isinstance(column, pd.Series) else column
@@ -243,28 +244,6 @@ def text_column(codes: npt.NDArray[np.integer[Any]], texts: Sequence[str | None]
 
 
 @dataclass(frozen=True)
-class SplitRanges:
-    """What the ranges around launches say.
-
-    Attributes
-    ----------
-    iterations
-        The iteration of each launch, 0 where no range numbers it, shape (n,).
-    numbered
-        Whether any range numbers an iteration.
-    codes
-        A number for the layer of each launch, shape (n,).
-    layers
-        The range names that a number stands for, each layer once.
-    """
-
-    iterations: Ints
-    numbered: bool
-    codes: Ints
-    layers: list[Path]
-
-
-@dataclass(frozen=True)
 class CodedRanges:
     """The range path of each launch, in two parts: ``around[outer] + within[inner]``.
 
@@ -340,8 +319,12 @@ class CodedRanges:
         codes = np.where(nothing, last_around[self.outer], last_within[self.inner])
         return codes, list(numbers)
 
-    def split(self) -> SplitRanges:
-        """Take apart iterations and layers, as `split_range` does with one path."""
+    def split(self) -> tuple[Ints, Ints, list[Path]]:
+        """Take apart iterations and layers, as `split_range` does with one path.
+
+        Returned are the iteration of each launch, -1 where no range numbers it, a number for its
+        layer, and the range names that such a number stands for.
+        """
         around, within = map(split_range, self.around), map(split_range, self.within)
         counts, rests = zip(*around, strict=True)
         counts_within, rests_within = zip(*within, strict=True)
@@ -353,8 +336,7 @@ class CodedRanges:
         ends, tails = _numbered([*self.within, *rests_within])
         end = ends[self.inner + np.where(later, len(self.within), 0)]
         codes, layers = _joined(places[self.outer], heads, end, tails)
-        numbered = bool((iterations >= 0).any())
-        return SplitRanges(np.maximum(iterations, 0), numbered, codes, layers)
+        return iterations, codes, layers
 
 
 def _counts(numbers: Sequence[int | None]) -> Ints:

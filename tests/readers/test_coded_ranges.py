@@ -23,12 +23,12 @@ def in_two_parts(launches):
 
 @given(LAUNCHES)
 def test_iteration_and_layer_are_those_of_the_whole_path(launches):
-    found = in_two_parts(launches).split()
+    iterations, codes, layers = in_two_parts(launches).split()
     expected = [split_range(first + rest) for first, rest in launches]
-    assert [found.layers[code] for code in found.codes] == [layer for _, layer in expected]
-    assert found.iterations.tolist() == [number or 0 for number, _ in expected]
-    assert found.numbered == any(number is not None for number, _ in expected)
-    assert len(set(found.layers)) == len(found.layers)
+    assert [layers[code] for code in codes] == [layer for _, layer in expected]
+    numbers = [-1 if number is None else number for number, _ in expected]
+    assert iterations.tolist() == numbers
+    assert len(set(layers)) == len(layers)
 
 
 @given(LAUNCHES)
@@ -47,5 +47,5 @@ def test_ranges_inside_others_are_named_after_them(launches, data):
 
 
 def test_no_launches_have_no_ranges():
-    found = CodedRanges.of([]).split()
-    assert (len(found.codes), found.numbered) == (0, False)
+    iterations, codes, _ = CodedRanges.of([]).split()
+    assert len(iterations) == len(codes) == 0

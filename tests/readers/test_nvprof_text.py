@@ -69,18 +69,17 @@ def test_what_is_no_value_is_refused(text):
 def test_max_10_is_one_and_an_unused_efficiency_is_missing():
     level = canonical("dram_utilization", [Value(10, "level"), Value(2, "level")])
     assert level is not None
-    np.testing.assert_allclose(level.values, [1.0, 0.2])
+    np.testing.assert_allclose(level[0], [1.0, 0.2])
     unused = canonical("shared_efficiency", [Value(0, "percent")])
     assert unused is not None
-    assert np.isnan(unused.values[0])
-    assert unused.undefined == 1
+    assert np.isnan(unused[0][0])
 
 
 def test_a_value_in_a_form_the_metric_cannot_have_is_missing_and_counted():
     found = canonical("gld_efficiency", [Value(0.98, "plain"), Value(98, "percent")])
     assert found is not None
-    np.testing.assert_equal(found.values, [np.nan, 0.98])
-    assert found.unusable == 1
+    np.testing.assert_equal(found[0], [np.nan, 0.98])
+    assert found[1:] == (1, 0)
     assert canonical("made_up_metric", [Value(1, "plain")]) is None
 
 

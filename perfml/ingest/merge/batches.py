@@ -12,7 +12,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -69,12 +68,12 @@ def merge_files(
     reader = WholeRuns(files)
     tally = Tally()
     with replacing(out) as temporary, Writer(temporary, files) as writer:
-        for batch in reader.batches(files.merged):
-            tally.add_launches(batch.launches)
-            rows = choice.rows(batch.launches)
+        for launches, table in reader.batches(files.merged):
+            tally.add_launches(launches)
+            rows = choice.rows(launches)
             if len(rows):
-                groups = LaunchGroups(batch.launches, rows)
-                merged, coverage = merged_layers(groups, files.merged, batch.taking(rows))
+                groups = LaunchGroups(launches, rows)
+                merged, coverage = merged_layers(groups, files.merged, _taking(table, rows))
                 tally.add_layers(merged, coverage)
                 writer.add(merged)
             if progress is not None:
@@ -132,8 +131,11 @@ class WholeRuns:
         for table in files.read(["run_id"], BATCH_CELLS):
             self._rows.update(_rows_by_run(table))
 
-    def batches(self, columns: Sequence[str]) -> Iterator[Batch]:
-        """Yield batches in the order of the files, whose values are asked for by these columns."""
+    def batches(self, columns: Sequence[str]) -> Iterator[tuple[pd.DataFrame, pa.Table]]:
+        """Yield launches of whole runs, in the order of the files.
+
+        A batch has identity and times, text as categories, and beside them all of these columns.
+        """
         waiting: list[pa.Table] = []
         for table in self._files.read([*self._identity, *columns], self._size):
             waiting.append(table)
@@ -153,26 +155,19 @@ class WholeRuns:
         if sum(map(len, waiting)):
             yield self._batch(pa.concat_tables(waiting))
 
-    def _batch(self, table: pa.Table) -> Batch:
-        frame = table.select(self._identity).unify_dictionaries().to_pandas(split_blocks=True)
-        return Batch(frame, table)
+    def _batch(self, table: pa.Table) -> tuple[pd.DataFrame, pa.Table]:
+        identity = table.select(self._identity).unify_dictionaries()
+        return identity.to_pandas(split_blocks=True), table
 
 
-@dataclass(frozen=True)
-class Batch:
-    """Launches of whole runs: identity and times with categorical text, and all columns."""
+def _taking(table: pa.Table, rows: npt.NDArray[np.intp]) -> Callable[[str], Floats]:
+    """Return what gives a numeric column of some of the launches, NaN where missing."""
 
-    launches: pd.DataFrame
-    table: pa.Table
+    def values(name: str) -> Floats:
+        column = np.asarray(table.column(name).to_numpy(), dtype=np.float64)
+        return column if len(rows) == len(column) else column[rows]
 
-    def taking(self, rows: npt.NDArray[np.intp]) -> Callable[[str], Floats]:
-        """Return what gives a numeric column of some of the launches, NaN where missing."""
-
-        def values(name: str) -> Floats:
-            column = np.asarray(self.table.column(name).to_numpy(), dtype=np.float64)
-            return column if len(rows) == len(column) else column[rows]
-
-        return values
+    return values
 
 
 def _rows_by_run(table: pa.Table) -> dict[str | None, int]:

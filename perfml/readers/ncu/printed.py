@@ -17,13 +17,8 @@ from perfml.readers.numbers import EXPORT, BadNumberError, english, to_numbers
 from perfml.readers.source import ReadOptions, Source
 from perfml.tables import Kernels
 
-
-@dataclass(frozen=True)
-class Cell:
-    """A value as it is printed, and its unit; empty for none."""
-
-    text: str
-    unit: str
+Cell = tuple[str, str]
+"""A value as it is printed, and its unit; empty for none."""
 
 
 @dataclass
@@ -63,7 +58,7 @@ def kernels_of(
     names = dict.fromkeys(name for row in cells for name in row if name in wanted)
     columns = {name: [row.get(name) for row in cells] for name in names}
     for name, column in columns.items():
-        for unit in {cell.unit for cell in column if cell is not None}:
+        for unit in {cell[1] for cell in column if cell is not None}:
             require_times({name: unit}, str(source.path))
     counters = _numbers(columns, printed, source)
     add_warp_size(counters, len(printed))
@@ -87,10 +82,10 @@ def _numbers(
 ) -> dict[str, Any]:
     """Return one column a metric in base units, NaN where a launch lacks it."""
     texts = {
-        name: pa.chunked_array([pa.array([cell and cell.text for cell in column], pa.string())])
+        name: pa.chunked_array([pa.array([cell and cell[0] for cell in column], pa.string())])
         for name, column in columns.items()
     }
-    units = {name: {cell.unit for cell in column if cell} for name, column in columns.items()}
+    units = {name: {cell[1] for cell in column if cell} for name, column in columns.items()}
     _, doubtful = english(
         [(name, text, "%" if units[name] == {"%"} else "") for name, text in texts.items()]
     )
@@ -106,7 +101,7 @@ def _numbers(
             where = f"{source.path}:{printed[error.row].line}"
             found = repr(error.text)[:60]
             raise InputError(msg, where=where, found=found, cure=EXPORT) from None
-        factors = [to_base(cell.unit)[0] if cell is not None else 1.0 for cell in columns[name]]
+        factors = [to_base(cell[1])[0] if cell is not None else 1.0 for cell in columns[name]]
         counters[name] = values * np.array(factors)
     return counters
 

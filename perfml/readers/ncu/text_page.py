@@ -12,7 +12,7 @@ import re
 from perfml.errors import InputError
 from perfml.readers.ncu.findings import PRINTED_KINDS, Rule
 from perfml.readers.ncu.page import NOTICE, Notices, header_at
-from perfml.readers.ncu.printed import Cell, PrintedLaunch, kernels_of
+from perfml.readers.ncu.printed import PrintedLaunch, kernels_of
 from perfml.readers.source import ReadOptions, Source
 from perfml.tables import Kernels
 
@@ -71,7 +71,7 @@ def read(source: Source, options: ReadOptions | None = None) -> Kernels:
     lines.read()
     where = str(source.path)
     # what failed has only nan and, of its launch, 0
-    if not any(_DIGIT.search(cell.text) for row in lines.launches for cell in row.cells.values()):
+    if not any(_DIGIT.search(text) for row in lines.launches for text, _ in row.cells.values()):
         raise _nothing(where, lines, notices)
     warnings = notices.warnings + lines.warnings()
     facts: dict[str, object] = {}
@@ -111,7 +111,7 @@ def _nothing(where: str, lines: _Lines, notices: Notices) -> InputError:
 
 def _not_available(launches: list[PrintedLaunch]) -> list[str]:
     """Return the metrics that are ``n/a`` in all places; none if any cell has more."""
-    cells = [(name, cell.text) for item in launches for name, cell in item.cells.items()]
+    cells = [(name, text) for item in launches for name, (text, _) in item.cells.items()]
     if not all(text.endswith("n/a") for _, text in cells):
         return []
     return list(dict.fromkeys(name for name, _ in cells))
@@ -212,7 +212,7 @@ class _Lines:
             return
         self._open_table = True
         # A metric shown in two sections has one value: the first one stays.
-        self.launches[-1].cells.setdefault(name, Cell(value, unit))
+        self.launches[-1].cells.setdefault(name, (value, unit))
 
     def _close_rule(self) -> None:
         if self._rule is None:

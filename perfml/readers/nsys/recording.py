@@ -179,9 +179,9 @@ class Export:
         ran = self.kernels[self.kernels["called"] < until]
         names = [self.names[at] for at in ran["name"].tolist()]
         moves = (
-            each
+            move
             for kind, rows in self.moves.items()
-            for each in self._moves(kind, rows[rows["start"] < until])
+            for move in self._moves(kind, rows[rows["start"] < until])
         )
         activities = [*self._activities(DeviceKind.KERNEL, ran, names), *moves]
         return Recording.of(

@@ -12,7 +12,6 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -50,14 +49,8 @@ Row = dict[str, Any]
 """A launch of a trace, or a kernel of a sum: columns of its table; a launch's start besides."""
 
 
-@dataclass
-class _Found:
-    """What the tables of a file hold."""
-
-    trace: list[Row] = field(default_factory=list)
-    sums: list[Row] = field(default_factory=list)
-    memory: list[tuple[str, str | None, float, float, float]] = field(default_factory=list)
-    """Name, device, start, duration and bytes, if known, of memory copies and sets."""
+Move = tuple[str, str | None, float, float, float]
+"""Name, device, start, duration and bytes, if known, of a memory copy or set."""
 
 
 def recognises(source: Source) -> bool:
@@ -71,27 +64,27 @@ def read(source: Source, options: ReadOptions | None = None) -> Kernels:
     Raises `InputError` if a row is cut or damaged, or there are no kernels.
     """
     del options
-    found = _read_tables(source)
-    rows = found.trace or found.sums
+    trace, sums, memory = _read_tables(source)
+    rows = trace or sums
     if not rows:
-        held = f"{count(len(found.memory), 'memory operation')}, no kernel"
+        held = f"{count(len(memory), 'memory operation')}, no kernel"
         msg = "this output of nsys stats holds no kernels"
         raise InputError(msg, where=str(source.path), found=held, cure=_AGAIN)
     warnings = [f"There are no NVTX ranges in this, so there are no layers; {_BESIDE}"]
-    if found.trace and found.sums:
+    if trace and sums:
         warnings.append("The sums were left out; the trace has every launch.")
-    elif found.sums:
+    elif sums:
         total = sum(row["launches"] for row in rows)
         warnings.append(
             f"{count(len(rows), 'row is a mean', 'rows are means')} over {total} launches, so how "
             "launches differ is not in it."
         )
-    if found.memory:
+    if memory:
         warnings.append(
-            f"{len(found.memory)} memory copies and sets are no kernels and were left out. They "
+            f"{len(memory)} memory copies and sets are no kernels and were left out. They "
             "count as work where gaps between kernels are given."
         )
-    columns, account = _columns(rows, found)
+    columns, account = _columns(rows, memory, traced=bool(trace))
     frame = kernels_frame(columns, [()] * len(rows))
     devices = frame["device"].dropna().unique()
     provenance = {
@@ -99,14 +92,17 @@ def read(source: Source, options: ReadOptions | None = None) -> Kernels:
         "tool_version": None,
         "device": ", ".join(map(str, devices)) or None,
         "compute_capability": None,
-        "summary": not found.trace,
+        "summary": not trace,
         **({} if account is None else {ACCOUNT: account.to_dict()}),
     }
     return Kernels(frame, provenance, tuple(warnings))
 
 
-def _read_tables(source: Source) -> _Found:
-    found = _Found()
+def _read_tables(source: Source) -> tuple[list[Row], list[Row], list[Move]]:
+    """Return launches, sums over kernels, and memory copies and sets."""
+    trace: list[Row] = []
+    sums: list[Row] = []
+    memory: list[Move] = []
     header: list[str] = []
     traced, scales = False, (1.0, 1.0)
     for number, line in _lines(source):
@@ -129,11 +125,14 @@ def _read_tables(source: Source) -> _Found:
                 cure = f"Is the file cut? {_AGAIN}"
                 raise InputError(msg, where=where, found=f"{len(cells)} cells", cure=cure)
             row = dict(zip(header, cells, strict=True))
-            if traced:
-                _add_launch(found, row, scales, where)
+            if not traced:
+                sums.append(_sum(row, header[1], scales[0], where))
+            elif row["GrdX"].strip():
+                trace.append(_launch(row, scales, where))
             else:
-                found.sums.append(_sum(row, header[1], scales[0], where))
-    return found
+                name = row.get("Name", "").strip()
+                memory.append((name, _device(row), *_span(row, scales, where), 0.0))
+    return trace, sums, memory
 
 
 def _lines(source: Source) -> Iterator[tuple[int, str]]:
@@ -141,34 +140,35 @@ def _lines(source: Source) -> Iterator[tuple[int, str]]:
         yield number, line.removeprefix("\ufeff")
 
 
-def _add_launch(
-    found: _Found, row: dict[str, str], scales: tuple[float, float], where: str
-) -> None:
-    names = list(row)
-    start = _number(row[names[0]], names[0], where) * scales[0]
-    duration = _number(row[names[1]], names[1], where) * scales[1]
-    device = _ORDINAL.sub("", row.get("Device", "").strip()) or None
-    if not row["GrdX"].strip():
-        found.memory.append((row.get("Name", "").strip(), device, start, duration, 0.0))
-        return
+def _span(row: dict[str, str], scales: tuple[float, float], where: str) -> tuple[float, float]:
+    """Return start and duration, the first two cells, in nanoseconds."""
+    first, second = list(row)[:2]
+    start, duration = _number(row[first], first, where), _number(row[second], second, where)
+    return start * scales[0], duration * scales[1]
+
+
+def _device(row: dict[str, str]) -> str | None:
+    return _ORDINAL.sub("", row.get("Device", "").strip()) or None
+
+
+def _launch(row: dict[str, str], scales: tuple[float, float], where: str) -> Row:
+    start, duration = _span(row, scales, where)
     sizes = [int(_number(row.get(name, ""), name, where, whole=True)) for name in _SIZES]
     name = row.get("Name", "").strip()
     if not name:
         msg = "a kernel of the trace has no name"
         raise InputError(msg, where=where, cure=_AGAIN)
     registers, stream = row.get("Reg/Trd", ""), row.get("Strm", "")
-    found.trace.append(
-        {
-            "kernel": name,
-            **_sizes(sizes),
-            "device": device,
-            "time_us": duration / 1e3,
-            "launches": 1,
-            "registers_per_thread": float(registers) if _WHOLE.fullmatch(registers) else np.nan,
-            "stream": int(stream) if _WHOLE.fullmatch(stream) else 0,
-            "start": start,
-        }
-    )
+    return {
+        "kernel": name,
+        **_sizes(sizes),
+        "device": _device(row),
+        "time_us": duration / 1e3,
+        "launches": 1,
+        "registers_per_thread": float(registers) if _WHOLE.fullmatch(registers) else np.nan,
+        "stream": int(stream) if _WHOLE.fullmatch(stream) else 0,
+        "start": start,
+    }
 
 
 def _sum(row: dict[str, str], total: str, scale: float, where: str) -> Row:
@@ -184,14 +184,16 @@ def _sum(row: dict[str, str], total: str, scale: float, where: str) -> Row:
     return {"kernel": name, **known, "device": None, "time_us": time, "launches": launches}
 
 
-def _columns(rows: list[Row], found: _Found) -> tuple[dict[str, Any], Account | None]:
+def _columns(
+    rows: list[Row], memory: list[Move], *, traced: bool
+) -> tuple[dict[str, Any], Account | None]:
     """Return the columns of the table, and of a trace its account."""
     table = pd.DataFrame(rows).assign(time_source="nsys")
-    if not found.trace:
+    if not traced:
         return {str(name): column for name, column in table.items()}, None
     table = table.sort_values("start", kind="stable", ignore_index=True)
     kernels = table.assign(time=table["time_us"] * 1e3)
-    columns, account = printed_clock(kernels, found.memory, "nsys")
+    columns, account = printed_clock(kernels, memory, "nsys")
     printed = table.drop(columns=["start", "stream"])
     return columns | {str(name): column for name, column in printed.items()}, account
 

@@ -298,70 +298,44 @@ def _metrics(rows: Sequence[Row], warnings: list[str], *, raw: bool) -> dict[str
     names = list(dict.fromkeys(name for row in rows for name in row.metrics))
     columns: dict[str, Any] = {}
     unknown: list[str] = []
-    unusable: dict[str, int] = {}
-    overflow: dict[str, int] = {}
-    lacking: dict[str, int] = {}
-    clipped: dict[str, int] = {}
+    unusable, overflow, lacking, clipped = (Counter[str]() for _ in range(4))
     for name in names:
         values = [row.metrics.get(name, (_MISSING,)) for row in rows]
         mean = [value[0] for value in values]
         converted = canonical(name, mean)
-        _count(overflow, name, sum(value.form == "overflow" for value in mean))
-        _count(lacking, name, sum(name not in row.metrics for row in rows))
+        overflow[name] = sum(value.form == "overflow" for value in mean)
+        lacking[name] = sum(name not in row.metrics for row in rows)
         if converted is None:
             unknown.append(name)
             if raw:
                 columns[name] = [value.number for value in mean]
             continue
-        columns[name] = converted.values
-        _count(unusable, name, converted.unusable)
-        _count(clipped, name, converted.clipped)
+        columns[name], unusable[name], clipped[name] = converted
         if raw and any(len(value) == 3 for value in values):
             for place, suffix in ((1, "min"), (2, "max")):
                 side = canonical(name, [v[place] if len(v) == 3 else _MISSING for v in values])
                 if side is not None:
-                    columns[f"{name}_{suffix}"] = side.values
-    _explain(warnings, unknown, unusable, overflow, lacking)
-    if clipped:
-        warnings.append(
-            f"Values outside their metric's limits were clipped: {_counted(clipped)}. Threads that "
-            "share words, or passes that disagree, give such values."
-        )
-    return columns
-
-
-def _explain(
-    warnings: list[str],
-    unknown: list[str],
-    unusable: dict[str, int],
-    overflow: dict[str, int],
-    lacking: dict[str, int],
-) -> None:
+                    columns[f"{name}_{suffix}"] = side[0]
     if unknown:
         warnings.append(
             f"{count(len(unknown), 'metric is', 'metrics are')} not in the catalogue and left "
             f"out: {_some(unknown)}."
         )
-    if unusable:
-        warnings.append(
-            f"Values printed in another form than nvprof gives the metric are missing: "
-            f"{_counted(unusable)}."
-        )
-    if overflow:
-        warnings.append(f"Counters overflowed, the values are missing: {_counted(overflow)}.")
-    if lacking:
-        warnings.append(
-            f"Some kernels lack metrics that others have; the log may be cut: {_counted(lacking)}."
-        )
-
-
-def _count(counts: dict[str, int], name: str, number: int) -> None:
-    if number:
-        counts[name] = number
-
-
-def _counted(counts: dict[str, int]) -> str:
-    return _some([f"{name} ({count(number, 'kernel')})" for name, number in counts.items()])
+    for counts, sentence in (
+        (unusable, "Values printed in another form than nvprof gives the metric are missing: {}."),
+        (overflow, "Counters overflowed, the values are missing: {}."),
+        (lacking, "Some kernels lack metrics that others have; the log may be cut: {}."),
+        (
+            clipped,
+            (
+                "Values outside their metric's limits were clipped: {}. Threads that share words, "
+                "or passes that disagree, give such values."
+            ),
+        ),
+    ):
+        of_name = [f"{name} ({count(rows, 'kernel')})" for name, rows in counts.items() if rows]
+        warnings += [sentence.format(_some(of_name))] if of_name else []
+    return columns
 
 
 _NAMED = 6

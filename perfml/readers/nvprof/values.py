@@ -146,26 +146,16 @@ def is_kernel(name: str) -> bool:
     return not name.startswith(("[CUDA mem", "[Unified Memory", "[CUDA Unified"))
 
 
-@dataclass(frozen=True)
-class Converted:
-    """One metric's values in the catalogue's unit, one a launch, and what was lost of them.
-
-    NaN is what is undefined (an efficiency of accesses that never happened, which nvprof prints as
-    0), or was printed in a form that the metric cannot have (`unusable`). Values beyond the
-    metric's limits are clipped to them. The numbers count launches.
-    """
-
-    values: npt.NDArray[np.float64]
-    undefined: int
-    unusable: int
-    clipped: int
-
-
-def canonical(name: str, values: Sequence[Value]) -> Converted | None:
+def canonical(
+    name: str, values: Sequence[Value]
+) -> tuple[npt.NDArray[np.float64], int, int] | None:
     """Convert one metric's values to the catalogue's unit.
 
     `name` is nvprof's, `values` are one a launch; None if the catalogue has no such metric of
-    nvprof's.
+    nvprof's. NaN is what is undefined (an efficiency of accesses that never happened, which nvprof
+    prints as 0), or was printed in a form that the metric cannot have. Returned with the values are
+    the numbers of launches of the latter, and of those whose value lay beyond the metric's limits
+    and was clipped to them.
     """
     catalogue = load_catalogue()
     if name not in catalogue or not catalogue[name].nvprof_unit:
@@ -182,12 +172,8 @@ def canonical(name: str, values: Sequence[Value]) -> Converted | None:
     undefined = (numbers == 0) if metric.zero_undefined else np.zeros(len(numbers), dtype=bool)
     numbers[undefined] = np.nan
     scaled = catalogue.scaled_from_nvprof(name, numbers)
-    return Converted(
-        np.asarray(metric.clip(scaled), dtype=np.float64),
-        int(undefined.sum()),
-        int(unusable.sum()),
-        metric.beyond(scaled),
-    )
+    clipped = np.asarray(metric.clip(scaled), dtype=np.float64)
+    return clipped, int(unusable.sum()), metric.beyond(scaled)
 
 
 _MESSAGE = re.compile(r"==(\d{1,10})== ?(.*)$|={8} ?(.*)$")
