@@ -20,6 +20,7 @@ from collectors.profilers.gpu import gpus
 from collectors.profilers.inject import COUNTERS, library, loading
 from collectors.profilers.process import ProfilerError, unstartable
 from perfml.errors import InputError
+from perfml.util.files import temporary_folder
 
 FOLDER = "PERFML_ATTACH_DIR"
 """Variable with the folder in which a process says that it can be measured, and is asked to."""
@@ -84,7 +85,7 @@ def attach(
         raise ProfilerError(msg, found=f"{pid}; those that were: {others}", cure=cure)
     gpu, started = gpus()[0], folders.now()
     asked = place / f"{pid}.asked"
-    with tempfile.TemporaryDirectory(prefix="perfml-attach-") as folder:
+    with temporary_folder("attach") as folder:
         try:
             with asked.open("x", encoding="utf-8") as request:
                 request.write(f"{folder}\n{seconds}\n{share}\n")
@@ -100,7 +101,7 @@ def attach(
                 cure = "It may have ended, or hang in a kernel."
                 raise ProfilerError(msg, found=str(pid), cure=cure)
             time.sleep(_POLL_S)
-        record = timing.read_activity(Path(folder) / f"{pid}.tsv")
+        record = timing.read_activity(folder / f"{pid}.tsv")
     program = _command_of(pid)
     name = Path(program[0]).name if program else str(pid)
     facts = {"started": started, "program": program}

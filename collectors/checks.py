@@ -32,7 +32,7 @@ def require_right(folder: Path) -> None:
         check = json.loads((folder / RUN_FILE).read_text(encoding="utf-8")).get("check")
     if not isinstance(check, dict) or check.get("passed") is not False:
         return
-    wrong = [each for each in check["outputs"] if not each["passed"]]
+    wrong = [output for output in check["outputs"] if not output["passed"]]
     worst = max(wrong, key=_off)
     error = worst["relative_error"]
     told = "not a number" if error is None else f"{error:.1e}"

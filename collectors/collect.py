@@ -141,7 +141,7 @@ def collect(
     context = ExecutionContext(gpu, words, timeout_s, tell=tell, agrees=agrees)
     root = Path(out)
     if dry_run:
-        return [_planned(each, context, root) for each in runs]
+        return [_planned(run, context, root) for run in runs]
     results: list[RunResult] = []
     with interruptible():
         for number, each in enumerate(runs):
@@ -201,7 +201,7 @@ def _planned(subject: Run, context: ExecutionContext, out: Path) -> RunResult:
     folder = out / subject.run_id
     commands = planned_commands(Job(subject, folder, context))
     return RunResult(
-        subject.run_id, status, folder, commands=tuple(tuple(each) for each in commands)
+        subject.run_id, status, folder, commands=tuple(tuple(command) for command in commands)
     )
 
 

@@ -57,11 +57,10 @@ class Check:
     cure: str = ""
 
 
-def diagnose(*, measure_peaks: bool = False) -> list[Check]:
+def diagnose() -> list[Check]:
     """Look at everything perfml uses; change nothing, and start nothing long.
 
-    In the order a user would repair what fails. `measure_peaks` also measures copy bandwidth and
-    matrix rates with torch (a few seconds of GPU time).
+    In the order a user would repair what fails.
     """
     checks = [_python(), *_packages()]
     found = _gpus()
@@ -72,8 +71,6 @@ def diagnose(*, measure_peaks: bool = False) -> list[Check]:
     checks += [_torch_gpu(gpu), _tensorrt(gpu), _disk(Path.cwd())]
     if gpu is not None:
         checks.append(_clocks(gpu))
-    if measure_peaks:
-        checks += measured_peaks()[1]
     return checks
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ContextDecorator, ExitStack
@@ -38,7 +37,7 @@ from collectors.settings import Settings
 from collectors.timing_passes import steps_of
 from collectors.workloads.ranges import Ranges
 from perfml import __version__
-from perfml.util.files import sha256_of
+from perfml.util.files import sha256_of, temporary_folder
 from perfml.util.ranges import ITERATION
 from perfml.util.words import count
 
@@ -154,9 +153,7 @@ class profile(ContextDecorator):  # noqa: N801 - a function in all but its type,
         cupti.require(self._gpu)
         self._library = ctypes.CDLL(str(library(COUNTERS)))
         with ExitStack() as stack:
-            self._record = Path(
-                stack.enter_context(tempfile.TemporaryDirectory(prefix="perfml-counters-"))
-            )
+            self._record = stack.enter_context(temporary_folder("counters"))
             request = cupti.Pass(timed=self._options.timed, sets=self._options.sets)
             os.environ |= cupti.variables(request, self._options, self._record)
             os.environ[BARE] = str(self._record)
@@ -340,7 +337,7 @@ def keep_times(
 
     Raises `ProfilerError` if no kernel is among them.
     """
-    if not any(each.bytes is None for each in launches):
+    if not any(launch.bytes is None for launch in launches):
         msg = "no kernel ran on the GPU meanwhile"
         cure = "Check that the model and its inputs are on the GPU, and that it was called."
         raise ProfilerError(msg, where=name, found=f"{len(launches)} copies and fills", cure=cure)

@@ -18,7 +18,7 @@ class _Part:
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as JSON values, without what is not known."""
-        values = {each.name: getattr(self, each.name) for each in fields(self)}  # type: ignore[arg-type]
+        values = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
         return {
             name: _listed(value)
             for name, value in values.items()

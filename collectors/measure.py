@@ -271,7 +271,7 @@ def _with_ncu(job: Job, timed: _Timed) -> MeasurementRecord:
         profiling_seconds=round(found.seconds, 3),
         conversion_seconds=round(found.conversion_seconds, 3),
         seconds_per_launch=round(per_launch, 5) if per_launch == per_launch else None,
-        commands=tuple(tuple(each) for each in found.commands),
+        commands=tuple(tuple(command) for command in found.commands),
         warnings=tuple(warnings),
     )
 

@@ -39,7 +39,7 @@ class Run:
     def run_id(self) -> str:
         """A name that tells what the run is, and changes with anything that defines it."""
         identity = json.dumps(
-            {**asdict(self), "files": [_digest(each) for each in self._words]},
+            {**asdict(self), "files": [_digest(word) for word in self._words]},
             sort_keys=True,
             default=str,
         )

@@ -9,7 +9,6 @@ from __future__ import annotations
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from collectors.checks import require_right
@@ -19,6 +18,7 @@ from collectors.profilers import sm_clock, timing
 from collectors.profilers.inject import BARE, COUNTERS, library
 from collectors.profilers.process import ProfilerError, run
 from collectors.run_folder import RUN_FILE, read_object
+from perfml.util.files import temporary_folder
 
 TIMING_FILE = "timing.csv"
 WARM_UP = 3
@@ -87,14 +87,14 @@ def bare_steps(job: Job) -> tuple[float, ...]:
     Nothing but its ranges is followed. Those of the process that has most of them, without the
     first ones where there are enough; none where the program says no numbers.
     """
-    with TemporaryDirectory(prefix="perfml-bare-") as folder:
+    with temporary_folder("bare") as folder:
         limits = job.limits
-        env = {**limits["env"], BARE: folder}
+        env = {**limits["env"], BARE: str(folder)}
         env["NVTX_INJECTION64_PATH"] = str(library(COUNTERS))
         command = [*limits["launcher"], *job.subject.command("timing", job.folder)]
         ended = run(command, log=job.log, timeout_s=limits["timeout_s"], env=env)
         timing.check_ended(ended, limits["timeout_s"])
-        return steps_of(Path(folder))
+        return steps_of(folder)
 
 
 def steps_of(folder: Path) -> tuple[float, ...]:

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from collectors.profilers.counter_record import (
     CounterRecord,
@@ -37,6 +36,7 @@ from collectors.profilers.gpu import Gpu
 from collectors.profilers.inject import COUNTERS, library, run_injected
 from collectors.profilers.process import Finished, ProfilerError, last_lines
 from collectors.profilers.timing import check_ended
+from perfml.util.files import temporary_folder
 
 FIRST = (7, 5)
 """The oldest compute capability that CUPTI's Range Profiler supports."""
@@ -136,11 +136,11 @@ class _Program:
 
     def start(self, request: Pass) -> CounterRecord:
         """Run the program once; return the record of the process that launched most, or raise."""
-        with TemporaryDirectory(prefix="perfml-counters-") as folder:
-            asked = {**self.env, **variables(request, self.options, Path(folder))}
+        with temporary_folder("counters") as folder:
+            asked = {**self.env, **variables(request, self.options, folder)}
             forecast = None
             if self.tell is not None and request.replay == "iterations" and not self.runs:
-                forecast = Forecast(Path(folder), request.sets, self.tell)
+                forecast = Forecast(folder, request.sets, self.tell)
             ended = run_injected(
                 library(COUNTERS),
                 self.arguments,
@@ -149,7 +149,7 @@ class _Program:
                 env=asked,
                 meanwhile=forecast,
             )
-            records = [read_record(path) for path in sorted(Path(folder).glob("*.tsv"))]
+            records = [read_record(path) for path in sorted(folder.glob("*.tsv"))]
         self.seconds += ended.seconds
         self.runs += 1
         check_ended(ended, self.timeout_s, "" if forecast is None else forecast.said)

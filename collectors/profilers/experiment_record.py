@@ -132,7 +132,7 @@ def _conditions(rows: Sequence[Sequence[str]]) -> dict[tuple[str, str], list[Con
     responses: dict[tuple[str, str], list[Condition]] = {}
     for row in rows:
         if row[0] in ("E", "C") and len(row) == 6:
-            times = tuple(float(each) for each in row[5].split(",") if each)
+            times = tuple(float(word) for word in row[5].split(",") if word)
             same, changed = map(float, checks.get((row[1], row[2]), ("-1", "-1")))
             condition = Condition(
                 row[2],

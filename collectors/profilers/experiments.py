@@ -20,7 +20,6 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from collectors.profilers.experiment_record import (
     SEPARATOR,
@@ -46,6 +45,7 @@ from perfml.experiments.proof import turns
 from perfml.experiments.record import Condition, Examined, Experiments
 from perfml.experiments.responses import responses
 from perfml.experiments.verdicts import Finding
+from perfml.util.files import temporary_folder
 from perfml.util.ranges import ITERATION
 
 MOST_HUNG = 4
@@ -107,8 +107,7 @@ def examine(
     part = _LIMITS * seconds if starts == 2 else seconds
     settings = Settings(command, log, part, rounds, variables, layers, times, everything, stored)
     while True:
-        with TemporaryDirectory(prefix="perfml-experiments-") as name:
-            folder = Path(name)
+        with temporary_folder("experiments") as folder:
             lists = {"LEAVE": [[kernel] for kernel in leave]}
             ended = settings.run(folder, end - time.monotonic(), lists)
             files = sorted(folder.glob("*.tsv"))
@@ -180,15 +179,15 @@ def _own_times(
 
 def _only(records: Sequence[Experiments], program: Sequence[str], output: str) -> Experiments:
     """Return the record of the process whose launches take longest; others are named."""
-    made = [each for each in records if each.launches]
+    made = [record for record in records if record.launches]
     if not made:
         msg = "no kernel launch of this program could be examined"
-        reasons = {why: kernel for each in records for kernel, why in each.skipped}
+        reasons = {why: kernel for record in records for kernel, why in record.skipped}
         found = last_lines(output, 2)[:200] or "no output"
         if reasons:
             why, kernel = next(iter(reasons.items()))
             found = f"{kernel}: {why}"
-        if left := sum(each.left for each in records):
+        if left := sum(record.left for record in records):
             found = f"{left} launches left open by the time limit"
         cure = "Check that it uses the GPU, and that no other profiler is attached to it."
         raise ProfilerError(msg, where=program[0], found=found, cure=cure)
@@ -200,7 +199,7 @@ def _only(records: Sequence[Experiments], program: Sequence[str], output: str) -
 
 
 def _longest(launch: Examined) -> float:
-    return max(us for each in launch.conditions for us in each.times_us)
+    return max(us for condition in launch.conditions for us in condition.times_us)
 
 
 def _loaded(files: Sequence[Path]) -> list[Path]:
@@ -224,15 +223,15 @@ def _with_mutants(
     answers = responses(experiments)
     left: list[tuple[Mutant, int, float]] = []
     possible: dict[str, dict[str, float]] = {}
-    for name in dict.fromkeys(each.symbol for each in experiments.launches):
+    for name in dict.fromkeys(launch.symbol for launch in experiments.launches):
         made = mutants(modules[name], name) if name in modules else []
         names = [each.mutation for each in made[1:]]
-        own = [each for each in answers if each.launch.symbol == name]
+        own = [answer for answer in answers if answer.launch.symbol == name]
         order = turns(names, own, findings, everything=settings.everything)
-        possible[name] = {each: order.get(each, (math.inf, 0.0))[0] for each in names}
+        possible[name] = {name: order.get(name, (math.inf, 0.0))[0] for name in names}
         chosen = [(each, *order[each.mutation]) for each in made if each.mutation in order]
         left += sorted(chosen, key=lambda entry: entry[1]) if len(chosen) > 1 else []
-    without = {each.kernel for each in experiments.launches if each.symbol not in modules}
+    without = {launch.kernel for launch in experiments.launches if launch.symbol not in modules}
     skipped = [(kernel, _NO_PTX) for kernel in sorted(without)]
     if without and lacking():
         skipped.append((Path(settings.command[0]).name, f"compressed PTX: install {lacking()}"))
@@ -263,8 +262,8 @@ def _with_mutants(
     if left:
         skipped.append((Path(settings.command[0]).name, _NO_TIME))
     launches = tuple(
-        _with_untried(each, measured.get(_identity(each)), possible[each.symbol])
-        for each in experiments.launches
+        _with_untried(launch, measured.get(_identity(launch)), possible[launch.symbol])
+        for launch in experiments.launches
     )
     return replace(
         experiments, launches=launches, skipped=(*experiments.skipped, *dict.fromkeys(skipped))
@@ -289,8 +288,8 @@ def _run_mutants(
     left: Sequence[tuple[Mutant, int, float]], settings: Settings, timeout_s: float
 ) -> tuple[list[list[str]], bool]:
     """Run the program once; return what the library wrote, and whether it was stopped before."""
-    with TemporaryDirectory(prefix="perfml-mutants-") as name:
-        folder, lines = Path(name), []
+    with temporary_folder("mutants") as folder:
+        lines = []
         for number, (mutant, turn, decides) in enumerate(left):
             path = folder / f"{number}.ptx"
             path.write_text(mutant.ptx, encoding="utf-8")

@@ -10,12 +10,12 @@ import hashlib
 import importlib.util
 import os
 import shutil
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from collectors.profilers.process import Finished, ProfilerError, last_lines, run
+from perfml.util.files import temporary_folder
 
 COUNTERS = "range_profiler"
 EXPERIMENTS = "launch_experiments"
@@ -39,7 +39,7 @@ def toolkit() -> Toolkit:
     """
     for root in _roots():
         headers = [root / "include", root / "extras" / "CUPTI" / "include"]
-        found = [each for each in headers if each.is_dir()]
+        found = [header for header in headers if header.is_dir()]
         if not any((each / "cupti.h").is_file() for each in found):
             continue
         for place in ("lib64", "lib", "extras/CUPTI/lib64", "targets/x86_64-linux/lib"):
@@ -72,8 +72,8 @@ def library(name: str) -> Path:
         msg = "no C++ compiler on the PATH"
         raise ProfilerError(msg, cure="Install g++ (Debian: build-essential), or set CXX.")
     target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
-        made, log = Path(folder) / target.name, Path(folder) / "log.txt"
+    with temporary_folder("build", target.parent) as folder:
+        made, log = folder / target.name, folder / "log.txt"
         command = [compiler, "-std=c++17", "-O2", "-shared", "-fPIC", "-fvisibility=hidden"]
         command += [f"-I{each}" for each in cupti.include]
         # the program may bring another libstdc++ than the compiler's

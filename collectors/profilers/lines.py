@@ -11,14 +11,13 @@ import io
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from collectors.profilers.inject import SAMPLES, library, run_injected
 from collectors.profilers.process import ProfilerError
 from collectors.profilers.stall_lines import Code, SampledInstruction, StallLine, stall_lines
 from collectors.profilers.timing import check_ended
-from perfml.util.files import write_text
+from perfml.util.files import temporary_folder, write_text
 from perfml.util.machine_code import BROKEN, Program
 
 LINES_FILE = "lines.csv"
@@ -43,16 +42,16 @@ def sample(
 
     Raises `ProfilerError` if CUPTI refuses, the program fails, or no sample was taken.
     """
-    with TemporaryDirectory(prefix="perfml-lines-") as folder:
+    with temporary_folder("lines") as folder:
         ended = run_injected(
             library(SAMPLES),
             [*launcher, *program],
             log=log,
             timeout_s=timeout_s,
-            env={**(env or {}), "PERFML_COUNTERS_DIR": folder},
+            env={**(env or {}), "PERFML_COUNTERS_DIR": str(folder)},
         )
         check_ended(ended, timeout_s)
-        return lines_of(sorted(Path(folder).glob("*.tsv")))
+        return lines_of(sorted(folder.glob("*.tsv")))
 
 
 def lines_of(records: Iterable[Path]) -> list[StallLine]:
@@ -117,19 +116,19 @@ def _code(program: Program | None, function: str) -> Code | None:
 
 def hottest(lines: Sequence[StallLine]) -> list[dict[str, Any]]:
     """Return the first lines as JSON values, with their share of all stalled samples."""
-    whole = sum(each.stalled for each in lines) or 1
-    return [{**_cells(each), "share": round(each.stalled / whole, 4)} for each in lines[:SHOWN]]
+    whole = sum(line.stalled for line in lines) or 1
+    return [{**_cells(line), "share": round(line.stalled / whole, 4)} for line in lines[:SHOWN]]
 
 
 def write_lines(lines: Sequence[StallLine], path: Path) -> None:
     """Write ``lines.csv``: a row a kernel and line, and a column a stall reason."""
-    reasons = sorted({name for each in lines for name in each.waiting})
+    reasons = sorted({name for line in lines for name in line.waiting})
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([*_COLUMNS, *reasons])
-    for each in lines:
-        cells = ["" if value is None else value for value in _cells(each).values()]
-        writer.writerow([*cells, *(round(each.waiting[name]) for name in reasons)])
+    for line in lines:
+        cells = ["" if value is None else value for value in _cells(line).values()]
+        writer.writerow([*cells, *(round(line.waiting[name]) for name in reasons)])
     write_text(path, text.getvalue())
 
 

@@ -197,7 +197,7 @@ def read_outline(table: Path, metrics: Sequence[str]) -> tuple[int, tuple[str, .
         )
     passes = place.get("profiler__replayer_passes")
     counts = [row[passes] for row in body] if passes is not None else []
-    return len(body), missing, max((int(each) for each in counts if each.isdigit()), default=0)
+    return len(body), missing, max((int(count) for count in counts if count.isdigit()), default=0)
 
 
 def _delivered(name: str, place: dict[str, int], body: list[list[str]]) -> bool:

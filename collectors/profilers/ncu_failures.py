@@ -74,7 +74,7 @@ def explain(
     for pattern, what, cure in _REASONS:
         match = re.search(pattern, text)
         if match:
-            line = next((each for each in text.splitlines() if match.group(0) in each), "")
+            line = next((line for line in text.splitlines() if match.group(0) in line), "")
             return ProfilerError(what, found=line.removeprefix("==ERROR== ")[:240], cure=cure)
     died = _EXIT.search(text)
     if died:
@@ -92,7 +92,7 @@ def explain(
         )
     if ended.returncode != 0:
         msg = f"the profiler ended with exit status {ended.returncode}{_signal(ended.returncode)}"
-        errors = [each for each in text.splitlines() if each.startswith("==ERROR==")]
+        errors = [line for line in text.splitlines() if line.startswith("==ERROR==")]
         found = errors[0].removeprefix("==ERROR== ") if errors else last_lines(text, 2, without="$")
         return ProfilerError(msg, found=found[:240] or "no output", cure="log.txt has the rest.")
     if not report.is_file() or report.stat().st_size == 0:

@@ -7,7 +7,6 @@ import errno
 import os
 import signal
 import subprocess
-import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from perfml.errors import PerfmlError
-from perfml.util.files import undisturbed
+from perfml.util.files import temporary_folder, undisturbed
 
 _POLL_S = 0.05
 _GRACE_S = 3.0
@@ -146,8 +145,8 @@ def ask(command: Sequence[str], *, timeout_s: float) -> Finished:
 
     Raises a `ProfilerError` if it cannot be started.
     """
-    with tempfile.TemporaryDirectory(prefix="perfml-ask-") as folder:
-        return run(command, log=Path(folder) / "log", timeout_s=timeout_s)
+    with temporary_folder("ask") as folder:
+        return run(command, log=folder / "log", timeout_s=timeout_s)
 
 
 def _unwritable(error: OSError, log: Path) -> ProfilerError:

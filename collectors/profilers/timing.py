@@ -14,13 +14,12 @@ import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from collectors.manifest import TimingRecord
 from collectors.profilers.counter_record import CounterRecord, Launch, read_record
 from collectors.profilers.inject import run_injected
 from collectors.profilers.process import Finished, ProfilerError, last_lines, signal_of
-from perfml.util.files import replacing
+from perfml.util.files import replacing, temporary_folder
 from perfml.util.ranges import Path as Ranges
 from perfml.util.ranges import split_range
 
@@ -66,14 +65,14 @@ def trace(
     Raises `ProfilerError` if the program fails, or launches no kernel.
     """
     command = [*launcher, *program]
-    with TemporaryDirectory(prefix="perfml-activity-") as folder:
-        variables = {**(env or {}), "PERFML_COUNTERS_DIR": folder, **WHOLE_PROGRAM}
+    with temporary_folder("activity") as folder:
+        variables = {**(env or {}), "PERFML_COUNTERS_DIR": str(folder), **WHOLE_PROGRAM}
         ended = run_injected(
             injected, command, log=log, timeout_s=timeout_s, env=variables, cwd=cwd
         )
         check_ended(ended, timeout_s)
-        files = sorted(Path(folder).glob("*.tsv"))
-        parts = [read_activity(each).timed for each in files]
+        files = sorted(folder.glob("*.tsv"))
+        parts = [read_activity(file).timed for file in files]
     if injected is None or (own is not None and own.is_file()):
         return Timing((), True, ended.seconds, tuple(command))
     parts = [part for part in parts if any(each.bytes is None for each in part)]
@@ -90,7 +89,7 @@ def trace(
         warnings.append(f"{len(parts)} processes launched kernels; they are listed one by one")
     launches = [launch for part in parts for launch in part]
     region = any(launch.profiled and launch.bytes is None for launch in launches)
-    chosen = tuple(each for each in launches if each.profiled or not region)
+    chosen = tuple(launch for launch in launches if launch.profiled or not region)
     return Timing(chosen, region, ended.seconds, tuple(command), tuple(warnings))
 
 

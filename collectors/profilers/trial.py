@@ -15,7 +15,6 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, ClassVar
 
 from collectors.profilers.inject import COUNTERS, library
@@ -26,6 +25,7 @@ from perfml.experiments.mutation.programs import LINES
 from perfml.experiments.proof import Proof
 from perfml.experiments.repairs import UNREACHED
 from perfml.kernel_names import short_kernel
+from perfml.util.files import temporary_folder
 
 MOST = 8
 """Changes that are tried: each is a build and two runs."""
@@ -82,8 +82,8 @@ def try_repairs(
     """
     source = source.resolve()
     _require_plain(build, source)
-    with TemporaryDirectory(prefix="perfml-try-") as scratch:
-        base = _Copy(source, Path(scratch) / "base", program, log, timeout_s)
+    with temporary_folder("try") as scratch:
+        base = _Copy(source, scratch / "base", program, log, timeout_s)
         base.build(build)
         before, again = base.run(), base.run()
         made = []
@@ -94,7 +94,7 @@ def try_repairs(
             if number >= MOST:
                 made.append(replace(trial, outputs=f"not tried: {MOST} changes are"))
                 continue
-            copy = _Copy(source, Path(scratch) / str(number), program, log, timeout_s)
+            copy = _Copy(source, scratch / str(number), program, log, timeout_s)
             for path, text in edits.items():
                 (copy.folder / path).write_text(text, encoding="utf-8", errors="surrogateescape")
             try:
@@ -154,7 +154,7 @@ class Trial:
     def row(self) -> list[Any]:
         """What people read of it."""
         times = (self.before_us, self.after_us, self.ratio)
-        shown = [None if math.isnan(each) else float(f"{each:.4g}") for each in times]
+        shown = [None if math.isnan(time) else float(f"{time:.4g}") for time in times]
         return [self.change, self.kernel, self.outputs, *shown, round(self.factor, 3)]
 
     JSON: ClassVar = (

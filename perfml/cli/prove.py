@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,6 +14,7 @@ from perfml.cli import options as shared
 from perfml.cli.output import Output
 from perfml.cli.verb import verb
 from perfml.errors import PerfmlError
+from perfml.util.files import temporary_folder
 
 if TYPE_CHECKING:
     from collectors.profilers.trial import Trial
@@ -217,8 +217,8 @@ def measured(
         msg = "experiments are kept in a folder"
         raise PerfmlError(msg, where=str(out), found="a file", cure="Name a folder with --out.")
     out.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="perfml-prove-") as scratch:
-        own = [*_workload(what[0], built_in, Path(scratch)), *options] if workload else what
+    with temporary_folder("prove") as scratch:
+        own = [*_workload(what[0], built_in, scratch), *options] if workload else what
         with output.progress("experimenting"):
             experiments = examine(
                 own,

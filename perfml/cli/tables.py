@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ from perfml.cli.output import Output
 from perfml.cli.verb import show_ranks, show_step, verb
 from perfml.datasets import Selection
 from perfml.datasets.inspected import kernel_times, metric_ranges, run_summary
+from perfml.util.files import temporary_folder
 from perfml.util.json_values import json_object
 from perfml.util.words import Readable, count, number
 
@@ -144,8 +144,8 @@ def _tables_of(kernels: Path, output: Output) -> Iterator[Path]:
     from perfml.tables import write_table
 
     given = read(Selection((str(kernels),)), output, in_layers=True).first.in_layers
-    with tempfile.TemporaryDirectory(prefix="perfml-") as folder:
-        made = Path(folder) / "kernels.parquet"
+    with temporary_folder() as folder:
+        made = folder / "kernels.parquet"
         write_table(given.launches, made, kind="kernels", provenance=given.provenance)
         yield made
 
@@ -197,8 +197,8 @@ def _published(kernels: Path, out: Path, layers: Sequence[str]) -> MergeResult:
     from perfml.ingest.merge.batches import merge_files
     from perfml.tables import read_table, replacing
 
-    with tempfile.TemporaryDirectory(prefix="perfml-") as folder:
-        table = Path(folder) / "layers.parquet"
+    with temporary_folder() as folder:
+        table = folder / "layers.parquet"
         merged = merge_files(kernels, table, layers=layers)
         with replacing(out) as temporary:
             frame = to_published(read_table(table, kind="layers").frame)

@@ -9,7 +9,6 @@ Here to change: what a name may be, in `_opened`.
 from __future__ import annotations
 
 import re
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,7 +24,7 @@ from perfml.datasets.table_files import part_files, read_parts
 from perfml.errors import InputError, PerfmlError, did_you_mean
 from perfml.kernel_names import setup_note
 from perfml.tables import Table, read_table, require_file
-from perfml.util.files import files_like
+from perfml.util.files import files_like, temporary_folder
 from perfml.util.words import count
 
 KERNELS_FILE = "kernels.parquet"
@@ -115,7 +114,7 @@ class Inputs:
                 notes.append(f"{table.title}: {_BY_KERNEL}")
                 notes += [table.left_out] if table.left_out else []
         if study:
-            profiled = [each for each in self.tables if each.profiled]
+            profiled = [table for table in self.tables if table.profiled]
             notes += substitutes_note(source for each in profiled for source in each.sources)
         names = self.selection.inputs
         if len(names) == 2 and names[0] == names[1] and not self.selection.kernel_b:
@@ -318,8 +317,8 @@ def _folder(name: str, path: Path) -> Input | None:
         return Input(name, table.frame, _layers_of(path.name, table.frame), table.provenance)
     if (path / "_common_metadata").is_file():
         # larger than memory, perhaps: merged file by file
-        with tempfile.TemporaryDirectory(prefix="perfml-") as folder:
-            out = Path(folder) / "layers.parquet"
+        with temporary_folder() as folder:
+            out = folder / "layers.parquet"
             merge_files(path, out)
             return _of_table(name, read_table(out, kind="layers"))
     return None

@@ -223,7 +223,7 @@ class Catalogue:
             name for name, counters in read.items() if any(n.startswith(start) for n in counters)
         )
         if not found:
-            known = [each for counters in read.values() for each in counters]
+            known = [counter for counters in read.values() for counter in counters]
             msg = f"no metric is read from {counter!r}"
             cure = did_you_mean(counter, known, "See which there are: perfml metrics --json.")
             raise PerfmlError(msg, cure=cure)

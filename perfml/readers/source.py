@@ -8,7 +8,6 @@ import gzip
 import io
 import lzma
 import os
-import tempfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -22,7 +21,7 @@ from typing import IO, Any, TypeVar, cast
 import numpy as np
 
 from perfml.errors import InputError
-from perfml.util.files import require_file, sha256_of, sha256_of_file
+from perfml.util.files import require_file, sha256_of, sha256_of_file, temporary_folder
 
 
 @dataclass(frozen=True)
@@ -287,8 +286,8 @@ class Source:
         if not self.compressed and (not suffix or self.path.suffix == suffix):
             yield self.path
             return
-        with tempfile.TemporaryDirectory(prefix="perfml-") as folder:
-            path = Path(folder) / f"profile{suffix}"
+        with temporary_folder() as folder:
+            path = folder / f"profile{suffix}"
             with path.open("wb") as out:
                 self._copy(out)
             yield path

@@ -241,6 +241,23 @@ def _remove_abandoned(folder: Path, prefix: str) -> None:
                 os.close(handle)
 
 
+@contextmanager
+def temporary_folder(what: str = "files", beside: Path | None = None) -> Iterator[Path]:
+    """Give a folder that goes with the block, in `beside` or where TMPDIR says.
+
+    Raises `InputError` if it cannot be made.
+    """
+    with contextlib.ExitStack() as stack:
+        try:
+            made = tempfile.TemporaryDirectory(prefix=f"perfml-{what}-", dir=beside)
+            folder = Path(stack.enter_context(made))
+        except OSError as error:
+            cure = "Free some space, or set TMPDIR to a folder that has it."
+            where = beside or Path(os.environ.get("TMPDIR") or ".")
+            raise cannot_write(where, error, cure) from error
+        yield folder
+
+
 def write_text(path: Path, text: str) -> None:
     """Write a file, whole or not at all."""
     with replacing(path) as temporary:

@@ -7,7 +7,8 @@ import sys
 
 import pytest
 
-from perfml.util.files import replacing, write_text
+from perfml.errors import InputError
+from perfml.util.files import replacing, temporary_folder, write_text
 
 WRITER = """
 import sys, time
@@ -55,3 +56,15 @@ def test_a_block_that_fails_leaves_the_older_file_alone(tmp_path):
         fail()
     assert [path.name for path in tmp_path.iterdir()] == ["out.txt"]
     assert out.read_text() == "older"
+
+
+def test_a_temporary_folder_goes_with_its_block_and_a_place_that_is_missing_is_one_error(tmp_path):
+    with temporary_folder("try", tmp_path) as folder:
+        (folder / "a").write_text("x")
+        assert folder.parent == tmp_path
+    assert list(tmp_path.iterdir()) == []
+    with (
+        pytest.raises(InputError, match="cannot write here"),
+        temporary_folder("a", tmp_path / "b"),
+    ):
+        pass

@@ -199,7 +199,7 @@ def _print_svg(figure: Any, buffer: io.StringIO) -> None:
     from perfml.report.figures.canvas import PageCanvas
 
     canvas = figure.canvas
-    patches = [figure.patch, *(each.patch for each in figure.axes)]
+    patches = [figure.patch, *(panel.patch for panel in figure.axes)]
     seen = [patch.get_visible() for patch in patches]
     for patch in patches:
         patch.set_visible(False)

@@ -218,7 +218,7 @@ def kernel_shares(
     ]
     if times["kernel"].nunique() > len(tints):
         handles.append(Patch(color=GRID, label="other kernels"))
-    name_rows(ax, [plain(each, 30) for each in condition.backends])
+    name_rows(ax, [plain(backend, 30) for backend in condition.backends])
     ax.margins(x=0.3 if is_narrow(width) else 0.12)
     ax.set_xlim(left=0)
     ax.set_xlabel("time, µs an iteration")
