@@ -12,8 +12,6 @@ from perfml.tables import write_table
 from tests.support.command_line import run
 from tests.support.report_data import layers
 
-SIDES = ("--baseline", "cublas", "--target", "cudnn")
-
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory):

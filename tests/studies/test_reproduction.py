@@ -1,7 +1,5 @@
 """Chapter 2 beyond its file: layers, kernels and engines, judged on what was recorded."""
 
-import contextlib
-import importlib.metadata
 import json
 import re
 
@@ -165,12 +163,6 @@ def test_the_public_profile_of_tensorrt_shows_what_is_said_of_it():
     ]
     assert public_runs.THIRD in convolutions["kernel"].iloc[2]
     assert not table["layer"].str.contains("route").any()
-
-
-def find_distribution(*names):
-    for name in names:
-        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            yield importlib.metadata.distribution(name)
 
 
 def test_without_a_recording_its_claims_are_not_testable(made, monkeypatch):
