@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 SIDES = ("baseline", "target")
 _LEAST = 0.1  # an instruction that carries less of its cause is not named
+_OPERATIONS = 3  # of additional instructions that are named
 
 _MOST_SAMPLED = 400
 """Instructions at which warps wait whose producers are looked up, at most."""
@@ -173,8 +174,48 @@ def carrying_line(
     return next((line for line in lines if line is not None), None)
 
 
+def added_operations(
+    code: Mapping[str, pd.DataFrame],
+    launches: Mapping[str, int],
+    other: Mapping[str, pd.DataFrame],
+    others: Mapping[str, int],
+) -> list[Line]:
+    """Return what the instructions are that one version executes more often, the most first.
+
+    They are told apart by operation, since lines of two versions do not answer to each other; a
+    line of it is that which executes most of the operation. `other` is the version that executes
+    fewer; `launches` and `others` are how often each kernel was launched.
+    """
+    runs = [_by_operation(*side) for side in ((code, launches), (other, others))]
+    added = runs[0].sub(runs[1], fill_value=0.0).clip(lower=0.0)
+    shares = (added / added.sum()).nlargest(_OPERATIONS)
+    found = []
+    for operation, share in shares[shares >= _LEAST].items():
+        carrier = _Carrier("the additional instructions", _RUNS, (str(operation),))
+        line = _largest("instructions", carrier, code, launches, least=0.0)
+        alike = sum((table["sass"].map(opcode) == operation).sum() for table in code.values())
+        if line is not None:
+            found.append(replace(line, share=float(share), alike=int(alike)))
+    return found
+
+
+def _by_operation(
+    code: Mapping[str, pd.DataFrame], launches: Mapping[str, int]
+) -> pd.Series[float]:
+    """Return how often each operation is executed."""
+    runs = [
+        pd.Series(_RUNS(table) * launches.get(kernel, 1), table["sass"].map(opcode))
+        for kernel, table in code.items()
+    ]
+    return pd.concat(runs).groupby(level=0).sum()
+
+
 def _largest(
-    term: str, carrier: _Carrier, code: Mapping[str, pd.DataFrame], launches: Mapping[str, int]
+    term: str,
+    carrier: _Carrier,
+    code: Mapping[str, pd.DataFrame],
+    launches: Mapping[str, int],
+    least: float = _LEAST,
 ) -> Line | None:
     waits = {kernel: _waits(table, carrier) for kernel, table in code.items()}
     rows = pd.concat(
@@ -189,7 +230,7 @@ def _largest(
         return None
     alike = rows[rows["part"] > 0].groupby(["kernel", _place(rows)])["part"]
     sums = alike.transform("sum")
-    if not sums.max() >= _LEAST * whole:
+    if not sums.max() >= least * whole:
         return None
     row = int(rows["part"].where(sums == sums.max(), -1.0).to_numpy().argmax())
     first = rows.iloc[row].to_dict()
@@ -305,12 +346,18 @@ def with_lines_of(
     """Return the same from the instructions of each side's kernels."""
     details = []
     for detail in explanation.details:
-        lines = []
+        lines: list[Line | None] = []
+        sides = [
+            ({name: code[name] for name in count if name in code}, count)
+            for side, code in zip(SIDES, (before, after), strict=True)
+            for count in [_kernels(detail, side)]
+        ]
         for total in sided_causes(detail.time, detail.causes)[0]:
-            side, code = ("target", after) if total.log_ratio > 0 else ("baseline", before)
-            count = _kernels(detail, side)
-            known = {name: code[name] for name in count if name in code}
-            lines.append(carrying_line(total.term.id, known, count))
+            own, other = sides[:: -1 if total.log_ratio > 0 else 1]
+            if total.term.id == "instructions" and own[0] and other[0]:
+                lines += added_operations(*own, *other)
+            else:
+                lines.append(carrying_line(total.term.id, *own))
         details.append(replace(detail, lines=tuple(line for line in lines if line is not None)))
     return replace(explanation, details=tuple(details))
 

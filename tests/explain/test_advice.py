@@ -542,3 +542,14 @@ def test_a_first_screen_has_no_saving_below_one_in_a_hundred_but_the_first():
     shown = Advice(findings, pd.DataFrame()).worth
     assert [each.layer for each in shown] == ["a", "c", "d"]
     assert [each.layer for each in Advice(findings[1:2], pd.DataFrame()).worth] == ["b"]
+
+
+def test_what_is_improbable_or_promises_little_is_in_the_json_with_its_probability():
+    waits = {**HEALTHY, "layer": "a", "stall_memory_dependency": 0.25, "achieved_occupancy": 0.8}
+    found = advise(make_kernels([waits]), min_gain=0.0)
+    little = advise(make_kernels([waits]), min_gain=0.9)
+    every = found.to_dict()
+    assert {one["probability"] for one in every["not_listed"]}
+    assert found.below == len(every["not_listed"]) > 0
+    assert not little.of_layers
+    assert little.below == found.below + len(found.of_layers)

@@ -8,13 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfml.explain import reports
+from perfml.explain import explain, make_side, reports
 from perfml.explain.advice.finding import Finding, Where
 from perfml.explain.advice.hazards import Advice
 from perfml.explain.lines import (
     _CARRIERS,
     advice_with_lines,
     carrying_line,
+    with_lines_of,
 )
 from perfml.explain.reports import Code, Report
 from perfml.explain.results import Line
@@ -26,6 +27,7 @@ from perfml.util.findings import Time
 from perfml.util.machine_code import Place
 from tests.support.command_line import run
 from tests.support.others_files import STRANGERS
+from tests.support.tables import make_kernels
 
 SECTORS = "memory_l2_theoretical_sectors_global"
 DIVERGENT = "smsp__branch_targets_threads_divergent"
@@ -218,6 +220,30 @@ def test_a_finding_of_advise_names_the_instruction_in_its_evidence(monkeypatch, 
         "seen",
     ]
     assert advice_with_lines(advice, launches, []) is advice
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_additional_instructions_are_told_apart_by_operation_on_either_side(turned):
+    row = {"layer": "a", "kernel": "k", "sm_efficiency": 1.0}
+    times = ((20.0, 1e7, 0.4), (55.0, 3e7, 0.9))
+    names = ("time_us", "inst_executed", "issue_slot_utilization")
+    sides = [
+        make_side(str(time[0]), make_kernels([{**row, **dict(zip(names, time, strict=True))}]))
+        for time in times
+    ]
+    loop = ("IMAD R1, R1, R2, R3", "ISETP.NE P0, R1, R2", "BRA 0x0", "FADD R4, R4, R1")
+    few = code(*loop, **{EXECUTED: [10.0, 10.0, 10.0, 40.0]}, lines=[7, 7, 8, 9])
+    many = code(*loop, **{EXECUTED: [90.0, 50.0, 10.0, 40.0]}, lines=[7, 7, 8, 9])
+    code_of_sides = [many, few] if turned else [few, many]
+    explanation = explain(*(sides[::-1] if turned else sides))
+    (detail,) = with_lines_of(explanation, *code_of_sides).details
+    split = [line for line in detail.lines if line.term == "instructions"]
+    # what both sides execute as often is no part of it, however much it is
+    assert [(line.sass[:4], line.line, line.share) for line in split] == [
+        ("IMAD", 7, pytest.approx(80 / 120)),
+        ("ISET", 7, pytest.approx(40 / 120)),
+    ]
+    assert detail.causes.confidence != "high"
 
 
 @pytest.mark.parametrize(

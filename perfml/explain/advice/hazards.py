@@ -75,8 +75,8 @@ class Advice(Shown):
         The findings of single layers, the largest likely saving first; of a layer in their order.
     not_checked
         One `NotChecked` a cause and condition.
-    below
-        Findings left out because they promise too little.
+    others
+        Findings that promise too little or are improbable: in JSON, and counted elsewhere.
     layers
         Layers looked at, each condition (backend, precision, batch) counted.
     warnings
@@ -97,7 +97,7 @@ class Advice(Shown):
 
     of_layers: tuple[Finding, ...]
     not_checked: Annotated[pd.DataFrame, NotChecked]
-    below: int = 0
+    others: tuple[Finding, ...] = ()
     layers: int = 0
     warnings: tuple[str, ...] = field(default=())
     time_notes: tuple[str, ...] = ()
@@ -131,6 +131,16 @@ class Advice(Shown):
         return table_of(self.findings)
 
     @property
+    def not_listed(self) -> Annotated[pd.DataFrame, FINDING_ROW]:
+        """What is improbable or promises too little, with its probability and gain."""
+        return table_of(self.others)
+
+    @property
+    def below(self) -> int:
+        """How many these are."""
+        return len(self.others)
+
+    @property
     def left_out(self) -> str:
         """How many findings are not listed, and why; empty where all are."""
         if not self.below:
@@ -139,7 +149,7 @@ class Advice(Shown):
         return f"{self.below} more {little}, or are improbable"
 
     JSON: ClassVar = (
-        *(("answer", "findings"), ("findings", "table"), "not_checked", "below"),
+        *(("answer", "findings"), ("findings", "table"), "not_listed", "not_checked", "below"),
         *("layers", "warnings", "time_notes"),
     )
     to_dict = json_object
@@ -236,6 +246,7 @@ def advise(
         for one in large
         if layers is not None or one.probability >= LIKELY or one.rules[0] == SPLIT
     ]
+    listed = set(map(id, likely))
     of_layers = by_saving(measured(likely, every, side.proved))
     of_layers.sort(key=lambda one: one.tested == "refuted")
     network: tuple[Finding, ...] = ()
@@ -254,7 +265,7 @@ def advise(
         said=said,
         unexplained=_unexplained(side, sources) if layers is None else (),
         not_checked=unchecked.iloc[:0] if foreign else unchecked,
-        below=len(found) - len(likely),
+        others=tuple(by_saving([one for one in found if id(one) not in listed])),
         layers=len(every),
         warnings=side.warnings
         + ((_FOREIGN,) if foreign else ())

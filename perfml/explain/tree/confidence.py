@@ -1,7 +1,7 @@
 """How certain the first cause is: a probability that was measured, and what stands against it.
 
-Six numbers say it (`Evidence`), among them the part of the difference that the first cause holds,
-how near to its ceiling its limit stands, and whether counters of another cause are missing. A
+A few numbers say it (`FEATURES`), among them the part of the difference that the first cause holds,
+how near to its ceiling its limit stands, and whether something else grew as well. A
 logistic model of them, each with the sign that it must have, gives the probability that the first
 cause is right. It is fitted on recorded pairs whose cause is known, one set held out at a time
 (``python -m studies.truth.confidence``); ``confidence.json`` holds its coefficients, the precision
@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from perfml.explain.confidence import NAMED, load_model
-from perfml.explain.launches import Launch
+from perfml.explain.launches import Launch, known
 from perfml.explain.limits.state import LaunchState
 from perfml.explain.tree.causes import TERMS, Contribution, Kind, Term, is_proven
 from perfml.explain.tree.engine import Decomposed
@@ -28,15 +28,35 @@ from perfml.explain.tree.layer_causes import (
     set_of,
 )
 from perfml.explain.tree.limits import load_limits
+from perfml.explain.tree.pair import Pair, why_denied
 from perfml.explain.tree.thresholds import MAJORITY, SMALL
 from perfml.util.words import percentage
 
-FEATURES = ("share", "margin", "nearness", "complete", "paired", "specific", "size", "new")
+FEATURES = ("share", "margin", "nearness", "complete", "paired", "specific", "size", "new", "alone")
 """What the model sees; each can only raise the probability."""
-
 
 _LARGE = math.log(1.5)
 """A difference from which on its size says no more: small ones have many causes."""
+
+_TWICE = math.log(2.0)
+"""A cause that grew so much beside the first one is surely another change."""
+
+_CHANGES = tuple(
+    map(
+        str.split,
+        (
+            "sectors_per_request narrow_access global_requests redundant_traffic",
+            "wave_quantization sm_imbalance",
+            "wavefronts_per_shared_load bank_conflicts",
+            "theoretical_occupancy block_slots",
+            "integer_arithmetic integer_division special_function_pipe_time",
+            *("fp32_operations", "fp64_pipe_time", "active_threads_per_warp", "lsu_pipe_time"),
+            *("local_memory", "global_atomics", "shared_atomics", "constant_serialization"),
+        ),
+    )
+)
+"""Causes that somebody changes in a program, by what is changed: none is only a level of memory
+that other causes fill, or a wait."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +84,7 @@ class Evidence:
     paired: float  # whether the launches surely answer to each other
     specific: float  # whether it says why, not only where
     new: float = 1.0  # which part of its level the faster side does not have
+    alone: float = 1.0  # how little else grew that somebody may have changed
     size: float = 1.0  # the difference: its logarithm over that of `_LARGE`
     missing: tuple[Term, ...] = ()  # causes of its limit whose counters were not collected
 
@@ -108,6 +129,7 @@ def evidence_of(
         if _is_fact(first, slow):
             nearness = max(nearness, 1 - slow["wave_fill"])
     missing = () if main is None else tuple(_missing(first, limits, main))
+    pair = None if main is None else Pair(main.before, main.after, single=True)
     return Evidence(
         first=first,
         second=None if second is None else TERMS[second],
@@ -118,23 +140,37 @@ def evidence_of(
         paired=float(_is_paired(main, answered, others, ratio)),
         specific=float(not first.place),
         size=min(1.0, abs(ratio) / _LARGE),
-        new=1.0 if main is None else _new(first, main),
+        new=1.0 if pair is None else _new(first, pair),
+        alone=1.0 if pair is None else _alone(first, pair),
         missing=missing,
     )
 
 
-def _new(first: Term, pair: Answered) -> float:
+def _alone(first: Term, pair: Pair) -> float:
+    """Return how surely nothing else grew: 0 where another thing that is changed grew twofold.
+
+    Of several things it is the part of them that were counted.
+    """
+    sides = pair.before.launch, pair.after.launch
+    others = [names for names in _CHANGES if first.id not in names]
+    counted = [[name for name in names if is_proven(TERMS[name], *sides)] for names in others]
+    grown = (
+        known(pair.worse(name), 1.0)
+        for names in counted
+        for name in names
+        if not why_denied(pair, name)
+    )
+    least = 1 - min(1.0, math.log(max((1.0, *grown))) / _TWICE)
+    return least * sum(map(bool, counted)) / len(others)
+
+
+def _new(first: Term, pair: Pair) -> float:
     """Return which part of a cause's level the faster side does not have; 1 if not known.
 
     What both sides have may cost more because of something else that changed.
     """
-    fast, slow = sorted((pair.before, pair.after), key=lambda one: one.time_us)
-    levels = [
-        math.nan if first.level is None else LaunchState.of(one).value(first.level)
-        for one in (fast, slow)
-    ]
-    less, more = reversed(levels) if first.falls else levels
-    return 1 - min(1.0, less / more) if less >= 0 and more > 0 else 1.0
+    worse = pair.worse(first.id)
+    return 1 - 1 / max(1.0, worse) if worse > 0 else 1.0
 
 
 def _is_paired(

@@ -169,7 +169,12 @@ def decompose_pair(
     warps = {cause: part for cause, part in fewer.items() if _heir(pair, cause) == cause}
     shares = add(shares, warps, 1 - sum(shares.values()))
     order = sorted(shares, key=lambda cause: -shares[cause])
-    named = [Contribution(TERMS[c], *_levels(pair, c), shares[c] * ratio) for c in order]
+    way = 1 if pair.slow is pair.before else -1
+    named = [
+        Contribution(TERMS[c], baseline, target, shares[c] * ratio)
+        for c in order
+        for baseline, target in [pair.levels(c)[::way]]
+    ]
     left = ratio * (1 - sum(shares.values()))
     rest = Contribution(TERMS[REST], math.nan, math.nan, left)
     return Decomposed((*first, *named, rest), tuple(held), by_limit, denied)
@@ -209,13 +214,6 @@ def _measured_otherwise(before: Launch, after: Launch) -> bool:
         return False
     profiled = math.log(after.duration_us / before.duration_us)
     return abs(profiled) > SMALL and profiled * (after.time_us - before.time_us) < 0
-
-
-def _levels(pair: Pair, cause: str) -> tuple[float, float]:
-    level = TERMS[cause].level
-    if level is None:
-        return math.nan, math.nan
-    return pair.before.value(level), pair.after.value(level)
 
 
 def _replaced(pair: Pair, parts: Parts) -> Parts:

@@ -84,6 +84,18 @@ class Pair:
         slow, fast = self.slow[name], self.fast[name]
         return math.log(slow / fast) if slow > 0 and fast > 0 else 0.0
 
+    def levels(self, cause: str) -> tuple[float, float]:
+        """Return what a cause is on the slow and on the fast side; NaN where it has no level."""
+        level = TERMS[cause].level
+        return (
+            (math.nan,) * 2 if level is None else (self.slow.value(level), self.fast.value(level))
+        )
+
+    def worse(self, cause: str) -> float:
+        """Return how many times as bad a cause is on the slow side; NaN where that is unknown."""
+        more, less = self.levels(cause)[:: -1 if TERMS[cause].falls else 1]
+        return more / less if less > 0 else math.inf if more > 0 == less else math.nan
+
     def quantity(self, name: str) -> float:
         """Return a quantity of the pair: of a side (``slow.``, ``fast.``), ``grew.`` or ``more.``.
 
@@ -131,8 +143,6 @@ def why_denied(pair: Pair, cause: str) -> str:
     """Return why a cause cannot be one; empty where nothing that was counted denies it."""
     term = TERMS[cause]
     # stalls are exempt: their levels are shares of a time that changed too
-    if term.level is not None and term.kind is not Kind.STALL:
-        slow, fast = pair.slow.value(term.level), pair.fast.value(term.level)
-        if slow > fast if term.falls else slow < fast:
-            return "it is better on the slower side"
+    if term.kind is not Kind.STALL and pair.worse(cause) < 1:
+        return "it is better on the slower side"
     return next((why for why, one in term.beside.items() if one.number(pair.quantity) <= 0), "")

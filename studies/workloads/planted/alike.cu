@@ -182,17 +182,18 @@ KERNEL(dram_bytes_per_sector) {
   }
   out[AT] = sum;
 }
-// 1: a fence after every store; 2: as much work, one warp after the other between barriers, and a fence
+// 1: a fence after every store; 2: as much work, one warp after the other between barriers, and a fence at
+// every eighth one. Stores and fences are volatile: a compiler that may drop some changes what is planted
 KERNEL(memory_fence) {
   float a = in[AT];
+  volatile float* stored = out;
   for (int i = 0; i < 64; ++i) {
     if (V != 2) a = work(a, 64);
     else if (threadIdx.x / 32 == i % 8) a = work(a, 512);
-    out[AT] = a;
-    if (V == 1) __threadfence();
+    stored[AT] = a;
+    if (V == 1 || (V == 2 && i % 8 == 0)) asm volatile("membar.gl;" ::: "memory");
     if (V == 2) __syncthreads();
   }
-  if (V == 2) __threadfence();
 }
 // 1: exchanges between lanes; 2: loads of shared memory, and an exchange for eight times as many
 KERNEL(lsu_pipe_time) {
