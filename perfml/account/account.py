@@ -22,6 +22,7 @@ import msgspec
 from perfml.account.device_time import DeviceTime
 from perfml.account.host import Waiting
 from perfml.account.phases import SAMPLED
+from perfml.account.steps import PROFILER, SERVED
 from perfml.account.window import WINDOW
 from perfml.kernel_names import kernel_class
 from perfml.util.json_values import json_object
@@ -216,7 +217,9 @@ class Account:
 
     @property
     def unit(self) -> str:
-        """What it is of: a step, a repeat of what nothing marks, a window, or the recording."""
+        """What it is of: a step, a range marked once, a repeat, a window, or the recording."""
+        if len(self.walls_us) == 1 and self.marked_by not in ("", PROFILER, SERVED, WINDOW):
+            return "range"
         if self.marked_by:
             return WINDOW if self.marked_by == WINDOW else "step"
         return "repeat" if len(self.walls_us) > 1 else "recording"

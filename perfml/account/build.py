@@ -126,10 +126,9 @@ def account_of(
     # what passes within a marked step is of the step
     inside = sum(end - start for start, end in zip(steps.starts, steps.ends, strict=True))
     paced = 2e-3 * inside < sum(walls) and _paced([walls[number] for number in kept])
-    if not steps.name and len(steps.starts) == 1:
-        again = repeated_steps(
-            [activity for activity, _ in ordered], [origin.time for _, origin in ordered]
-        )
+    if len(steps.starts) == 1:
+        inside_it = [(each, o.time) for each, o in ordered if steps.of(o.time) >= 0]
+        again = repeated_steps([each for each, _ in inside_it], [at for _, at in inside_it])
     repeated = None
     if again is not None:
         of = functools.partial(account_of, recording, again, finder, origins, pytorch=pytorch)

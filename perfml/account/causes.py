@@ -311,7 +311,7 @@ def changes(one: Account, other: Account) -> list[Change]:
             where[cause.id] = (after if more > 0 else before).place or where.get(cause.id, "")
     rest = [side[""] for side in sums]
     us["copies"] += rest[1].copying_us - rest[0].copying_us
-    for state in ("profiling", "unrecorded"):
+    for state in ("profiling", "blocked", "unrecorded"):
         idle = [sum(i.us for i in device.idle if i.state == state) for _, device in sides]
         us[state] += idle[1] - idle[0]
     sign = 1.0 if other.step_us >= one.step_us else -1.0

@@ -78,6 +78,7 @@ class State(StrEnum):
     """What the host did, in the order in which idle time is given to it."""
 
     PROFILING = "profiling"
+    BLOCKED = "blocked"
     UNRECORDED = "unrecorded"
     COMPILING = "compiling"
     LOADING = "loading"
@@ -178,8 +179,16 @@ class Host:
         long = self._long(gaps)
         fed = intersection(self._fed(gaps, activities), long)
         loading = self.spans[State.LOADING]
+        unknown = self._unknown(gaps, activities)
+        over = np.array([unknown.start, unknown.end])
+        inside = np.diff(self._blocking.before(over), axis=0)[0]
+        most = inside >= _MOST * np.diff(over, axis=0)[0]
         held = self.spans | {
-            State.UNRECORDED: self._unknown(gaps, activities),
+            # that the host waits in a call is known; what the device does meanwhile is not
+            State.BLOCKED: intersection(
+                Intervals(unknown.start[most], unknown.end[most]), self._blocking
+            ),
+            State.UNRECORDED: unknown,
             State.LOADING: union([*loading.start, *fed.start], [*loading.end, *fed.end]),
             State.RELAUNCHING: difference(self._drained(gaps), long),
             State.PYTHON: difference(gaps, long),

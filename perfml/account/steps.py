@@ -21,8 +21,8 @@ from perfml.account.recording import Activity, HostKind, HostSpan, Nesting, Reco
 from perfml.util.ranges import ITERATION
 
 PROFILER_STEP = re.compile(r"ProfilerStep\s?[#*](\d{1,15})")
-SERVED = "server step"
-"""Name of the steps that a server of language models marks."""
+PROFILER, SERVED = "ProfilerStep", "server step"
+"""Names of the steps that PyTorch's profiler, and a server of language models, mark."""
 _SERVED = re.compile(
     r"execute_(new|context|generation|diffusion|model|\d+_context)(?![a-z]).*|"
     r"step\[(DECODE|EXTEND|MIXED|IDLE|PREBUILT|TARGET_VERIFY)\b.*\]",
@@ -99,7 +99,7 @@ def find_steps(recording: Recording) -> Steps:
     marked = [span for span in ranges if PROFILER_STEP.fullmatch(span.name)]
     if marked:
         own = [span for span in marked if span.thread == marked[0].thread]
-        return _of_spans("ProfilerStep", own)
+        return _of_spans(PROFILER, own)
     served = [span for span in ranges if _SERVED.fullmatch(span.name)]
     if served:
         return _of_spans(SERVED, Nesting(served).outermost(served[0].thread))
@@ -112,7 +112,25 @@ def find_steps(recording: Recording) -> Steps:
         if found is not None and _even(found, _launches(recording)):
             until = max((span.end for span in warm), default=-math.inf)
             return _from_the_ends(found, [at for at in _launches(recording) if at >= until])
-    return whole_recording(recording)
+    outer = [] if thread is None else Nesting(ranges).outermost(thread)
+    return _marked_once(recording, outer) or whole_recording(recording)
+
+
+def _marked_once(recording: Recording, ranges: Sequence[HostSpan]) -> Steps | None:
+    """Return the range that holds most of the devices' work, where some was launched before it.
+
+    What comes before it is no part of what the program marks: it loads, and warms up.
+    """
+    calls = {call.correlation: call.start for call in recording.spans(HostKind.CALL)}
+    work = [(calls.get(a.correlation, a.start), a.end - a.start) for a in recording.activities]
+    warm = [span for span in ranges if WARM_UP.fullmatch(span.name)]
+    work = [(at, ns) for at, ns in work if not any(w.start <= at <= w.end for w in warm)]
+    for span in (span for span in ranges if span not in warm):
+        held = sum(ns for at, ns in work if span.start <= at <= span.end)
+        before = any(at < span.start for at, _ in work) or bool(warm)
+        if before and 2 * held > sum(ns for _, ns in work):
+            return Steps(span.name, (span.start,), (span.end,))
+    return None
 
 
 def numbered_steps(

@@ -29,7 +29,7 @@ def step_sentence(account: Account, name: str = "") -> str:
     `name` is what its side is called; empty where there is one.
     """
     whose = f"{name}: " if name else ""
-    what = "the recording takes" if account.unit == "recording" else f"a {account.unit} takes"
+    what = f"{'the' if account.unit in ('recording', 'range') else 'a'} {account.unit} takes"
     several, unknown = len(account.devices) > 1, IDLE in account.unknown
     parts = " ".join(_of_device(each, several, unknown) for each in account.devices)
     text = f"{whose}{what} {micros(account.step_us)} on the clock{steps_text(account)}. {parts}"

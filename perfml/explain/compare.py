@@ -268,7 +268,7 @@ def step_comparison(left: Side, right: Side) -> StepComparison | None:
     before, after = left.account, right.account
     if before is None or after is None:
         return None
-    marked = before.marked_by or after.marked_by
+    marked = {before.unit, after.unit} - {"recording", "range"}
     if not marked and before.repeated is not None and after.repeated is not None:
         # what repeats in both, as one may be recorded for longer
         before, after = before.repeated, after.repeated

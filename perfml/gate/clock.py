@@ -178,11 +178,11 @@ class Clock:
         across = min(self.ratio.processes) > 1
         return across or bool(abs(self.ratio.log_ratio) > np.log1p(least))
 
-    def single_beyond(self, share: float, *, faster: bool = False) -> bool:
-        """Return whether times without repeats on both sides rose (fell) by more than a share."""
+    def single_beyond(self, share: float) -> bool:
+        """Return whether times without repeats on both sides rose by more than a share."""
         if self.ratio is None or self.repeated or self.ratio.unclaimed:
             return False
-        return bool((-1 if faster else 1) * self.ratio.log_ratio > np.log1p(share))
+        return bool(self.ratio.log_ratio > np.log1p(share))
 
 
 def layer_ratio(before: pd.DataFrame, after: pd.DataFrame, policy: Policy) -> Ratio | None:

@@ -63,7 +63,8 @@ def judged(base: Table, new: Table, policy: Policy | None = None) -> GateResult:
         for name, table in (("baseline", base), ("new version", new))
     )
     step = step_comparison(*sides)
-    clock = step.total if step is not None and step.leads else None
+    leads = step is not None and (step.leads or step.verdict != "undecided")
+    clock = step.total if step is not None and leads else None
     return judge(base.frame, new.frame, policy, clock)
 
 

@@ -58,6 +58,14 @@ ALL = "(all layers)"
 """Name of what the verdict in all is of."""
 
 
+_OF_CLOCK = {
+    "slower": Verdict.SLOWER,
+    "faster": Verdict.BETTER,
+    "no difference": Verdict.SAME,
+    "undecided": Verdict.UNCLEAR,
+}
+
+
 @dataclass(frozen=True)
 class _Limits:
     """Shares by which a layer with equal work is slower, and doubtful; of one process a side."""
@@ -209,8 +217,10 @@ def judge(
             for (name, _), side in zip(names, sides, strict=True)
         ]
         whole = None if unlike else clock or whole_ratio(baseline, new, rules)
-        as_long = clock is not None and clock.verdict == "no difference"
-        overall = _in_all(alignment, layers, Clock(clock) if clock else network, whole, as_long)
+        overall = _in_all(alignment, layers, Clock(clock) if clock else network, whole)
+        if clock is not None and not any(each.counted for each in layers):
+            reason = f"by the clock, as no instructions were counted: {clock.verdict}"
+            overall = LayerVerdict(ALL, _OF_CLOCK[clock.verdict], reason, time=clock)
     return GateResult(overall, tuple(layers), alignment.only_baseline, alignment.only_target, notes)
 
 
@@ -260,12 +270,8 @@ def _in_all(
     layers: Sequence[LayerVerdict],
     network: Clock,
     whole: Ratio | None,
-    as_long: bool,
 ) -> LayerVerdict:
-    """Return the verdict in all, with a reason where no layer has one for it.
-
-    Where a step takes as long as before, layers whose kernels take longer do not make it slower.
-    """
+    """Return the verdict in all, with a reason where no layer has one for it."""
     reasons: dict[Verdict, str] = {}
     if network.moved("slower", SAME_WORK):
         reasons[Verdict.SLOWER] = "slower in all on the clock, though no layer alone is"
@@ -278,11 +284,9 @@ def _in_all(
         )
     if network.single_beyond(SAME_WORK):
         reasons[Verdict.UNCLEAR] = "slower in all in a single repeat: time several"
-    known = {layer.verdict for layer in layers} - {Verdict.SLOWER if as_long else None}
-    if as_long and len(known) < len({layer.verdict for layer in layers}):
-        reasons[Verdict.SAME] = "kernels take longer, and a step on the clock does not"
+    known = {layer.verdict for layer in layers}
     verdict = next(verdict for verdict in Verdict if verdict in known or verdict in reasons)
-    reason = reasons.get(verdict, "") if as_long or verdict not in known else ""
+    reason = reasons.get(verdict, "") if verdict not in known else ""
     return LayerVerdict(ALL, verdict, reason, time=whole)
 
 
@@ -364,15 +368,16 @@ class _Work:
 def _decide(work: _Work, clock: Clock, limits: _Limits) -> tuple[Verdict, str]:
     """Return the verdict of a layer and why, after the rule of this module."""
     more, less = work.first(Outcome.MORE), work.first(Outcome.LESS)
+    # how often a kernel is launched is how work is divided: it says nothing against the time
+    divided = bool(work.changed) and all(each.counter == LAUNCHES for each in work.changed)
+    rises = clock.moved("slower") or clock.single_beyond(limits.single)
+    if divided and more and clock.ratio is not None and not rises:
+        return _by_time(work, clock, limits)
     if more and less:
         return _mixed(more, less, clock)
     if more:
-        # how often a kernel is launched is how work is divided: there the time decides alone
-        divided = all(change.counter == LAUNCHES for change in work.changed)
-        if clock.moved("faster", 0.0 if divided else SAME_WORK):
+        if clock.moved("faster", SAME_WORK):
             return Verdict.BETTER, f"{_words(more)}, and the time fell"
-        if divided and clock.single_beyond(limits.single, faster=True):
-            return Verdict.UNCLEAR, f"{_words(more)}, yet faster in a single repeat: time several"
         return Verdict.WORSE, f"{_words(more)}{_confirmed(clock, 'slower')}"
     if work.unknown:
         return Verdict.UNCLEAR, work.unknown

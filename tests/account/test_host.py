@@ -8,6 +8,7 @@ from perfml import advise
 from perfml.account.account import Account
 from perfml.account.causes import findings
 from perfml.account.steps import SERVED
+from perfml.explain.advice.network import step_findings
 from perfml.explain.remedies import of_account
 from perfml.readers import read
 from tests.support.torch_trace import Trace
@@ -48,6 +49,19 @@ def test_a_device_that_has_work_and_does_not_begin_it_waits_for_no_host(account)
     assert not {"synchronising", "host"} & set(idle(found))
     assert [each.cause.id for each in findings(found)] == ["launch_bound"]
     assert findings(found)[0].saved_us < 100
+
+
+def test_a_call_that_blocks_over_most_of_the_time_is_why_the_host_launches_nothing(account):
+    trace = decode(ends_at=9_000.0)
+    for event in trace.events:
+        if event["name"] == "hipMemcpyWithStream":
+            event["dur"] = 7_000.0
+    found = account(trace)
+    assert idle(found)["blocked"] == 7_000.0
+    assert not {"synchronising", "host"} & set(idle(found))
+    # what the device does meanwhile is not recorded, so that nothing is promised
+    (first,) = (each for each in step_findings(found) if each.rules == ("blocked",))
+    assert first.gain is None
 
 
 def test_a_device_that_pauses_later_waits_for_the_host_that_waits(account):

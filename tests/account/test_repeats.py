@@ -9,6 +9,8 @@ from perfml.account.build import account_without_host
 from perfml.account.recording import Activity, DeviceKind
 from perfml.account.steps import repeated_steps
 from perfml.explain.steps import StepComparison
+from perfml.readers import read
+from tests.support.torch_trace import Trace
 
 
 def activities(names, *, wait=50, length=10):
@@ -60,3 +62,39 @@ def test_longer_recordings_of_one_program_are_equal_a_repeat():
 def test_an_account_with_repeats_goes_through_json():
     account = account_without_host(activities("Abc" * 5))
     assert Account.from_dict(account.to_dict()) == account
+
+
+def marked(*, name, warm):
+    """Return a trace with a warm-up before the one range that a program marks."""
+    trace = Trace()
+    for number in range(warm):
+        trace.launch("gemm()", 1000.0 * number, 1000.0 * number + 10, 100.0)
+    base = 1000.0 * warm + 50_000
+    trace.event("user_annotation", name, base, 5_000)
+    for number in range(40):
+        at = base + 20 + 110 * number
+        trace.launch(f"k{number}()", at, at + 10, 100.0)
+    return trace
+
+
+@pytest.mark.parametrize(
+    ("name", "warm", "unit"),
+    [
+        ("inference", 8, "range"),
+        ("warm_up", 8, "recording"),
+        # most of the work is outside, or all of it is inside
+        ("inference", 60, "recording"),
+        ("inference", 0, "recording"),
+    ],
+)
+def test_a_range_marked_once_is_the_clock_where_it_holds_most_of_the_work(
+    tmp_path, name, warm, unit
+):
+    path = tmp_path / "marked.json"
+    path.write_bytes(marked(name=name, warm=warm).data())
+    account = Account.from_dict(read(path).provenance["step"])
+    assert account.unit == unit
+    step = account.busiest.step
+    if unit == "range":
+        assert step.wall_us == pytest.approx(5_000.0, abs=10.0)
+        assert step.computing_us == pytest.approx(4_000.0)

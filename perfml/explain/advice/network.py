@@ -169,9 +169,10 @@ def step_findings(
             check=remedy.check,
         )
         found.append(one)
-    idle = sum(each.us for each in account.busiest.idle if each.state == State.UNRECORDED)
-    if idle >= _MATTERS * account.step_us and IDLE not in account.unknown:
-        found.append(_not_recorded(account, idle, here))
+    for state in (State.BLOCKED, State.UNRECORDED):
+        idle = sum(each.us for each in account.busiest.idle if each.state == state)
+        if idle >= _MATTERS * account.step_us and IDLE not in account.unknown:
+            found.append(_not_recorded(account, state, idle, here))
     return tuple(found)
 
 
@@ -188,12 +189,12 @@ def _numbers(found: Cause) -> tuple[Evidence, ...]:
     return tuple(Evidence(name, us, left * us, "us", step) for name, us in parts if us)
 
 
-def _not_recorded(account: Account, idle_us: float, here: Situation) -> Finding:
-    """Return that the device is idle, where the recording does not tell why.
+def _not_recorded(account: Account, state: State, idle_us: float, here: Situation) -> Finding:
+    """Return that the device is idle, where the recording does not tell what for.
 
     Nothing tells what could be saved of it either: the finding has no gain.
     """
-    change, remedy = Change(State.UNRECORDED, idle_us), remedy_for(State.UNRECORDED, here)
+    change, remedy = Change(state, idle_us), remedy_for(state, here)
     return Finding(
         rules=(change.id,),
         where=Where(),
