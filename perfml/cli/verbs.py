@@ -11,7 +11,7 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Callable
-from typing import Any, NotRequired
+from typing import Annotated, Any, NotRequired
 
 from typer.core import TyperGroup
 
@@ -127,9 +127,11 @@ def _advise() -> tuple[Any, ...]:
 
 
 def _rank() -> tuple[Any, ...]:
+    import pandas as pd
+
     from perfml.modeling.results import Ranking, Score
 
-    keys = {"dataset": str, "unseen": NotRequired[list[Score] | None]}
+    keys = {"dataset": str, "unseen": NotRequired[Annotated[pd.DataFrame, Score] | None]}
     return (Document("Rank", keys, Ranking),)
 
 

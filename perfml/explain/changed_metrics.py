@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import compress
-from typing import Annotated, ClassVar, TypedDict
+from typing import Annotated, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -13,7 +13,7 @@ import pandas as pd
 from perfml.metrics import load_catalogue
 from perfml.metrics.expressions import Array
 from perfml.tables import metric_columns
-from perfml.util.json_values import json_object
+from perfml.util.json_values import Document, json_object
 
 FACTOR = 3.0
 """A metric changed if the means differ by more than this many standard deviations of a repeat."""
@@ -21,25 +21,31 @@ FACTOR = 3.0
 ROUNDING = 1e-4  # profilers write percentages with two decimals; a fraction's noise is never less
 
 
-class ChangedMetric(TypedDict):
-    """A metric of both sides."""
+ChangedMetric = Document(
+    "ChangedMetric",
+    {
+        "metric": str,
+        "baseline": float,
+        "target": float,
+        "difference": float,
+        "noise": (float, "the larger standard deviation of a repeat on either side"),
+        "changed": (bool | None, "beyond its noise; null without two repeats a side"),
+    },
+    words="A metric of both sides.",
+)
 
-    metric: str
-    baseline: float
-    target: float
-    difference: float
-    noise: Annotated[float, "the larger standard deviation of a repeat on either side"]
-    changed: Annotated[bool | None, "beyond its noise; null without two repeats a side"]
 
-
-class ModelValue(TypedDict):
-    """A metric's part in a model's prediction."""
-
-    metric: str
-    family: str | None
-    baseline: float
-    target: float
-    log_ratio: float
+ModelValue = Document(
+    "ModelValue",
+    {
+        "metric": str,
+        "family": str | None,
+        "baseline": float,
+        "target": float,
+        "log_ratio": float,
+    },
+    words="A metric's part in a model's prediction.",
+)
 
 
 @dataclass(frozen=True)
@@ -112,7 +118,7 @@ def compare_metrics(baseline: pd.DataFrame, target: pd.DataFrame) -> pd.DataFram
             apart = most < other_least or other_most < least
             changed = apart and abs(difference) > FACTOR * noise
         rows.append((name, *means, difference, noise, changed))
-    frame = pd.DataFrame(rows, columns=list(ChangedMetric.__annotations__))
+    frame = pd.DataFrame(rows, columns=list(ChangedMetric.keys))
     return sort_metrics(frame.astype({"changed": "boolean"}), None)
 
 

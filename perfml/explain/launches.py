@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
-from typing import Annotated, Literal, TypedDict
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,7 @@ from perfml.kernel_names import kernel_purpose
 from perfml.metrics import load_catalogue
 from perfml.metrics.expressions import Array
 from perfml.tables import metric_columns
+from perfml.util.json_values import Document
 
 REGISTER_UNIT = 256  # registers are allocated to a warp in units of this many
 WARP = 32
@@ -307,25 +308,31 @@ def _matched(
     return found
 
 
-class ChangeRow(TypedDict):
-    """A run of launches that stayed, or that one side does otherwise; names one a line."""
+ChangeRow = Document(
+    "ChangeRow",
+    {
+        "change": Literal["same", "variant", "replaced", "fused", "split", "vanished", "appeared"],
+        "baseline": str,
+        "target": str,
+        "baseline_us": float,
+        "target_us": float,
+    },
+    words="A run of launches that stayed, or that one side does otherwise; names one a line.",
+)
 
-    change: Literal["same", "variant", "replaced", "fused", "split", "vanished", "appeared"]
-    baseline: str
-    target: str
-    baseline_us: float
-    target_us: float
 
-
-class LaunchRow(TypedDict):
-    """A launch of either side or both."""
-
-    run: Annotated[int, "number of the change that it belongs to"]
-    change: str
-    side: Literal["both", "baseline", "target"]
-    kernel: str
-    baseline_us: float
-    target_us: float
+LaunchRow = Document(
+    "LaunchRow",
+    {
+        "run": (int, "number of the change that it belongs to"),
+        "change": str,
+        "side": Literal["both", "baseline", "target"],
+        "kernel": str,
+        "baseline_us": float,
+        "target_us": float,
+    },
+    words="A launch of either side or both.",
+)
 
 
 def changes_table(changes: tuple[Change, ...], before: Launches, after: Launches) -> pd.DataFrame:
@@ -335,7 +342,7 @@ def changes_table(changes: tuple[Change, ...], before: Launches, after: Launches
         sides = ((before, change.baseline), (after, change.target))
         names = ["\n".join(side.names[place] for place in places) for side, places in sides]
         rows.append((change.kind, *names, *(_time(side, places) for side, places in sides)))
-    return pd.DataFrame(rows, columns=list(ChangeRow.__annotations__))
+    return pd.DataFrame(rows, columns=list(ChangeRow.keys))
 
 
 def launches_table(changes: tuple[Change, ...], before: Launches, after: Launches) -> pd.DataFrame:
@@ -352,7 +359,7 @@ def launches_table(changes: tuple[Change, ...], before: Launches, after: Launche
         else:
             rows += [(run, change.kind, "baseline", *one, math.nan) for one in left]
             rows += [(run, change.kind, "target", name, math.nan, time) for name, time in right]
-    return pd.DataFrame(rows, columns=list(LaunchRow.__annotations__))
+    return pd.DataFrame(rows, columns=list(LaunchRow.keys))
 
 
 def _time(launches: Launches, places: range) -> float:

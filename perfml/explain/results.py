@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import PurePosixPath, PureWindowsPath
-from typing import Annotated, ClassVar, TypedDict
+from typing import Annotated, ClassVar
 
 import pandas as pd
 
@@ -23,7 +23,7 @@ from perfml.explain.tree.causes import Contribution, Term
 from perfml.explain.tree.layer_causes import Causes
 from perfml.explain.tree.sentences import levels_in_words, sided_causes
 from perfml.util.findings import Evidence
-from perfml.util.json_values import json_object
+from perfml.util.json_values import Document, json_object
 from perfml.util.lazy import drawn_by
 from perfml.util.shown import Shown
 from perfml.util.words import (
@@ -269,19 +269,22 @@ def times_in_words(layer: str, names: tuple[str, str], baseline_us: float, targe
     return f"{times} ({multiple(target_us / baseline_us)})."
 
 
-class AlignedLayer(TypedDict):
-    """A layer of the baseline and its counterpart."""
-
-    layer: str
-    target_layer: str
-    aligned_by: Annotated[str, "``name``, ``shape``, ``signature``, ``place``, ..."]
-    baseline_us: float
-    target_us: float
-    ratio: float
-    low: float
-    high: float
-    share: Annotated[float, "of the sum of absolute time differences"]
-    verdict: TimeVerdict
+AlignedLayer = Document(
+    "AlignedLayer",
+    {
+        "layer": str,
+        "target_layer": str,
+        "aligned_by": (str, "``name``, ``shape``, ``signature``, ``place``, ..."),
+        "baseline_us": float,
+        "target_us": float,
+        "ratio": float,
+        "low": float,
+        "high": float,
+        "share": (float, "of the sum of absolute time differences"),
+        "verdict": TimeVerdict,
+    },
+    words="A layer of the baseline and its counterpart.",
+)
 
 
 @dataclass(frozen=True, repr=False)

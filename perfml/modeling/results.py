@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, TypedDict
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
 from perfml.modeling.features import OF_LAYERS, Words
-from perfml.util.json_values import json_object
+from perfml.util.json_values import Document, json_object
 from perfml.util.lazy import drawn_by
 from perfml.util.shown import screen, section
 from perfml.util.typing import Floats
@@ -23,63 +23,72 @@ ASKED_R2 = 0.3
 """Share of variance whose power is said where nothing is shown."""
 
 
-class Score(TypedDict):
-    """Scores of a model under a protocol.
-
-    Attributes
-    ----------
-    splits
-        How many scores: splits times model seeds.
-    """
-
-    model: str
-    protocol: str
-    score: str
-    mean: float
-    median: float
-    q025: float
-    q975: float
-    splits: int
-    baseline: bool
+Score = Document(
+    "Score",
+    {
+        "model": str,
+        "protocol": str,
+        "score": str,
+        "mean": float,
+        "median": float,
+        "q025": float,
+        "q975": float,
+        "splits": (int, "How many scores: splits times model seeds."),
+        "baseline": bool,
+    },
+    words="Scores of a model under a protocol.",
+)
 
 
-class _Placed(TypedDict):
-    mean_rank: float
-    rank_low: float
-    rank_high: float
-    p_top1: float
-    p_top3: float
-    p_value: float
+_PLACED = {
+    "mean_rank": float,
+    "rank_low": float,
+    "rank_high": float,
+    "p_top1": float,
+    "p_top3": float,
+    "p_value": float,
+}
 
 
-class RankGroup(_Placed):
-    """A group of interchangeable metrics."""
-
-    group: str
-    members: str
-    statistic: str
-    partner: str
-    rho: float
-
-
-class RankMetric(_Placed):
-    """A metric under one model and method."""
-
-    model: str
-    method: str
-    metric: str
-    group: str
-    importance: float
-    low: float
-    high: float
+RankGroup = Document(
+    "RankGroup",
+    {
+        **_PLACED,
+        "group": str,
+        "members": str,
+        "statistic": str,
+        "partner": str,
+        "rho": float,
+    },
+    words="A group of interchangeable metrics.",
+)
 
 
-class RankAgreement(TypedDict):
-    """How far two models and methods name the same groups."""
+RankMetric = Document(
+    "RankMetric",
+    {
+        **_PLACED,
+        "model": str,
+        "method": str,
+        "metric": str,
+        "group": str,
+        "importance": float,
+        "low": float,
+        "high": float,
+    },
+    words="A metric under one model and method.",
+)
 
-    left: str
-    right: str
-    share: float
+
+RankAgreement = Document(
+    "RankAgreement",
+    {
+        "left": str,
+        "right": str,
+        "share": float,
+    },
+    words="How far two models and methods name the same groups.",
+)
 
 
 @dataclass(frozen=True)

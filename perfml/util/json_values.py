@@ -1,7 +1,7 @@
 """Values as JSON can hold them, and the schema (2020-12) of result types: written down once.
 
-A dataclass describes the object that `json_value` makes of it, a ``TypedDict`` the rows of a
-frame, ``Annotated[pd.DataFrame, Row]``, a `Document` what a verb puts together. ``Annotated[float,
+A dataclass describes the object that `json_value` makes of it, a `Document` the rows of a frame,
+``Annotated[pd.DataFrame, Row]``, or what a verb puts together. ``Annotated[float,
 "microseconds"]`` adds words, and so does the section Attributes of a dataclass; the docstring's
 first line is the description. A float may be null, as NaN is in JSON.
 """
@@ -127,7 +127,7 @@ _PLAIN: dict[Any, dict[str, Any]] = {
 
 @dataclass(frozen=True, eq=False)
 class Document:
-    """What a verb puts together: keys of its own, or further ones beside those of a result.
+    """A row of a frame, or what a verb puts together: keys, alone or beside those of a result.
 
     A key has a type, a list of one document, or a pair of either and what it means.
     """

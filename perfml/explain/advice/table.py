@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from typing import Annotated, Any, TypedDict
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -25,7 +25,7 @@ from perfml.kernel_names import kernel_traits
 from perfml.metrics import load_catalogue
 from perfml.readers.ncu.findings import LONGEST
 from perfml.tables import PRODUCT_COLUMNS, metric_columns
-from perfml.util.json_values import is_missing
+from perfml.util.json_values import Document, is_missing
 
 CONDITIONS = ("workload", "backend", "precision", "batch", "device", "compute_capability")
 """What repeats of a layer have in common; rows that share all of it are pooled."""
@@ -248,15 +248,18 @@ def _peaks(device: str, facts: Mapping[str, Mapping[str, Any]]) -> Mapping[str, 
         return {}
 
 
-class NotChecked(TypedDict):
-    """A cause that could not be checked, and why."""
-
-    backend: str | None
-    precision: str | None
-    batch: int | None
-    rule: str
-    missing: str
-    why: Annotated[str, "``not collected``, ``undefined: ...`` or ``not given``"]
+NotChecked = Document(
+    "NotChecked",
+    {
+        "backend": str | None,
+        "precision": str | None,
+        "batch": int | None,
+        "rule": str,
+        "missing": str,
+        "why": (str, "``not collected``, ``undefined: ...`` or ``not given``"),
+    },
+    words="A cause that could not be checked, and why.",
+)
 
 
 def not_checked_by(rows: pd.DataFrame, *, merged: bool) -> pd.DataFrame:

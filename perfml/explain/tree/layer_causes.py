@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
-from typing import Annotated, ClassVar, TypedDict
+from typing import Annotated, ClassVar
 
 import pandas as pd
 
@@ -16,7 +16,7 @@ from perfml.explain.launches import Launch
 from perfml.explain.remedies import Person, person_of
 from perfml.explain.tree.causes import Contribution, Kind, Term, is_collected
 from perfml.metrics import HOPPER, load_catalogue
-from perfml.util.json_values import json_object
+from perfml.util.json_values import Document, json_object
 from perfml.util.words import capital
 
 _SECTIONS = {
@@ -179,28 +179,34 @@ def _total(term: Term, log_ratio: float) -> Contribution:
     return Contribution(term, math.nan, math.nan, log_ratio)
 
 
-class TermRow(TypedDict):
-    """A cause over all kernels of a layer; log ratios add up to the layer's."""
+TermRow = Document(
+    "TermRow",
+    {
+        "term": (str, "its id"),
+        "label": str,
+        "kind": Kind,
+        "log_ratio": float,
+        "factor": float,
+        "residual": (bool, "whether it is a rest that names no cause"),
+        "share": (float, "of all terms that point the same way"),
+    },
+    words="A cause over all kernels of a layer; log ratios add up to the layer's.",
+)
 
-    term: Annotated[str, "its id"]
-    label: str
-    kind: Kind
-    log_ratio: float
-    factor: float
-    residual: Annotated[bool, "whether it is a rest that names no cause"]
-    share: Annotated[float, "of all terms that point the same way"]
 
-
-class KernelTermRow(TypedDict):
-    """A cause in one pair of kernels."""
-
-    kernels: str
-    resource: str | None
-    term: str
-    label: str
-    baseline: float
-    target: float
-    log_ratio: float
+KernelTermRow = Document(
+    "KernelTermRow",
+    {
+        "kernels": str,
+        "resource": str | None,
+        "term": str,
+        "label": str,
+        "baseline": float,
+        "target": float,
+        "log_ratio": float,
+    },
+    words="A cause in one pair of kernels.",
+)
 
 
 @dataclass(frozen=True)
@@ -275,7 +281,7 @@ class Causes:
             share = abs(value) / (sizes[value > 0] or 1.0)
             row = (term.id, term.label, str(term.kind), value, total.factor, term.residual, share)
             rows.append(row)
-        return pd.DataFrame(rows, columns=list(TermRow.__annotations__))
+        return pd.DataFrame(rows, columns=list(TermRow.keys))
 
     @cached_property
     def by_kernel(self) -> Annotated[pd.DataFrame, KernelTermRow]:
@@ -286,7 +292,7 @@ class Causes:
             for one in pair.contributions
             for term, value in ((one.term, one.log_ratio),)
         ]
-        return pd.DataFrame(rows, columns=list(KernelTermRow.__annotations__))
+        return pd.DataFrame(rows, columns=list(KernelTermRow.keys))
 
     @property
     def largest(self) -> list[Contribution]:

@@ -10,7 +10,7 @@ import dataclasses
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
@@ -31,7 +31,7 @@ from perfml.modeling.models.registry import get_model
 from perfml.modeling.parallel import Notes, run_all, sentences
 from perfml.modeling.scoring.protocols import make_target
 from perfml.modeling.selection.search import CLOSE, FOLDS, Choice, Search, judge, run_search
-from perfml.util.json_values import json_object
+from perfml.util.json_values import Document, json_object
 from perfml.util.shown import Shown
 from perfml.util.typing import Floats, Progress
 from perfml.util.words import number, percentage
@@ -46,40 +46,29 @@ RESAMPLES = 2000
 """Bootstrap resamples of layers behind an interval."""
 
 
-class SetRow(TypedDict):
-    """What a limit buys; passes and seconds are null where a metric's were not measured.
-
-    Attributes
-    ----------
-    limit
-        Metrics, or replay passes, that a set may have; ``chosen`` or ``all``.
-    alternatives
-        To the last metric: about as good.
-    chosen_on
-        Score on the folds of the choice: optimistic.
-    nested
-        Mean score over layers that took no part in the choice.
-    worse_by
-        How much worse than all metrics that is, on the same layers.
-    """
-
-    limit: str
-    metrics: tuple[str, ...]
-    alternatives: tuple[str, ...]
-    passes: float
-    low: float
-    high: float
-    measured: bool
-    seconds_per_launch: float
-    cupti_passes: float
-    cupti_seconds_per_launch: float
-    chosen_on: float
-    nested: float
-    nested_low: float
-    nested_high: float
-    worse_by: float
-    worse_low: float
-    worse_high: float
+SetRow = Document(
+    "SetRow",
+    {
+        "limit": (str, "Metrics, or replay passes, that a set may have; ``chosen`` or ``all``."),
+        "metrics": tuple[str, ...],
+        "alternatives": (tuple[str, ...], "To the last metric: about as good."),
+        "passes": float,
+        "low": float,
+        "high": float,
+        "measured": bool,
+        "seconds_per_launch": float,
+        "cupti_passes": float,
+        "cupti_seconds_per_launch": float,
+        "chosen_on": (float, "Score on the folds of the choice: optimistic."),
+        "nested": (float, "Mean score over layers that took no part in the choice."),
+        "nested_low": float,
+        "nested_high": float,
+        "worse_by": (float, "How much worse than all metrics that is, on the same layers."),
+        "worse_low": float,
+        "worse_high": float,
+    },
+    words="What a limit buys; passes and seconds are null where a metric's were not measured.",
+)
 
 
 @dataclass(frozen=True, repr=False)
@@ -330,7 +319,7 @@ def _curve(search: Search, choices: dict[str, Choice], judged: dict[str, Floats]
             row |= _with_interval("worse", judged[limit] - judged["all"], drawn)
             row["worse_by"] = row.pop("worse")
         rows.append(row)
-    return pd.DataFrame(rows, columns=list(SetRow.__annotations__))
+    return pd.DataFrame(rows, columns=list(SetRow.keys))
 
 
 def _cost(metrics: Sequence[str]) -> dict[str, Any]:
