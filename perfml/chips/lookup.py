@@ -266,9 +266,14 @@ def of_rows(table: pd.DataFrame) -> npt.NDArray[np.object_]:
     return found
 
 
-def reached(name: str | None = None) -> list[Reached]:
-    """Return what was measured, and what profilers divide by: of a device, or of all."""
-    return [row for row in all_reached() if name is None or _words(row.name) == _words(name)]
+def reached(name: str | None = None) -> list[dict[str, Any]]:
+    """Return what devices reach beyond what follows from their numbers: of one, or of all.
+
+    A row has ``name``, ``kind``, ``source`` and ``values`` (FLOP/s, and byte/s by level). Its kind
+    is ``measured``, ``data sheet`` (as printed) or ``counter peak`` (what the profiler divides by).
+    """
+    rows: list[dict[str, Any]] = _sources()["reached"]
+    return [row for row in rows if name is None or _words(row["name"]) == _words(name)]
 
 
 @functools.cache
@@ -319,20 +324,6 @@ _UNITS = {"dram_gb_per_s": ("dram_bytes_per_us", 1e3), "l2_mib": ("l2_bytes", 2.
 _TEXTS = ("name", "capability", "source")
 
 
-@dataclass(frozen=True)
-class Reached:
-    """What a device reaches beyond what follows from its numbers: FLOP/s, and byte/s by level.
-
-    `kind` is ``measured``, ``data sheet`` (as printed), or ``counter peak`` (what the profiler
-    divides by).
-    """
-
-    name: str
-    kind: str
-    source: str
-    values: Mapping[str, float]
-
-
 @functools.cache
 def capabilities() -> dict[str, Chip]:
     """Return what is known of each compute capability, whatever the product."""
@@ -363,15 +354,6 @@ def products() -> dict[str, Chip]:
         of_all = capabilities()[row["capability"]]
         found[row["name"]] = _chip(of_all, {"name": row["name"]}, numbers, sources)
     return found
-
-
-@functools.cache
-def all_reached() -> tuple[Reached, ...]:
-    """Return what was measured of devices, and the peaks that profilers divide by."""
-    return tuple(
-        Reached(row["name"], row["kind"], row["source"], row["values"])
-        for row in _sources()["reached"]
-    )
 
 
 def _chip(

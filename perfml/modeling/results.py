@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -307,36 +307,6 @@ class Ranking:
     )
     to_dict = json_object
     plot = drawn_by("perfml.report.figures.models", "ranks")
-
-    @classmethod
-    def from_estimator(
-        cls, estimator: Any, X: Any, y: Any, *, groups: Any = None, **how: Any
-    ) -> Ranking:
-        """Rank the features of your own table by one estimator, as displays of scikit-learn do.
-
-        Parameters
-        ----------
-        estimator
-            A regressor or classifier of scikit-learn; it need not be fitted.
-        X, y, groups, how
-            As for `perfml.rank`.
-
-        Examples
-        --------
-        >>> import numpy as np, pandas as pd
-        >>> from sklearn.linear_model import Ridge
-        >>> from perfml.modeling import Ranking
-        >>> drawn = np.random.default_rng(0).uniform(size=(40, 2))
-        >>> own = pd.DataFrame(drawn, columns=["bytes", "noise"])
-        >>> time = 10 + 90 * own["bytes"] + 20 * own["noise"]
-        >>> found = Ranking.from_estimator(Ridge(), own, time, resamples=5, permutations=20)
-        >>> found.summary["members"].iloc[0]
-        'bytes'
-        """
-        from perfml.modeling import rank
-
-        found: Ranking = rank(X, y, groups=groups, models=[estimator], **how)
-        return found
 
     @property
     def feature_names_in_(self) -> npt.NDArray[np.object_]:

@@ -18,7 +18,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from perfml.errors import PerfmlError, TableError
-from perfml.modeling import Ranking, evaluate, rank
+from perfml.modeling import evaluate, rank
 from perfml.modeling.models.own import chosen_models, own_importance
 from perfml.modeling.own_data import own_problem
 
@@ -231,15 +231,6 @@ def test_a_table_without_times_hears_of_y():
 def test_a_target_of_several_columns_is_refused():
     with pytest.raises(PerfmlError, match="y has several columns"):
         rank(np.ones((20, 2)), np.ones((20, 2)))
-
-
-def test_a_ranking_from_an_estimator_is_the_ranking_by_that_model():
-    table = operators()
-    X, y, groups = table[["bytes", "noise"]], table["latency"], table["op"]
-    found = Ranking.from_estimator(Ridge(), X, y, groups=groups, **FEW)
-    asked = rank(X, y, groups=groups, models=Ridge(), **FEW)
-    pd.testing.assert_frame_equal(found.summary, asked.summary)
-    assert found.summary["members"].iloc[0] == "bytes"
 
 
 def test_tables_of_polars_and_arrow_are_those_of_pandas():

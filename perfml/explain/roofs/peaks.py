@@ -121,8 +121,8 @@ def _of_kind(device: str | None, values: Mapping[str, float], kind: str, *source
 
 def _reached(device: str, kind: str) -> list[Peaks]:
     """Return what was measured of a device, or what its profiler divides by."""
-    rows = (row for row in reached(device) if row.kind == kind)
-    return [_of_kind(device, row.values, kind, row.source) for row in rows]
+    rows = (row for row in reached(device) if row["kind"] == kind)
+    return [_of_kind(device, row["values"], kind, row["source"]) for row in rows]
 
 
 def _of_chip(device: str, facts: Mapping[str, Any]) -> list[Peaks]:
@@ -220,7 +220,7 @@ def peaks_of(
 
 
 def _unknown(device: str, kind: str | None) -> PerfmlError:
-    names = [row.name for row in reached()] if kind == MEASURED else list(products())
+    names = [row["name"] for row in reached()] if kind == MEASURED else list(products())
     examples = ", ".join(dict.fromkeys(names[-_EXAMPLES:]))
     msg = "the peaks of this device are not known"
     if kind is None:

@@ -20,7 +20,7 @@ from perfml.modeling.models.own import Models, chosen_models
 from perfml.modeling.models.registry import Model, title_of
 from perfml.modeling.own_data import NO_GROUPS, own_problem
 from perfml.modeling.parallel import Notes, run_all, sentences
-from perfml.modeling.results import Evaluation, Leakage
+from perfml.modeling.results import Evaluation, Leakage, Score
 from perfml.modeling.scoring.baselines import (
     ROOFLINE_BASELINES,
     baseline_names,
@@ -347,29 +347,18 @@ def _folds(tasks: list[_Task]) -> pd.DataFrame:
 
 
 def _scores(folds: pd.DataFrame, task: str) -> pd.DataFrame:
-    found = []
-    for (protocol, baseline, model), part in folds.groupby(
-        ["protocol", "baseline", "model"], sort=False
-    ):
-        values = part["score"].to_numpy()
-        low, middle, high = np.quantile(values, [0.025, 0.5, 0.975])
-        found.append(
-            {
-                "model": model,
-                "protocol": protocol,
-                "score": "mape" if task == "regression" else "accuracy",
-                "mean": float(values.mean()),
-                "median": float(middle),
-                "q025": float(low),
-                "q975": float(high),
-                "splits": len(values),
-                "baseline": bool(baseline),
-            }
-        )
+    fits = folds.groupby(["protocol", "baseline", "model"], sort=False)["score"]
+    scores = fits.agg(["mean", "median"]).assign(
+        q025=fits.quantile(0.025),
+        q975=fits.quantile(0.975),
+        splits=fits.size(),
+        score="mape" if task == "regression" else "accuracy",
+    )
+    scores = scores.reset_index()
     # models before the baselines they have to beat, protocols as asked for
     place = {name: index for index, name in enumerate(dict.fromkeys(folds["protocol"]))}
-    found.sort(key=lambda row: (place[row["protocol"]], row["baseline"]))
-    return pd.DataFrame(found)
+    order = scores["protocol"].map(place) * 2 + scores["baseline"]
+    return scores.iloc[np.argsort(order, kind="stable")][list(Score.keys)].reset_index(drop=True)
 
 
 def _leakage(problem: Problem, scores: pd.DataFrame, models: Sequence[Model], seed: int) -> Leakage:
@@ -483,23 +472,21 @@ def _predictions(tasks: list[_Task]) -> pd.DataFrame:
 
 def _importances(tasks: list[_Task]) -> pd.DataFrame:
     columns = ["model", "method", "protocol", "split", "seed", "metric", "importance"]
-    keys: list[tuple[str, str, str, int, int]] = []
-    metrics: list[tuple[str, ...]] = []
-    values = []
-    for task in tasks:
-        for split, found in enumerate(task.outcomes):
-            for each in found:
-                for method, importance in each.importances.items():
-                    keys.append((each.model, method, task.protocol.name, split, each.seed))
-                    metrics.append(task.problem.design.names)
-                    values.append(importance)
-    if not values:
+    frames = [
+        pd.DataFrame({"metric": task.problem.design.names, "importance": importance}).assign(
+            model=each.model,
+            method=method,
+            protocol=task.protocol.name,
+            split=split,
+            seed=each.seed,
+        )
+        for task in tasks
+        for split, outcomes in enumerate(task.outcomes)
+        for each in outcomes
+        for method, importance in each.importances.items()
+    ]
+    if not frames:
         return pd.DataFrame(columns=columns)
-    frame = pd.DataFrame(keys, columns=columns[:5])
-    frame = frame.loc[frame.index.repeat([len(metric) for metric in metrics])].reset_index(
-        drop=True
-    )
+    frame = pd.concat(frames, ignore_index=True)[columns]
     frame["seed"] = frame["seed"].astype("Int64").mask(frame["seed"] < 0)
-    frame["metric"] = [name for names in metrics for name in names]
-    frame["importance"] = np.concatenate(values)
     return frame

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from sklearn.model_selection import ShuffleSplit
+from sklearn.model_selection import LeaveOneGroupOut, PredefinedSplit, ShuffleSplit
 
 from perfml.errors import PerfmlError, TableError, did_you_mean
 from perfml.modeling.features import BOUND, Problem
@@ -44,7 +44,7 @@ def leave_one_out(groups: Ints, what: str = "group") -> list[Split]:
     Raises `PerfmlError` if a row has no group (a negative number), or there is only one.
     """
     codes = _require_groups(groups, what)
-    return _splits(codes, int(codes.max()) + 1)
+    return list(LeaveOneGroupOut().split(codes, groups=codes))
 
 
 def group_folds(groups: Ints, folds: int, *, seed: int = 0, what: str = "group") -> list[Split]:
@@ -61,11 +61,7 @@ def group_folds(groups: Ints, folds: int, *, seed: int = 0, what: str = "group")
     for group in shuffled[np.argsort(-sizes[shuffled], kind="stable")]:
         fold[group] = int(np.argmin(filled))
         filled[fold[group]] += sizes[group]
-    return _splits(fold[codes], len(filled))
-
-
-def _splits(fold: Ints, folds: int) -> list[Split]:
-    return [(np.flatnonzero(fold != one), np.flatnonzero(fold == one)) for one in range(folds)]
+    return list(PredefinedSplit(fold[codes]).split())
 
 
 @dataclass(frozen=True)
