@@ -152,7 +152,7 @@ class Explainer:
         catalogue = load_catalogue()
         families = [catalogue[name].family if name in catalogue else "shape" for name in self.names]
         rows = zip(self.names, families, before, after, values, strict=True)
-        frame = pd.DataFrame(rows, columns=list(ModelValue.__annotations__))
+        frame = pd.DataFrame(rows, columns=list(ModelValue.keys))
         order = frame["log_ratio"].abs().sort_values(ascending=False, kind="stable").index
         return ModelAttribution(
             model=self.model,
