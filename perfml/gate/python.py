@@ -63,8 +63,7 @@ def judged(base: Table, new: Table, policy: Policy | None = None) -> GateResult:
         for name, table in (("baseline", base), ("new version", new))
     )
     step = step_comparison(*sides)
-    leads = step is not None and (step.leads or step.verdict != "undecided")
-    clock = step.total if step is not None and leads else None
+    clock = step.total if step is not None and step.leads else None
     return judge(base.frame, new.frame, policy, clock)
 
 

@@ -372,6 +372,8 @@ def _decide(work: _Work, clock: Clock, limits: _Limits) -> tuple[Verdict, str]:
     divided = bool(work.changed) and all(each.counter == LAUNCHES for each in work.changed)
     rises = clock.moved("slower") or clock.single_beyond(limits.single)
     if divided and more and clock.ratio is not None and not rises:
+        if clock.moved("faster", 0.0):
+            return Verdict.BETTER, f"{_words(more)}, and the time fell"
         return _by_time(work, clock, limits)
     if more and less:
         return _mixed(more, less, clock)
