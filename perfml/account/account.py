@@ -199,6 +199,8 @@ class Account:
         What the recording's audit makes unknown: ids of `perfml.account.audit`.
     amd
         Whether its devices are AMD's, whose tools record them.
+    shows
+        What its ranges show of how it is written (`shown_by`): ``workers``, ``sharded``.
     """
 
     marked_by: str
@@ -214,6 +216,7 @@ class Account:
     repeated: Account | None = None
     unknown: tuple[str, ...] = ()
     amd: bool = False
+    shows: tuple[str, ...] = ()
 
     @property
     def unit(self) -> str:
@@ -367,6 +370,26 @@ a server copies many tensors at once."""
 def shows_training(names: Iterable[str]) -> bool:
     """Return whether some names of kernels or ranges are those of backward or an optimizer."""
     return any(_TRAINING.search(name) for name in names)
+
+
+_SHOWS = {
+    "workers": re.compile(r"MultiProcessingDataLoaderIter"),
+    "sharded": re.compile(r"\b(FSDP|fsdp)::|FullyShardedDataParallel"),
+}
+"""What PyTorch calls its ranges, operators and modules where a program is written so."""
+
+
+def shown_by(names: Iterable[str]) -> list[str]:
+    """Return what ranges, operators and modules show: batches of workers, a sharded model.
+
+    Examples
+    --------
+    >>> shown_by(["enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", "mm"])
+    ['workers']
+    >>> shown_by(["FSDP::all_gather (layers.0)"]), shown_by(["DistributedDataParallel.forward"])
+    (['sharded'], [])
+    """
+    return [shown for shown, form in _SHOWS.items() if any(map(form.search, names))]
 
 
 def is_warm_up(walls: Sequence[float]) -> bool:

@@ -18,6 +18,7 @@ from perfml.account.account import (
     Idle,
     Part,
     is_warm_up,
+    shown_by,
     shows_training,
 )
 from perfml.account.audit import IDLE, unrecorded
@@ -135,6 +136,7 @@ def account_of(
         repeated = of(recorded=recorded, unknown=unknown)
     ranges = {span.name for span in recording.host if span.kind is HostKind.RANGE}
     names = ranges | {each.name for each in recording.activities}
+    around = {span.name for span in recording.host if span.kind is not HostKind.CALL}
     paced |= repeated is not None and any(i.state == State.PACED for i in repeated.busiest.idle)
     return Account(
         steps.name,
@@ -148,6 +150,7 @@ def account_of(
         known,
         repeated=repeated,
         unknown=tuple(sorted(unknown)),
+        shows=tuple(shown_by(around)),
     )
 
 

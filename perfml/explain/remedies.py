@@ -101,6 +101,8 @@ class Situation:
         What the program is (`perfml.account.account.Account.kind`).
     waits, copies
         The operator at which the host waits most often; `LONGER` where copies are.
+    shows
+        What the program's ranges show of it (`perfml.account.account.shown_by`).
     serves
         Whether a server of language models marks its batches.
     limit
@@ -119,6 +121,7 @@ class Situation:
     kind: str = ""
     waits: str = ""
     copies: str = ""
+    shows: tuple[str, ...] = ()
     serves: bool = False
     limit: str = ""
     setting: str = ""
@@ -140,6 +143,7 @@ NEEDS: Mapping[str, Callable[[Any, Situation], bool]] = {
     "kind": lambda needed, here: here.kind in ("", needed),
     "waits": lambda needed, here: here.waits == needed,
     "copies": lambda needed, here: here.copies == needed,
+    "shows": lambda needed, here: needed in here.shows,
     "serves": lambda needed, here: here.serves == needed,
     "limit": lambda needed, here: here.limit == needed,
     "setting": lambda needed, here: here.setting == needed,
@@ -219,8 +223,8 @@ def _against(cause: str) -> tuple[Remedy, ...]:
 def remedy_for(cause: str, here: Situation) -> Remedy:
     """Return what to do about a cause, here; without anything to do where nothing applies.
 
-    Of several remedies it is the one whose gain was measured, then what the kernel's name tells,
-    then the one that needs most.
+    Of several remedies it is the one for how the program is written, then the one whose gain was
+    measured, then what the kernel's name tells, then the one that needs most.
 
     Examples
     --------
@@ -233,8 +237,8 @@ def remedy_for(cause: str, here: Situation) -> Remedy:
     return max(fits, key=_known_best, default=Remedy()).filled(here)
 
 
-def _known_best(row: Remedy) -> tuple[bool, bool, int]:
-    return bool(row.measured), "kernel" in row.needs, len(row.needs)
+def _known_best(row: Remedy) -> tuple[bool, bool, bool, int]:
+    return "shows" in row.needs, bool(row.measured), "kernel" in row.needs, len(row.needs)
 
 
 def of_account(account: Account, capability: float = math.nan, amd: bool = False) -> Situation:
@@ -247,6 +251,7 @@ def of_account(account: Account, capability: float = math.nan, amd: bool = False
         kind=account.kind,
         waits=account.waits[0].operator if account.waits else "",
         serves=account.marked_by == SERVED,
+        shows=account.shows,
         copies=LONGER if step.computing_us < step.copying_us else "",
         operations=frozenset({"convolution", "product"} & set(account.launched)),
     )

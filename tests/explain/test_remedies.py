@@ -8,13 +8,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perfml.account.account import Account
 from perfml.account.causes import _table, causes
 from perfml.explain.advice.settings import PRECISIONS
 from perfml.explain.advice.symptoms import load_symptoms, situation_of
-from perfml.explain.remedies import LONGER, NEEDS, Person, Situation, load_remedies, remedy_for
+from perfml.explain.remedies import (
+    LONGER,
+    NEEDS,
+    Person,
+    Situation,
+    load_remedies,
+    of_account,
+    remedy_for,
+)
 from perfml.explain.tree.causes import TERMS
+from perfml.readers import read
 from tests.support.examples import examples
 from tests.support.launches import launch
+from tests.support.torch_trace import filled
 
 OF_LAUNCHES = (*TERMS, *load_symptoms()[1])
 OF_STEPS = (*(cause.id for cause in causes()), *_table()["other"])
@@ -37,6 +48,8 @@ CUDA = re.compile(
 SERVER = re.compile(r"vllm|sglang|max.num.(seqs|batched)|continuous batching", re.IGNORECASE)
 """What only the user of a server can do."""
 
+WORKERS = "_MultiProcessingDataLoaderIter"
+
 SITUATIONS = st.builds(
     Situation,
     reader=st.sampled_from(Person),
@@ -47,6 +60,7 @@ SITUATIONS = st.builds(
     kind=st.sampled_from(["", *KINDS]),
     waits=st.sampled_from(["", "aten::nonzero"]),
     copies=st.sampled_from(["", LONGER]),
+    shows=st.sets(st.sampled_from(["workers", "sharded"])).map(tuple),
     serves=st.booleans(),
     limit=st.just(""),
     setting=st.sampled_from(["", *PRECISIONS, "cudnn", "channels_last"]),
@@ -159,3 +173,38 @@ def test_a_line_that_collects_counters_names_the_kernel_and_nothing_else_is_type
     assert pattern is None or typed == pattern
     assert len(typed) < 200
     re.compile(typed)
+
+
+COPIES = ("copies_to_device", "copies_to_host", "pageable_copies", "host_operators")
+"""What parameters that stay on the host bring about."""
+
+
+@pytest.mark.parametrize(
+    ("category", "name", "shows"),
+    [
+        ("user_annotation", "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", ()),
+        ("user_annotation", f"enumerate(DataLoader)#{WORKERS}.__next__", ("workers",)),
+        ("cpu_op", f"enumerate(DataLoader)#{WORKERS}.__next__", ("workers",)),
+        ("user_annotation", "DistributedDataParallel.forward", ()),
+        ("user_annotation", "FullyShardedDataParallel.forward", ("sharded",)),
+        ("user_annotation", "FSDP::post_backward_reshard (layers.0)", ("sharded",)),
+        ("cpu_op", "fsdp::all_gather_copy_in", ("sharded",)),
+        ("python_function", "nn.Module: FullyShardedDataParallel_0", ("sharded",)),
+    ],
+)
+def test_workers_that_run_and_a_model_that_is_sharded_have_remedies_of_their_own(
+    tmp_path, category, name, shows
+):
+    trace = filled()
+    trace.event(category, name, 3010, 20)
+    path = tmp_path / "trace.json"
+    path.write_bytes(trace.data())
+    here = of_account(Account.from_dict(read(path).provenance["step"]))
+    assert here.shows == shows
+    assert ("Workers run" in remedy_for("data_loading", here).say) is ("workers" in shows)
+    for cause in COPIES:
+        line = remedy_for(cause, here).line
+        assert ("fully_shard" in line) is ("sharded" in shows)
+        assert ("pin_memory" in line or ".to(" in line or "stream" in line) is not (
+            "sharded" in shows
+        )
