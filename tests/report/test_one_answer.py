@@ -10,8 +10,9 @@ import pytest
 from perfml.datasets.opening import read_input
 from perfml.errors import PerfmlError
 from perfml.explain import advise, explain, load_tables, sides_of
-from perfml.explain.advice.finding import saving
+from perfml.explain.advice.finding import Finding, Where, saving
 from perfml.explain.brief import brief_advice, brief_explanation
+from perfml.explain.speed_of_light import KernelLevels
 from perfml.report.conditions import conditions
 from perfml.report.document import Points, ReportTable
 from perfml.report.pairs import advise_conditions
@@ -20,6 +21,7 @@ from perfml.report.sections.advice import advice_section, finding_steps
 from perfml.report.sections.explanation import explanation_summary, why_section
 from perfml.report.sections.first import first_steps
 from perfml.report.verbs import advice_document
+from perfml.util.findings import Time
 from perfml.util.words import capital
 from tests.support.paths import PUBLIC, ROOT
 from tests.support.sampled import sampled
@@ -237,3 +239,25 @@ def capability(given):
 def test_recordings_are_found():
     assert isinstance(ROOT, Path)
     assert len(recordings()) > 20
+
+
+def test_a_group_of_kernels_takes_the_time_of_all_and_is_told_once():
+    one = Finding(
+        rules=("grid",),
+        where=Where(("a", "b")),
+        holds=Time(50.0, "step"),
+        gain=None,
+        probability=0.5,
+        hazard="few blocks",
+        evidence="",
+        mitigation="Launch more.",
+    )
+    levels = [
+        KernelLevels(name, 1, us, us / 100, 0.1, 0.2, 0.1)
+        for name, us in (("a", 30.0), ("other", 50.0), ("b", 20.0))
+    ]
+    first, again = (step.text for step in finding_steps([one, one], levels))
+    assert "50.0 µs, 50 %" in first
+    assert "µs" not in again
+    (single,) = finding_steps([replace(one, where=Where(("b",)))], levels)
+    assert "20.0 µs, 20 %" in single.text

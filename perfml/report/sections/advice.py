@@ -136,14 +136,15 @@ def finding_steps(
     told: set[str] = set()
     steps = []
     for one in found:
-        steps.append(_step(one, [each for each in levels if each.kernel not in told], label))
-        told |= {*one.where.layers, one.where.kernel}
+        names = {*one.where.layers, one.where.kernel}
+        own = [each for each in levels if each.kernel in names - told]
+        steps.append(_step(one, own, label))
+        told |= names
     return steps
 
 
-def _step(one: Finding, levels: Sequence[KernelLevels], label: str) -> Sentence:
-    names = {*one.where.layers, one.where.kernel}
-    own = next((each for each in levels if each.kernel in names), None)
+def _step(one: Finding, own: Sequence[KernelLevels], label: str) -> Sentence:
+    """Return a finding as a thing to do; `own` are its kernels, the longest first."""
     long = len(one.hazard) > _TITLE
     hazard = one.hazard
     if long and "perfml" in one.says:
@@ -154,9 +155,11 @@ def _step(one: Finding, levels: Sequence[KernelLevels], label: str) -> Sentence:
     if one.where.name and NOT_KNOWN not in one.rules:  # which names the kernel to measure
         title = f"{title} in {shortened([one.where.name], _NAME)[0]}"
     why = [one.hazard if long else "", one.evidence]
-    if own is not None:
-        why.append(f"it takes {micros(own.total_us)}, {percent(own.share)} of the time")
-        why.append(own.sentence())
+    if own:
+        times, shares = ([getattr(each, name) for each in own] for name in ("total_us", "share"))
+        it = "it takes" if len(own) == 1 else f"these {len(own)} take"
+        why.append(f"{it} {micros(sum(times))}, {percent(sum(shares))} of the time")
+        why.append(own[0].sentence() if len(own) == 1 else f"of the longest, {own[0].sentence()}")
     why = [each for each in why if each]
     text = with_check(one.what_to_do, one.confidence, one.tells)
     text = ended(text)
