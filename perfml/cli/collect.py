@@ -327,14 +327,14 @@ def _tell_what_is_lacking(output: Output, metrics: list[str] | None) -> None:
     """Say before anything runs which counters an explanation will miss."""
     from collectors.run_spec import metric_names
     from perfml.metrics import load_catalogue
+    from perfml.util.words import first_few
 
     if not metrics:
         return
     known, _ = metric_names(metrics)
     lacking = load_catalogue().lacking(known)
     if lacking:
-        named = ", ".join(lacking[:4]) + (f" and {len(lacking) - 4} more" if lacking[4:] else "")
-        output.warn(f"explain will lack {named}; --metrics default measures them too")
+        output.warn(f"explain will lack {first_few(lacking)}; --metrics default measures them too")
 
 
 def _checked(record: dict[str, Any] | None) -> str:

@@ -158,14 +158,14 @@ def _print(output: Output, made: Proof, top: int) -> None:
 def _skipped_lines(made: Proof, most: int = 5) -> list[str]:
     """Return what was not measured, a line a reason with its kernels, and how many are left out."""
     from perfml.kernel_names.labels import short_kernel
+    from perfml.util.words import first_few
 
     kernels: dict[str, dict[str, None]] = {}
     for skipped in made.skipped:
         kernels.setdefault(skipped.reason, {})[short_kernel(skipped.kernel)] = None
     lines = []
     for reason, names in kernels.items():
-        more = f" and {len(names) - 2} more" if len(names) > 3 else ""
-        lines.append(f"{', '.join([*names][: 2 if more else 3])}{more}: {reason}")
+        lines.append(f"{first_few([*names], 3)}: {reason}")
     if len(lines) > most:
         more = f"{len(lines) - most} more reasons why something was not measured: --json"
         lines[most:] = [more]

@@ -43,12 +43,11 @@ from perfml.explain.tree.causes import TERMS, Contribution
 from perfml.explain.tree.layer import kernel_causes, layer_causes
 from perfml.explain.tree.layer_causes import Causes, PairCauses, Reason, Untold
 from perfml.explain.tree.sentences import find_disagreements
-from perfml.util.words import micros
+from perfml.util.words import first_few, micros
 
 if TYPE_CHECKING:
     from perfml.explain.model import Explainer
 
-_NAMED = 2  # names of ranges in one sentence
 UNSEEN = (
     "the kernels alone show no difference; copies, memsets and waits for the host between them "
     "were not recorded. Record both sides with perfml collect or nsys profile --trace cuda,nvtx"
@@ -120,10 +119,9 @@ def pieces_apart(
     if not along or inside < MOST * abs(time.target_us - time.baseline_us):
         return None
     names = [name for _, name in sorted(apart, reverse=True)]
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     why = (
         f"{micros(inside)} lie in ranges that the other side lacks "
-        f"({', '.join(names[:_NAMED])}{more}). "
+        f"({first_few(names, 2)}). "
         "Compare the sums, or record again with perfml collect, where no library divides a layer"
     )
     first = along[0].term

@@ -40,6 +40,7 @@ from perfml.ingest.merge.groups import (
     occurrences,
     with_layers,
 )
+from perfml.util.words import first_few
 
 _SHOWN = 4  # pairs of kernels with different names that the sentence on pairing lists
 
@@ -238,8 +239,7 @@ def _unequal(ours: _Grouped, theirs: _Grouped, *, counted: bool) -> str:
     ]
     if not unlike:
         return ""
-    more = f", and {len(unlike) - _SHOWN} more" if len(unlike) > _SHOWN else ""
-    said = f"Launched unequally often on the two sides: {', '.join(unlike[:_SHOWN])}{more}"
+    said = f"Launched unequally often on the two sides: {first_few(unlike)}"
     if not counted:
         return f"{said}; they count as repeats, and times are of one launch."
     return f"{said}; times are of all launches of a kernel."

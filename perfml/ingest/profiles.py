@@ -51,10 +51,10 @@ from perfml.readers.nvprof.kernels import LOG_RUNS
 from perfml.readers.torch_trace import BY_OPERATOR
 from perfml.tables import CLOCK, Kernels, metric_columns, validate_kernels
 from perfml.util.typing import Progress
+from perfml.util.words import first_few
 
 UNKNOWN = "unknown"
 _COMPRESSED = (".gz", ".xz", ".bz2")
-_NAMED = 4
 _STEP = re.compile(r"ProfilerStep|(\w+[_ ])?(step|iter|iteration)", re.IGNORECASE)
 """What ranges are called that mark steps; one around a request holds many."""
 _MOST_RANKS = 1 << 20
@@ -374,9 +374,8 @@ def _profiles(
     unknown = {path for path in unsure if not _known(path)}
     texts = [path.name for path in named if path in unknown and ending(path) in texts_too]
     if texts and notes is not None:
-        more = f" and {len(texts) - _NAMED} more" if len(texts) > _NAMED else ""
-        listed = ", ".join(texts[:_NAMED]) + more
-        notes.append(f"{folder.name}: text that is no profile was left out: {listed}")
+        said = "text that is no profile was left out"
+        notes.append(f"{folder.name}: {said}: {first_few(texts)}")
     return [path for path in named if path not in unknown]
 
 

@@ -23,7 +23,7 @@ from perfml.readers.nsys import sqlite_file as nsys
 from perfml.readers.nsys import stats_csv as nsys_stats
 from perfml.readers.nvprof.join import join
 from perfml.tables import MOVED_COLUMNS, RUN_COLUMNS, Kernels, validate_kernels
-from perfml.util.words import count, micros
+from perfml.util.words import count, first_few, micros
 
 _OUTSIDE = "\0outside"
 """Stands for the missing layer, so that launches between layers are matched like a layer."""
@@ -250,7 +250,7 @@ def _warnings(
 
 def _listed(slots: pd.Series[str]) -> str:
     names = [name if name != _OUTSIDE else "(outside)" for name in dict.fromkeys(slots)]
-    return ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
+    return first_few(names, 6)
 
 
 def joined_processes(timings: Sequence[Kernels]) -> list[Kernels]:

@@ -22,7 +22,7 @@ from perfml.modeling.disguise import (
 )
 from perfml.modeling.features import Problem, Words, build_design, require_positive, timed_metrics
 from perfml.util.typing import Ints
-from perfml.util.words import listed
+from perfml.util.words import first_few, listed
 
 NO_GROUPS = (
     "Name with groups= what must not be on both sides (a layer, a kernel, an input). "
@@ -201,8 +201,7 @@ def _text_note(names: Sequence[str]) -> tuple[str, ...]:
     """Say which columns hold text."""
     if not names:
         return ()
-    few = [*names[:6], *([f"{len(names) - 6} more"] if len(names) > 6 else [])]
-    return (f"Left out, because they hold no numbers: {', '.join(few)}.",)
+    return (f"Left out, because they hold no numbers: {first_few(names, 6)}.",)
 
 
 def twin_codes(values: npt.NDArray[np.float64]) -> Ints:

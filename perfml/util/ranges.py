@@ -7,6 +7,8 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
+from perfml.util.words import first_few
+
 ITERATION = re.compile(r"(?:iter|iteration|step)[_\- ]?(\d{1,15})", re.IGNORECASE)
 """A range of this name counts repeats of the workload; it is no layer.
 
@@ -71,7 +73,6 @@ SERIALS = (
 and from how many names on. One that says itself that it is a serial number never stays; an address
 stays where it tells nothing apart; a counter where fewer than three numbers follow each other, as
 in ``batch_1`` beside ``batch_32``."""
-_SHOWN = 3
 
 
 def joined_names(names: Iterable[str]) -> tuple[dict[str, str], list[str]]:
@@ -97,10 +98,9 @@ def joined_names(names: Iterable[str]) -> tuple[dict[str, str], list[str]]:
     if not common:
         return {}, []
     kept = sorted(set(common.values()))
-    shown = ", ".join(name[:60] for name in kept[:_SHOWN])
-    more = f" and {len(kept) - _SHOWN} more" if len(kept) > _SHOWN else ""
+    shown = first_few([name[:60] for name in kept], 3)
     return common, [
-        f"{len(common)} names of ranges with serial numbers stand as {len(kept)}: {shown}{more}."
+        f"{len(common)} names of ranges with serial numbers stand as {len(kept)}: {shown}."
     ]
 
 

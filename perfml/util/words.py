@@ -137,6 +137,18 @@ def listed(parts: Sequence[str], limit: int | None = None) -> str:
     return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
 
 
+def first_few(names: Sequence[str], most: int = 4) -> str:
+    """Return the first names joined with commas, and how many more there are.
+
+    Examples
+    --------
+    >>> first_few(["a", "b"]), first_few(["a", "b", "c"], 2)
+    ('a, b', 'a, b and 1 more')
+    """
+    rest = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + rest
+
+
 def ended(text: str) -> str:
     """Return text with one period at its end; nothing of nothing.
 

@@ -20,7 +20,7 @@ from perfml.explain.launches import known
 from perfml.explain.remedies import Person, Remedy
 from perfml.util.findings import Evidence, Time
 from perfml.util.json_values import exported, json_object, row_of
-from perfml.util.words import about, micros, percentage
+from perfml.util.words import about, first_few, micros, percentage
 
 T = TypeVar("T")
 KnownBy = Literal["measured", "clock", "counters", "names", "bound", "Nsight Compute"]
@@ -282,6 +282,4 @@ def listed_layers(layers: Sequence[str], most: int = 4) -> str:
     >>> listed_layers(["a", "b", "c"], 2)
     'a, b and 1 more'
     """
-    names = list(dict.fromkeys(layers))
-    more = len(names) - most
-    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
+    return first_few(list(dict.fromkeys(layers)), most)

@@ -20,7 +20,7 @@ from perfml.account.device_time import OFTEN, RECORDED, group_times, repeat_keys
 from perfml.kernel_names import kernel_label
 from perfml.metrics import load_catalogue
 from perfml.util.typing import Floats
-from perfml.util.words import Readable
+from perfml.util.words import Readable, first_few
 
 LAUNCH_CLOCK = ("start_us", "device_id", "stream")
 """Columns of a Kernels table that say when and where a launch ran."""
@@ -88,8 +88,6 @@ A fraction that was measured over the share s of the time leaves the layer's own
 1 - s. Below a half, what is not known weighs more than what is.
 """
 
-_SHOWN = 3
-
 
 @dataclass(frozen=True)
 class Coverage:
@@ -153,18 +151,14 @@ def coverage_sentences(coverage: Sequence[Coverage], rows: int) -> list[str]:
     for (few, least, left_out, is_sum), names in alike.items():
         start = f"{few} of {rows} rows have launches that were not measured"
         if is_sum:
-            told = f"their {_list(names)} cannot be added up and are missing"
+            told = f"their {first_few(names, 3)} cannot be added up and are missing"
         else:
-            told = f"the means cover at least {Readable(least):.0%} of the time ({_list(names)})"
+            told = f"the means cover at least {Readable(least):.0%} of the time"
+            told += f" ({first_few(names, 3)})"
             if left_out:
                 told += f"; below {Readable(LEAST_SHARE):.0%}, in {left_out} rows, they are missing"
         sentences.append(f"{start}: {told}.")
     return sentences
-
-
-def _list(names: Sequence[str]) -> str:
-    more = len(names) - _SHOWN
-    return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
 Codes = npt.NDArray[np.int64]

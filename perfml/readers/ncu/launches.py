@@ -20,7 +20,7 @@ from perfml.readers.frame import CodedRanges, kernels_frame, text_column
 from perfml.readers.ncu.findings import SPEED_OF_LIGHT, Rule, most_promising, speed_of_light
 from perfml.readers.source import ReadOptions, Source
 from perfml.tables import Kernels
-from perfml.util.words import count
+from perfml.util.words import count, first_few
 
 DURATIONS = (
     DURATION,
@@ -56,9 +56,6 @@ DEVICE_FACTS = {
     "schedulers": "device__attribute_num_schedulers_per_multiprocessor",
 }
 """What a report says of its device: facts as `perfml.chips` names them."""
-
-_NAMED = 4
-"""Names that a warning lists before it only counts."""
 
 
 @functools.cache
@@ -146,12 +143,11 @@ def to_kernels(found: Launches, source: Source, options: ReadOptions, name: str)
     table = kernels_frame(cells, ranges, instances=found.instances)
     absent = [metric for metric in PUBLISHED if metric in result.missing]
     if absent:
-        rest = f" and {len(absent) - _NAMED} more" if len(absent) > _NAMED else ""
         was = "was" if len(absent) == 1 else "were"
         warnings.append(
             StudyNote(
                 f"{len(absent)} of the published study's {len(PUBLISHED)} metrics {was} not "
-                f"collected: {', '.join(absent[:_NAMED])}{rest}."
+                f"collected: {first_few(absent)}."
             )
         )
     for metric in PUBLISHED:

@@ -15,6 +15,7 @@ from perfml.readers.ncu.page import NOTICE, Notices, header_at
 from perfml.readers.ncu.printed import PrintedLaunch, kernels_of
 from perfml.readers.source import ReadOptions, Source
 from perfml.tables import Kernels
+from perfml.util.words import first_few
 
 NAME = "ncu-text"
 
@@ -92,11 +93,10 @@ def _nothing(where: str, lines: _Lines, notices: Notices) -> InputError:
         )
     unknown = _not_available(lines.launches)
     if unknown:
-        more = f" and {len(unknown) - 3} more" if len(unknown) > 3 else ""
         return InputError(
             "no metric in this text of Nsight Compute has a value",
             where=where,
-            found=f"n/a for {', '.join(name[:80] for name in unknown[:3])}{more}",
+            found=f"n/a for {first_few([name[:80] for name in unknown], 3)}",
             cure="Ask for metrics that ncu --query-metrics or perfml metrics default --request "
             "lists. n/a is for what this GPU does not have, or for a misspelt name.",
         )

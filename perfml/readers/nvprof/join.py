@@ -9,7 +9,7 @@ import pandas as pd
 
 from perfml.errors import InputError
 from perfml.tables import KERNEL_COLUMNS, KERNEL_OPTIONAL, Kernels, metric_columns, validate_kernels
-from perfml.util.words import count
+from perfml.util.words import count, first_few
 
 _SPELLINGS = (
     (re.compile(r"\s+"), ""),
@@ -182,8 +182,7 @@ def _differences(left: pd.DataFrame, right: pd.DataFrame, ordered: set[str]) -> 
 
 
 def _list(keys: list[str], names: dict[str, str]) -> str:
-    shown = ", ".join(names[key][:80] for key in keys[:4])
-    return shown + (f" and {len(keys) - 4} more" if len(keys) > 4 else "")
+    return first_few([names[key][:80] for key in keys])
 
 
 def _launch_by_launch(left: pd.DataFrame, right: pd.DataFrame) -> bool:

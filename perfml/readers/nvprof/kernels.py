@@ -29,7 +29,7 @@ from perfml.readers.nvprof.values import (
 from perfml.readers.source import ReadOptions, Source, at_most
 from perfml.readers.timeline import printed_clock
 from perfml.tables import Kernels, validate_kernels
-from perfml.util.words import count
+from perfml.util.words import count, first_few
 
 __all__ = ["Row", "Tables", "join"]
 
@@ -217,12 +217,12 @@ class Tables:
         if self.events:
             found.append(
                 f"{len(self.events)} events are no metrics and were left out: "
-                f"{_some(sorted(self.events))}."
+                f"{first_few(sorted(self.events), 6)}."
             )
         if self._uneven:
             found.append(
                 "The metrics of a kernel were averaged over different numbers of invocations: "
-                f"{_some(sorted(self._uneven))}."
+                f"{first_few(sorted(self._uneven), 6)}."
             )
         if traced and self.averages:
             found.append("The table of averages was left out; the trace has every launch.")
@@ -319,7 +319,7 @@ def _metrics(rows: Sequence[Row], warnings: list[str], *, raw: bool) -> dict[str
     if unknown:
         warnings.append(
             f"{count(len(unknown), 'metric is', 'metrics are')} not in the catalogue and left "
-            f"out: {_some(unknown)}."
+            f"out: {first_few(unknown, 6)}."
         )
     for counts, sentence in (
         (unusable, "Values printed in another form than nvprof gives the metric are missing: {}."),
@@ -334,14 +334,5 @@ def _metrics(rows: Sequence[Row], warnings: list[str], *, raw: bool) -> dict[str
         ),
     ):
         of_name = [f"{name} ({count(rows, 'kernel')})" for name, rows in counts.items() if rows]
-        warnings += [sentence.format(_some(of_name))] if of_name else []
+        warnings += [sentence.format(first_few(of_name, 6))] if of_name else []
     return columns
-
-
-_NAMED = 6
-"""Names that a sentence lists; of more it gives the number."""
-
-
-def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join(name[:120] for name in names[:_NAMED]) + more

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfml.report.labels import clean
+from perfml.util.words import first_few
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -74,9 +75,6 @@ def tell(artists: Iterable[Any], texts: Iterable[str], layers: Iterable[object] 
         mark.set_gid(json.dumps(each))
 
 
-_ROWS = 8
-"""Names of rows that are told."""
-
 _TEXTS = 12
 """Texts of a drawing without axes that are told."""
 
@@ -102,8 +100,7 @@ def _panel(ax: Axes) -> str:
     rows = [_clean(label.get_text()) for label in ax.get_yticklabels()]
     names = [row for row in rows if re.search("[A-Za-z]", row)]
     if names:
-        more = f" and {len(names) - _ROWS} more" if len(names) > _ROWS else ""
-        said.append(f"rows: {', '.join(names[:_ROWS])}{more}")
+        said.append(f"rows: {first_few(names, 8)}")
     legend = ax.get_legend()
     if legend is not None:
         said.append(f"legend: {', '.join(_clean(text.get_text()) for text in legend.get_texts())}")
