@@ -11,8 +11,6 @@ from importlib import resources
 from itertools import chain
 from typing import Any
 
-from perfml.util.words import first_few
-
 
 def _read() -> dict[str, tuple[str, ...]]:
     """Return the sets of ``sets.toml``, those that a set holds by name written out."""
@@ -54,6 +52,9 @@ HOPPER: tuple[str, ...] = ("bulk_copy_bytes", "inst_executed_bulk_copies")
 """Counters that explanations read, too, but that GPUs before Hopper lack: a profiler refuses them
 there, so they are in no set and have to be asked for by name."""
 
+_NAMED = 4
+"""Metrics that the sentence names before it only counts."""
+
 
 class StudyNote(str):
     """A warning about the published study's metrics: of use where models learn from them."""
@@ -75,11 +76,12 @@ def substitutes_note(sources: Iterable[Mapping[str, Any]]) -> list[str]:
     names = [name for name in PUBLISHED if name in held]
     if not names:
         return []
+    rest = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    listed = ", ".join(names[:_NAMED]) + rest
     was, it = ("was", "it is") if len(names) == 1 else ("were", "they are")
     note = (
         f"{len(names)} of the published study's {len(PUBLISHED)} metrics {was} not collected as "
-        f"{it}. Formulas over other counters replace them: {first_few(names)} "
-        "(-v lists the formulas)."
+        f"{it}. Formulas over other counters replace them: {listed} (-v lists the formulas)."
     )
     return [StudyNote(note)]
 
