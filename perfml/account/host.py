@@ -139,7 +139,8 @@ class Host:
         long = [
             span
             for span in alone
-            if span.end - span.start >= LONG_US * 1e3 and not span.name.startswith(NODE)
+            if span.end - span.start >= LONG_US * 1e3
+            and not (span.name.startswith(NODE) or _is_allocation(span))
         ]
         on_cpu = computing_operators(operators, calls)
         known = _union(on_cpu)
@@ -335,15 +336,22 @@ def self_times(spans: Iterable[HostSpan]) -> list[HostSpan]:
 
 
 def computing_operators(operators: Sequence[HostSpan], calls: Sequence[HostSpan]) -> list[HostSpan]:
-    """Return the outermost operators that compute on the CPU: long, and without an API call."""
+    """Return the outermost operators that compute on the CPU: long, and without an API call.
+
+    One that only allocates computes nothing: memory of the host may take it as long.
+    """
     within, until = Nesting(calls), dict[int, int]()
     kept = []
     for span in operators:
-        long = span.end - span.start >= _COMPUTING_US * 1e3
+        long = span.end - span.start >= _COMPUTING_US * 1e3 and not _is_allocation(span)
         if long and span.start >= until.get(span.thread, 0) and not within.begins_within(span):
             until[span.thread] = span.end
             kept.append(span)
     return kept
+
+
+def _is_allocation(span: HostSpan) -> bool:
+    return span.name.startswith(("aten::empty", "aten::resize_"))
 
 
 def unfused_optimizers(ranges: Sequence[HostSpan], operators: Sequence[HostSpan]) -> list[HostSpan]:

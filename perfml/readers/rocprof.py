@@ -199,8 +199,8 @@ def _damaged(error: Exception, what: str, where: str) -> InputError:
 def _dispatch(row: Mapping[str, str]) -> Dispatch:
     def known(*names: str) -> int | None:
         text = next((row[name] for name in names if row.get(name)), None)
-        # "Agent 4", or a number by itself in older versions
-        return None if text is None else int(text.split()[-1])
+        # "Agent 4", or a number by itself in older versions; some tables have parts of a nanosecond
+        return None if text is None else int(text.split()[-1].partition(".")[0])
 
     def or_nan(*names: str) -> float:
         value = known(*names)

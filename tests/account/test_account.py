@@ -158,6 +158,14 @@ def test_an_operator_that_calls_no_device_computes_on_the_cpu(account):
     assert idle.where == "aten::embedding"
 
 
+def test_an_operator_that_only_allocates_computes_nothing(account):
+    trace = loop(steps=2, length=10_000.0)
+    trace.event("cpu_op", "aten::empty_like", 1000, 6000)
+    trace.event("cpu_op", "aten::empty", 1010, 5900)
+    states = {each.state for each in account(trace).devices[0].idle}
+    assert "cpu_operators" not in states
+
+
 def test_compiling_is_no_waiting_for_the_device(account):
     trace = loop(steps=2, length=100_000.0)
     trace.event("cuda_runtime", "cudaStreamSynchronize", 70, 100)

@@ -140,6 +140,11 @@ def test_rocprofiler_computes_columns_are_counters(trace):
     assert (row["registers_per_thread"], row["shared_memory_per_block"]) == (12.0, 1024.0)
 
 
+def test_times_with_parts_of_a_nanosecond_are_read(trace):
+    text = PMC_PERF.replace(",100,2100,", ",41551790928449.54,41551790930449.75,")
+    assert read(trace(text)).frame["time_us"].tolist() == [2.0]
+
+
 def test_a_database_of_rocprofv3_has_dispatches_of_all_processes_and_its_copies(tmp_path):
     kernels = read(rocpd.write(tmp_path / "run_results.db"))
     frame = kernels.frame
