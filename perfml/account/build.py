@@ -295,7 +295,7 @@ def _place(host: Host | None, state: str, part: Intervals) -> str:
 def _parts(work: _Work, alone: Floats, launches: Floats) -> tuple[Part, ...]:
     written_out = _attention(work)
     operators = any(origin.operator for origin in work.origins)
-    sums: dict[Part, Floats] = {}
+    sums: dict[Part, list[float]] = {}
     alone_us, often = alone.tolist(), launches.tolist()
     # what an operator was given is shared among its kernels
     shared = Counter(id(o.given) for o, n in zip(work.origins, work.kernels, strict=True) if n)
@@ -316,16 +316,18 @@ def _parts(work: _Work, alone: Floats, launches: Floats) -> tuple[Part, ...]:
             tuple(sorted({*traits.ids(), *(["one_block"] if alone_on_it else [])})),
         )
         operands = NO_OPERANDS if origin.given is None else origin.given.operands
-        amounts = sums.setdefault(part, np.zeros(3 + len(operands)))
-        amounts[:3] += alone_us[at], often[at], often[at] * activity.threads
-        amounts[3:] += np.array(operands) * often[at] / shared[id(origin.given)]
+        times = often[at]
+        given = (amount * times / shared[id(origin.given)] for amount in operands)
+        held = sums.setdefault(part, [0.0] * len(AMOUNTS))
+        for kind, amount in enumerate((alone_us[at], times, times * activity.threads, *given)):
+            held[kind] += amount
         place = "/".join(name for name in origin.path if not ITERATION.fullmatch(name))
         where.setdefault(part, defaultdict(float))[place] += alone_us[at]
     parts = [
         replace(
             part,
             where=max(where[part], key=where[part].__getitem__),
-            **dict(zip(AMOUNTS, held.tolist(), strict=True)),
+            **dict(zip(AMOUNTS, held, strict=True)),
         )
         for part, held in sums.items()
     ]

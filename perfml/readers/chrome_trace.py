@@ -22,6 +22,7 @@ _TAIL, _TRIES = 1 << 16, 8
 _BETWEEN = re.compile(rb"\}\s*,(?=\s*\{)")
 _EVENTS = re.compile(rb'"traceEvents"\s*:\s*(?=\[)')
 _AFTER = re.compile(r"trailing characters \(byte (\d+)\)")
+_UNREAD = msgspec.Raw()
 
 
 class Arguments(msgspec.Struct, gc=False):
@@ -41,9 +42,10 @@ class Arguments(msgspec.Struct, gc=False):
     sequence_1_8: Any = msgspec.field(default=None, name="sequence number")
     thread: Any = msgspec.field(default=None, name="Fwd thread id")
     thread_1_8: Any = msgspec.field(default=None, name="fwd thread id")
-    dims: Any = msgspec.field(default=None, name="Input Dims")
-    strides: Any = msgspec.field(default=None, name="Input Strides")
-    types: Any = msgspec.field(default=None, name="Input type")
+    # of a whole trace these are few texts, which are long
+    dims: msgspec.Raw = msgspec.field(default=_UNREAD, name="Input Dims")
+    strides: msgspec.Raw = msgspec.field(default=_UNREAD, name="Input Strides")
+    types: msgspec.Raw = msgspec.field(default=_UNREAD, name="Input type")
     name: Any = None
     hlo_op: Any = None
     details: Any = msgspec.field(default=None, name="kernel_details")
@@ -172,7 +174,9 @@ class ChromeTrace:
     def _events(self, whole: bytes) -> list[Event]:
         try:
             found = _DECODER.decode(whole)
-        except (msgspec.DecodeError, UnicodeError):
+        except (msgspec.DecodeError, UnicodeError) as error:
+            if _AFTER.search(str(error)):
+                raise  # all events are readable
             repaired = paired(whole)
             if repaired == whole:
                 raise

@@ -254,7 +254,8 @@ class Events:
         if kind is HostKind.CALL:
             return HostSpan(kind, name, start, end, thread, whole(arguments.correlation))
         sequence = arguments.sequence if arguments.sequence_1_8 is None else arguments.sequence_1_8
-        operands = NO_OPERANDS if arguments.dims is None else operands_of(arguments)
+        texts = map(bytes, (arguments.dims, arguments.types, arguments.strides))
+        operands = operands_of(*texts)
         if (sequence := whole(sequence)) is None:
             return HostSpan(kind, name, start, end, thread, operands=operands)
         forward = arguments.thread if arguments.thread_1_8 is None else arguments.thread_1_8
@@ -273,14 +274,17 @@ _BYTES = {
 """Bytes of an element of the types that Kineto writes as `Input type`."""
 
 
-def operands_of(arguments: Arguments) -> Operands:
+@functools.lru_cache(maxsize=1 << 12)
+def operands_of(*texts: bytes) -> Operands:
     """Return what an operator was given, as Kineto recorded it with ``record_shapes=True``.
 
+    The texts are its ``Input Dims``, ``Input type`` and ``Input Strides``, as the trace has them.
     Of types and strides that are not known, bytes and elements off the row are none.
     """
+    if not texts[0]:
+        return NO_OPERANDS
     sums = [0.0] * 4
-    columns = (arguments.dims, arguments.types, arguments.strides)
-    dims, types, strides = (each if isinstance(each, list) else [] for each in columns)
+    dims, types, strides = map(_listed, texts)
     for given, type_, steps in itertools.zip_longest(dims, types, strides):
         if not isinstance(given, list) or not given:
             continue
@@ -294,6 +298,15 @@ def operands_of(arguments: Arguments) -> Operands:
                 sums = [a + elements * part for a, part in zip(sums, parts, strict=True)]
                 sums[3] += float(sum(shape))
     return (sums[0], sums[1], sums[2], sums[3])
+
+
+def _listed(text: bytes) -> list[Any]:
+    """Return a list from its JSON text; an empty one of anything else."""
+    try:
+        value = msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return []  # also where the trace has no such text
+    return value if isinstance(value, list) else []
 
 
 def _row_by_row(shape: list[int], steps: Any) -> bool:

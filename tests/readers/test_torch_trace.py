@@ -14,6 +14,7 @@ from perfml.account.account import Account
 from perfml.account.audit import AUDIT, Audit, Fact
 from perfml.errors import InputError
 from perfml.readers import Source, read, recognise, torch_trace
+from perfml.readers.torch_events import operands_of
 from perfml.tables import metric_columns
 from tests.support.paths import DATA
 from tests.support.torch_trace import Trace, filled
@@ -250,3 +251,18 @@ def test_launches_without_any_kernel_are_told_from_a_trace_of_the_processor(read
         readable(launches(kernels=0))
     assert error.value.found == Fact("launches_without_kernels", 3, 3).words
     assert error.value.cure == Fact("launches_without_kernels").cure
+
+
+def test_equal_texts_of_operands_are_decoded_once_and_readable_events_never_repaired(
+    readable, monkeypatch
+):
+    trace = Trace()
+    given = {"Input Dims": [[64, 32]], "Input type": ["float"], "Input Strides": [[32, 1]]}
+    for at in range(50):
+        trace.event("cpu_op", "aten::mul", at * 100, 50, args=given)
+        trace.launch("mul()", at * 100 + 5, at * 100 + 60, 20, correlation=at)
+    monkeypatch.setattr("perfml.readers.chrome_trace.paired", lambda text: 1 / 0)
+    operands_of.cache_clear()
+    step = Account.from_dict(readable(trace).provenance["step"])
+    assert operands_of.cache_info().misses <= 2  # and launches have none
+    assert sum(part.elements for part in step.busiest.parts) == pytest.approx(50 * 64 * 32)
