@@ -6,6 +6,7 @@ import functools
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -295,7 +296,7 @@ def _place(host: Host | None, state: str, part: Intervals) -> str:
 def _parts(work: _Work, alone: Floats, launches: Floats) -> tuple[Part, ...]:
     written_out = _attention(work)
     operators = any(origin.operator for origin in work.origins)
-    sums: dict[Part, list[float]] = {}
+    sums: dict[Part, list[Any]] = {}
     alone_us, often = alone.tolist(), launches.tolist()
     # what an operator was given is shared among its kernels
     shared = Counter(id(o.given) for o, n in zip(work.origins, work.kernels, strict=True) if n)

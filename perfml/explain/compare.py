@@ -23,7 +23,7 @@ from perfml.explain.compared import (
     rows_by,
 )
 from perfml.explain.details import DetailReader
-from perfml.explain.results import Explanation
+from perfml.explain.results import Explanation, by_difference
 from perfml.explain.steps import StepComparison
 from perfml.explain.times import (
     FEWEST,
@@ -239,6 +239,10 @@ def explain(
     step = step_comparison(left, right)
     launched = met.launched or [None] * len(ratios)
     reader, chosen = DetailReader((left, right), explainer), _chosen(table, layers, top)
+    if not met.names and step is None:
+        msg = "no kernel of one side answers to a kernel of the other"
+        cure = "Compare two runs of one program, or name one kernel a side."
+        raise PerfmlError(msg, where=f"{left.name} and {right.name}", cure=cure)
     details = []
     for done, at in enumerate(chosen):
         if progress is not None:
@@ -330,8 +334,7 @@ def _overview(pairs: pd.DataFrame, ratios: Sequence[Ratio]) -> pd.DataFrame:
 
 def _chosen(table: pd.DataFrame, layers: Sequence[str] | None, top: int) -> list[int]:
     if layers is None:
-        order = table["share"].sort_values(ascending=False, kind="stable").index[:top]
-        return [int(place) for place in order]
+        return [int(place) for place in by_difference(table).index[:top]]
     names = table["layer"].tolist()
     for name in layers:
         if name not in names:

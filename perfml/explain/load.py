@@ -42,6 +42,9 @@ from perfml.ingest.merge.groups import (
 )
 from perfml.util.words import first_few
 
+_NOTHING_COMMON = (
+    "The sides have no kernel in common, by name or signature. Kernels are not compared."
+)
 _SHOWN = 4  # pairs of kernels with different names that the sentence on pairing lists
 
 
@@ -150,6 +153,8 @@ def _pairs(units: Sequence[Sequence[KernelUnit]]) -> list[_Pair]:
                     theirs.remove(match)
         found += [(((a,), (b,)), "name and place") for a, b in zip(ours, theirs, strict=False)]
     left, right = _unpaired(units, found)
+    if not found and min(map(len, units)) > 1:
+        return []  # two programs, or two kinds of GPU: the place of a kernel tells nothing
     if len(left) == len(right):
         found += [(((a,), (b,)), "place") for a, b in zip(left, right, strict=True)]
     elif left and right:
@@ -207,6 +212,8 @@ def _side(
 
 def _sentence(pairs: Sequence[_Pair], ours: _Grouped, theirs: _Grouped) -> str:
     """Say how kernels were paired, and which of them have different names."""
+    if not pairs:
+        return _NOTHING_COMMON
     hows = Counter(how for _, how in pairs)
     counts = ", ".join(f"{count} by {how}" for how, count in hows.items())
     kernels = "kernel is" if len(pairs) == 1 else "kernels are"

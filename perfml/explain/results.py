@@ -287,6 +287,17 @@ AlignedLayer = Document(
 )
 
 
+def by_difference(layers: pd.DataFrame) -> pd.DataFrame:
+    """Return layers by their share of the difference, first those that changed for certain."""
+    order = (layers["share"] + _certain(layers)).sort_values(ascending=False, kind="stable")
+    return layers.loc[order.index]
+
+
+def _certain(layers: pd.DataFrame) -> pd.Series:
+    """Tell which layers changed for certain, and by more than a little of the difference."""
+    return layers["verdict"].isin(("slower", "faster")) & (layers["share"] >= _LITTLE)
+
+
 @dataclass(frozen=True, repr=False)
 class Explanation(Shown):
     """Two sides compared.
@@ -328,8 +339,8 @@ class Explanation(Shown):
 
     @property
     def by_share(self) -> Annotated[pd.DataFrame, AlignedLayer]:
-        """The layers, those that make most of the difference first."""
-        return self.layers.sort_values("share", ascending=False, kind="stable")
+        """The layers in the order of `by_difference`."""
+        return by_difference(self.layers)
 
     @property
     def undecided(self) -> int:
@@ -354,7 +365,18 @@ class Explanation(Shown):
     @property
     def headline(self) -> str:
         """What people wait for: the time on the clock, where times of kernels hide it."""
-        return self.total.sentence() if self.leading is None else self.leading.sentence()
+        if self.leading is None:
+            return self.total.sentence()
+        return "; ".join(filter(None, (self.leading.sentence(), self.certain)))
+
+    @property
+    def certain(self) -> str:
+        """What the largest layer that changed for certain does, where the clock is undecided."""
+        if self.leading is None or self.leading.verdict != "undecided":
+            return ""
+        first = self.by_share.head(1)
+        rows = first[_certain(first)].to_dict("records")
+        return "".join(f"{r['layer']} is {r['verdict']} ({multiple(r['ratio'])})" for r in rows)
 
     @property
     def leading(self) -> StepComparison | None:

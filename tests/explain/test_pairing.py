@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given as tried_with
 from hypothesis import strategies as st
 
+from perfml.errors import PerfmlError
 from perfml.explain.compare import explain
 from perfml.explain.load import pair_kernels
 from tests.support.examples import examples
@@ -125,3 +126,15 @@ def test_every_launch_is_in_one_pair_or_said_to_be_alone(before, after):
         assert not set(names) & set(alone)
         assert side.layers["time_us"].sum() == pytest.approx(sum(row[2] for row in rows))
     assert not (pairing.alignment.only_baseline and pairing.alignment.only_target)
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_programs_without_a_common_kernel_are_not_paired_by_place(turned):
+    sides = launches(("conv", 6), ("pool", 2)), launches(("sort", 5), ("scan", 3), ("hash", 1))
+    pairing, pairs = paired(*(sides[::-1] if turned else sides))
+    assert pairs == []
+    alone = pairing.alignment.only_baseline, pairing.alignment.only_target
+    assert sorted(map(len, alone)) == [2, 3]
+    assert "no kernel in common" in pairing.alignment.said[0]
+    with pytest.raises(PerfmlError, match="no kernel of one side"):
+        total(pairing)

@@ -281,3 +281,33 @@ def test_one_event_and_equal_copies_of_one_sample_a_side_are_no_difference():
         step = StepComparison(("a", "b"), account(20.0, 10.0), other)
         assert step.ratio > 3
         assert (step.verdict, step.confidence, step.leads) == ("undecided", "low", False)
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_kernel_that_changed_for_certain_stands_below_an_undecided_clock(tmp_path, turned):
+    waits = [0, 500, 80, 300, 0, 900], [400, 0, 100, 200, 600, 0]
+    for name, us, gaps in zip("ab", (50.0, 59.0), waits, strict=True):
+        trace, at = Trace(), 0
+        for step, gap in enumerate(gaps):
+            trace.event("user_annotation", f"ProfilerStep#{step}", at, 400 + gap)
+            for place in range(5):
+                # the last one takes more only in the mean, and by more
+                long = us + step % 2 * 0.2 if place == 3 else 50.0
+                long += (us - 50.0) * 2 + gap / 6 if place == 4 else 0.0
+                trace.event("cpu_op", f"aten::op{place}", at + 5 + place * 20, 15)
+                begins = at + 100 + place * 60
+                trace.launch(
+                    f"k{place}()", at + 7 + place * 20, begins, long, correlation=at + place
+                )
+            at += 620 + gap
+        (tmp_path / f"{name}.json").write_bytes(trace.data())
+    paths = [tmp_path / "a.json", tmp_path / "b.json"]
+    answer = explain(*(paths[::-1] if turned else paths), top=1, model=None)
+    assert answer.step.verdict == "undecided"
+    assert answer.headline.startswith("undecided")
+    assert "aten::op3" in answer.headline
+    assert [each.layer for each in answer.details] == ["aten::op3"]
+    brief = run("explain", "--brief", *paths).stdout.splitlines()
+    assert "undecided" in brief[0]
+    assert "aten::op3" in brief[0]
+    assert any("op3 is" in line for line in run("explain", *paths).stdout.splitlines())

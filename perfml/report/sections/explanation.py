@@ -102,8 +102,8 @@ def _with_step(explanation: Explanation, sections: Iterable[Section]) -> tuple[S
 
 
 def _of_layers(explanation: Explanation) -> str:
-    """Say what all layers take together, where a step on the clock does not say more."""
-    return explanation.headline if explanation.leading is None else ""
+    """Say what all layers take together, or what changed for certain below an undecided clock."""
+    return explanation.headline if explanation.leading is None else explanation.certain
 
 
 def explanation_summary(explanation: Explanation, *, named: bool = False) -> Document:
