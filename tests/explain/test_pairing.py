@@ -114,7 +114,6 @@ SIDE = st.lists(
 @tried_with(SIDE, SIDE)
 def test_every_launch_is_in_one_pair_or_said_to_be_alone(before, after):
     pairing, pairs = paired(launches(*before), launches(*after))
-    assert pairs
     sides = (
         (pairing.baseline, 0, pairing.alignment.only_baseline, before),
         (pairing.target, 1, pairing.alignment.only_target, after),
@@ -125,7 +124,8 @@ def test_every_launch_is_in_one_pair_or_said_to_be_alone(before, after):
         assert {*names, *alone} == set(side.layers["layer"])
         assert not set(names) & set(alone)
         assert side.layers["time_us"].sum() == pytest.approx(sum(row[2] for row in rows))
-    assert not (pairing.alignment.only_baseline and pairing.alignment.only_target)
+    # both have some alone only where nothing is common
+    assert not pairs or not all((pairing.alignment.only_baseline, pairing.alignment.only_target))
 
 
 @pytest.mark.parametrize("turned", [False, True])
