@@ -122,15 +122,23 @@ def _marked_once(recording: Recording, ranges: Sequence[HostSpan]) -> Steps | No
     What comes before it is no part of what the program marks: it loads, and warms up.
     """
     calls = {call.correlation: call.start for call in recording.spans(HostKind.CALL)}
-    work = [(calls.get(a.correlation, a.start), a.end - a.start) for a in recording.activities]
+    work = sorted(
+        (calls.get(a.correlation, a.start), a.end - a.start) for a in recording.activities
+    )
+    at = np.array([start for start, _ in work])
+    until = np.concatenate([[0], np.cumsum([ns for _, ns in work])])
     warm = [span for span in ranges if WARM_UP.fullmatch(span.name)]
-    work = [(at, ns) for at, ns in work if not any(w.start <= at <= w.end for w in warm)]
-    for span in (span for span in ranges if span not in warm):
-        held = sum(ns for at, ns in work if span.start <= at <= span.end)
-        before = any(at < span.start for at, _ in work) or bool(warm)
-        if before and 2 * held > sum(ns for _, ns in work):
-            return Steps(span.name, (span.start,), (span.end,))
-    return None
+    marked = [span for span in ranges if not WARM_UP.fullmatch(span.name)]
+
+    def held(span: HostSpan) -> float:
+        first, last = np.searchsorted(at, [span.start, span.end + 1])
+        return float(until[last] - until[first])
+
+    most = max(marked, key=held, default=None)
+    if most is None or not (warm or (len(at) and at[0] < most.start)):
+        return None
+    counts = 2 * held(most) > until[-1] - sum(map(held, warm))
+    return Steps(most.name, (most.start,), (most.end,)) if counts else None
 
 
 def numbered_steps(
