@@ -198,7 +198,8 @@ def test_a_path_of_windows_shows_its_file_alone():
 def test_explain_names_the_line_of_a_public_report():
     naive, better = (STRANGERS / "hpca" / f"{name}.ncu-rep" for name in ("naive", "variant1"))
     told = run("explain", str(better), str(naive))
-    assert "where: conv_kernels.cu:44, @!P6 LDG.E.CONSTANT" in told.stdout.replace("\n", " ")
+    said = " ".join(told.stdout.split())
+    assert "where: sectors per request: conv_kernels.cu:44, @!P6 LDG.E.CONSTANT" in said
 
 
 def test_a_finding_of_advise_names_the_instruction_in_its_evidence(monkeypatch, tmp_path):

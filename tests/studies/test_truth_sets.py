@@ -97,7 +97,12 @@ def test_a_planted_set_is_scored_as_the_page_says(name):
 def test_the_default_metrics_name_what_all_metrics_name():
     for name in ("planted, 18 newer families, H100", "planted, 18 newer families, H200"):
         columns = measured_sets()[name]["columns"]
-        assert columns["default"] == columns["all that was recorded"]
+        # how certain an answer is may differ: of all counters, more tells what else grew
+        named = [
+            [columns[kind][score] for score in ("cases", "first", "three", "symptom", "wrong")]
+            for kind in ("default", "all that was recorded")
+        ]
+        assert named[0] == named[1]
     asked = [each for each in sets.SETS["planted, 18 newer families, H100"]() if "_s0" in each.case]
     counts = sets.tally([sets.ask_perfml(each.cut(sets.COLUMNS["default"])) for each in asked])
     assert counts["cases"] > 40
