@@ -163,9 +163,7 @@ def _skipped_lines(made: Proof, most: int = 5) -> list[str]:
     kernels: dict[str, dict[str, None]] = {}
     for skipped in made.skipped:
         kernels.setdefault(skipped.reason, {})[short_kernel(skipped.kernel)] = None
-    lines = []
-    for reason, names in kernels.items():
-        lines.append(f"{first_few([*names], 3)}: {reason}")
+    lines = [f"{first_few([*names], 3)}: {reason}" for reason, names in kernels.items()]
     if len(lines) > most:
         more = f"{len(lines) - most} more reasons why something was not measured: --json"
         lines[most:] = [more]

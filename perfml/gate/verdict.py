@@ -371,14 +371,13 @@ def _decide(work: _Work, clock: Clock, limits: _Limits) -> tuple[Verdict, str]:
     # how often a kernel is launched is how work is divided: it says nothing against the time
     divided = bool(work.changed) and all(each.counter == LAUNCHES for each in work.changed)
     rises = clock.moved("slower") or clock.single_beyond(limits.single)
-    if divided and more and clock.ratio is not None and not rises:
-        if clock.moved("faster", 0.0):
-            return Verdict.BETTER, f"{_words(more)}, and the time fell"
+    faster = clock.moved("faster", 0.0 if divided else SAME_WORK)
+    if divided and more and clock.ratio is not None and not (rises or faster):
         return _by_time(work, clock, limits)
     if more and less:
         return _mixed(more, less, clock)
     if more:
-        if clock.moved("faster", SAME_WORK):
+        if faster:
             return Verdict.BETTER, f"{_words(more)}, and the time fell"
         return Verdict.WORSE, f"{_words(more)}{_confirmed(clock, 'slower')}"
     if work.unknown:

@@ -12,6 +12,7 @@ import re
 import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from perfml.kernel_names import shortened
@@ -272,14 +273,12 @@ class Grid:
 
     def _row(self, row: Sequence[str]) -> list[str]:
         cells = [wrap(text, size) for text, size in zip(row, self.widths, strict=True)]
-        height = max(map(len, cells))
+        columns = list(zip(self.widths, self.numeric, strict=True))
         lines = []
-        for place in range(height):
+        for texts in zip_longest(*cells, fillvalue=""):
             parts = [
-                (cell[place] if place < len(cell) else "").rjust(size)
-                if number
-                else (cell[place] if place < len(cell) else "").ljust(size)
-                for cell, size, number in zip(cells, self.widths, self.numeric, strict=True)
+                text.rjust(size) if number else text.ljust(size)
+                for text, (size, number) in zip(texts, columns, strict=True)
             ]
             lines.append((" " * GAP).join(parts).rstrip())
         return lines
