@@ -61,9 +61,7 @@ def plain(layers: pd.DataFrame, splits: int) -> Iterator[Score]:
 
 def ours(layers: pd.DataFrame, splits: int, jobs: int | None) -> Iterator[Score]:
     for task in PLAIN:
-        found = evaluate(
-            layers, task=task, splits=splits, importances=("builtin", "permutation"), n_jobs=jobs
-        )
+        found = evaluate(layers, task=task, splits=splits, n_jobs=jobs)
         scores = found.scores[(found.scores["protocol"] == "random") & ~found.scores["baseline"]]
         for row in scores.itertuples():
             yield row.model, task, row.median

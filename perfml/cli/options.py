@@ -177,7 +177,7 @@ Features = Annotated[
 ]
 Method = Annotated[
     str | None,
-    typer.Option("--method", help="builtin, permutation, group-permutation, drop-column, shapley."),
+    typer.Option("--method", help="builtin, permutation, group-permutation, shapley."),
 ]
 
 

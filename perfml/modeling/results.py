@@ -160,9 +160,6 @@ class Evaluation:
         Sentences for the top of every output.
     folds
         One row a fit: ``model, protocol, split, seed, score``; seed is missing for fits without.
-    importances
-        Where asked for, the importances of every fit: ``model, method, protocol, split, seed,
-        metric, importance``; else empty.
     classes
         The backends in the order of their codes; empty for regression.
     target
@@ -179,7 +176,6 @@ class Evaluation:
     leakage: Leakage
     warnings: tuple[str, ...] = ()
     folds: pd.DataFrame = field(default_factory=pd.DataFrame)
-    importances: pd.DataFrame = field(default_factory=pd.DataFrame)
     classes: tuple[str, ...] = ()
     target: str = "time"
     words: Words = OF_LAYERS
@@ -257,11 +253,11 @@ class Ranking:
         ``p_value`` is the metric's in the test against chance, whatever the model. For the method
         ``group-permutation`` the metric is the whole group.
     summary
-        One row a group of interchangeable metrics, over all models and methods but drop-column:
-        those beyond chance by ``mean_rank``, then the others by ``p_value``. A group's rank in a
-        resample is that of its joint importance. ``p_top3`` is the share of resamples in which it
-        is among the first three; the shares of all groups add up to three, so of three groups each
-        has 100 %. ``p_value`` is corrected for all metrics and statistics; ``statistic`` gave it,
+        One row a group of interchangeable metrics, over all models and methods: those beyond chance
+        by ``mean_rank``, then the others by ``p_value``. A group's rank in a resample is that of
+        its joint importance. ``p_top3`` is the share of resamples in which it is among the first
+        three; the shares of all groups add up to three, so of three groups each has 100 %.
+        ``p_value`` is corrected for all metrics and statistics; ``statistic`` gave it,
         for a ``pair`` together with ``partner``. ``rho`` is the rank correlation with the target.
     groups
         Members of each group.

@@ -34,7 +34,7 @@ MOST_ROWS, MOST_LAYERS = 4000, 100
 left out once, and all of them would take hours, not a minute."""
 
 RANKED_BY = ("builtin", "permutation", "group-permutation")
-"""What a report ranks by: drop-column takes longest and has no part in the summary."""
+"""What a report ranks by, which has to be quick."""
 
 
 def analysed(

@@ -119,11 +119,10 @@ def test_seeded_models_are_fitted_with_several_seeds_on_unseen_layers():
 def test_results_do_not_depend_on_the_number_of_processes():
     layers = linear_layers()
     layers.loc[::5, "gld_efficiency"] = np.nan
-    one = evaluate(layers, models=FAST, splits=3, n_jobs=1, importances=True)
-    two = evaluate(layers, models=FAST, splits=3, n_jobs=2, importances=True)
+    one = evaluate(layers, models=FAST, splits=3, n_jobs=1)
+    two = evaluate(layers, models=FAST, splits=3, n_jobs=2)
     pd.testing.assert_frame_equal(one.scores, two.scores)
     pd.testing.assert_frame_equal(one.predictions, two.predictions)
-    pd.testing.assert_frame_equal(one.importances, two.importances)
 
 
 def test_a_dependence_that_holds_everywhere_is_learned_for_unseen_layers():
@@ -161,27 +160,6 @@ def test_twin_layers_can_be_held_out_together():
     assert any("leave-one-shape-out was left out" in each for each in without.warnings)
 
 
-def test_importances_of_every_fit_are_kept_on_request():
-    found = evaluate(
-        six_conditions(), models=["dt"], protocols=["random"], splits=3, importances=True
-    )
-    sums = found.importances.groupby(["model", "split"])["importance"].sum()
-    assert list(sums) == pytest.approx([1.0] * 3)
-    first = found.importances.loc[found.importances.groupby("split")["importance"].idxmax()]
-    assert set(first["metric"]) == {"gld_efficiency"}
-    assert evaluate(six_conditions(), models=["dt"], splits=1).importances.empty
-    both = evaluate(
-        six_conditions(),
-        models=["dt"],
-        protocols=["random"],
-        splits=2,
-        importances=("builtin", "permutation"),
-    ).importances
-    means = both.groupby(["method", "metric"])["importance"].mean()
-    assert means["permutation"].idxmax() == means["gini"].idxmax() == "gld_efficiency"
-    assert means["permutation", "gld_efficiency"] > 0.2
-
-
 def test_the_result_is_json_and_html():
     found = evaluate(six_conditions(), models=["dt"], splits=2)
     document = json.loads(json.dumps(found.to_dict(), allow_nan=False))
@@ -200,7 +178,6 @@ def test_the_result_is_json_and_html():
         ({"splits": 0}, "at least one split"),
         ({"target": "speed"}, "no target"),
         ({"features": "all"}, "no feature set"),
-        ({"importances": ["drop-column"]}, "use rank"),
     ],
 )
 def test_a_wrong_name_is_an_error_that_lists_the_right_ones(wrong, what):

@@ -381,3 +381,16 @@ def test_a_wrong_number_of_names_is_refused():
     x, y = regimes(n=40)
     with pytest.raises(ParameterError, match="2 names"):
         LinearModelTreeRegressor().fit(x, y).export_text(feature_names=["a", "b"])
+
+
+def test_the_linear_model_tree_takes_undefined_cells():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(size=(200, 3))
+    y = 3 * X[:, 0] + X[:, 1]
+    full = LinearModelTreeRegressor().fit(X, y)
+    X[rng.uniform(size=X.shape) < 0.05] = np.nan
+    model = LinearModelTreeRegressor().fit(X, y)
+    assert np.isfinite(model.predict(X)).all()
+    assert 0.6 < model.score(X, y) <= full.score(np.nan_to_num(X, nan=0.5), y) + 1
+    nothing = np.column_stack([X, np.full(200, np.nan)])
+    assert np.isfinite(LinearModelTreeRegressor().fit(nothing, y).predict(nothing)).all()

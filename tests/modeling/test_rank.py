@@ -54,7 +54,7 @@ def test_the_metrics_that_make_the_time_are_first():
 def test_every_method_of_every_model_is_in_the_table():
     found = rank(linear_layers(), task="classification", resamples=2, **FEW)
     methods = found.table.groupby("model")["method"].agg(set)
-    common = {"permutation", "group-permutation", "drop-column", "shapley"}
+    common = {"permutation", "group-permutation", "shapley"}
     assert methods["dt"] == {"gini", *common}
     assert methods["rf"] == {"gini", *common}
     assert methods["lr"] == {"coefficient", *common}

@@ -31,6 +31,10 @@ Prune = Literal["bic"] | None
 THRESHOLD_DOF = 3.0
 
 
+_NOTHING = np.empty(0)
+_NOT_FITTED = RidgeFit(0.0, _NOTHING, 0.0, 0.0, 0.0, _NOTHING, _NOTHING)
+
+
 @dataclass(frozen=True)
 class Node:
     """A node: its rows, its model, and its split where it has one.
@@ -59,77 +63,50 @@ class Node:
         return self.left < 0
 
 
-@dataclass(frozen=True)
-class GrowthRules:
-    """When a node may be split; `min_gain` is the loss it must save, in rows times variance."""
-
-    max_depth: int
-    min_leaf: int
-    min_split: int
-    min_gain: float
-
-
-@dataclass
-class _Growing:
-    """A node that has no model yet: its rows, their Gram matrix, and its split."""
-
-    index: Ints
-    total: Array
-    depth: int
-    feature: int = -1
-    threshold: float = float("nan")
-    left: int = -1
-    right: int = -1
-
-
-@dataclass
 class Grower:
     """Grow the nodes of one tree, depth first, left before right.
 
-    `x` are features in their own units, shape (n, f).
+    `x` are features in their own units, shape (n, f). A node above `max_depth` is split if it has
+    `min_split` rows, both sides have `min_leaf`, and the loss falls by `min_gain` (rows times
+    variance).
     """
 
-    design: Design
-    x: Array
-    rules: GrowthRules
+    def __init__(
+        self,
+        design: Design,
+        x: Array,
+        *,
+        max_depth: int,
+        min_leaf: int,
+        min_split: int,
+        min_gain: float,
+    ) -> None:
+        self.design, self.x, self.max_depth = design, x, max_depth
+        self.min_leaf, self.min_gain = min_leaf, min_gain
+        self.fewest = max(min_split, 2 * min_leaf)
+        self.nodes: list[Node] = []
 
     def grow(self) -> list[Node]:
         """Grow the tree; return its nodes, the root first."""
-        self._nodes: list[_Growing] = []
         order = np.argsort(self.x.T, axis=1, kind="stable")
         self._grow(np.arange(self.design.size), order, 0)
         # all models at once: of small matrices the calls cost more than the arithmetic
-        models = fits(self.design, np.stack([node.total for node in self._nodes]))
-        return [self._node(node, model) for node, model in zip(self._nodes, models, strict=True)]
-
-    def _node(self, grown: _Growing, model: RidgeFit) -> Node:
-        target = self.design.unweighted(grown.index)[1]
-        return Node(
-            grown.index.size,
-            self.design.weight_of(grown.index),
-            grown.total,
-            model,
-            float(target.min()),
-            float(target.max()),
-            grown.depth,
-            grown.feature,
-            grown.threshold,
-            grown.left,
-            grown.right,
-        )
+        models = fits(self.design, np.stack([node.total for node in self.nodes]))
+        return [replace(node, model=model) for node, model in zip(self.nodes, models, strict=True)]
 
     def _grow(self, index: Ints, order: Ints | None, depth: int) -> int:
-        node = _Growing(index, gram(self.design, index), depth)
-        number = len(self._nodes)
-        self._nodes.append(node)
+        weight, total = self.design.weight_of(index), gram(self.design, index)
+        target = self.design.unweighted(index)[1]
+        low, high = float(target.min()), float(target.max())
+        number = len(self.nodes)
+        self.nodes.append(Node(index.size, weight, total, _NOT_FITTED, low, high, depth))
         if order is None or not self._may_split(index, depth):
             return number
-        candidates = Candidates(self.design, self.x, order, self.rules.min_leaf)
-        limit = loss_of(self.design, node.total) - self.rules.min_gain
-        split = best_split(self.design, node.total, candidates, limit)
+        candidates = Candidates(self.design, self.x, order, self.min_leaf)
+        limit = loss_of(self.design, total) - self.min_gain
+        split = best_split(self.design, total, candidates, limit)
         if split is None:
             return number
-        node.feature, node.threshold = split.feature, split.threshold
         goes_left = self.x[:, split.feature] <= split.threshold
         children = []
         for mask in (goes_left, ~goes_left):
@@ -138,13 +115,19 @@ class Grower:
             if self._may_split(side, depth + 1):
                 side_order = order[mask[order]].reshape(order.shape[0], -1)
             children.append(self._grow(side, side_order, depth + 1))
-        node.left, node.right = children
+        left, right = children
+        self.nodes[number] = replace(
+            self.nodes[number],
+            feature=split.feature,
+            threshold=split.threshold,
+            left=left,
+            right=right,
+        )
         return number
 
     def _may_split(self, index: Ints, depth: int) -> bool:
-        rules = self.rules
-        enough = self.design.weight_of(index) >= max(rules.min_split, 2 * rules.min_leaf)
-        return depth < rules.max_depth and index.size >= 2 and enough
+        enough = self.design.weight_of(index) >= self.fewest
+        return depth < self.max_depth and index.size >= 2 and enough
 
 
 def descend(nodes: list[Node], x: Array) -> Ints:

@@ -23,7 +23,7 @@ from perfml.modeling.linear_model_tree.fitted import (
     text_of,
 )
 from perfml.modeling.linear_model_tree.gram import Array, Ints, make_design
-from perfml.modeling.linear_model_tree.grow import Grower, GrowthRules, Node, Prune, prune_by_bic
+from perfml.modeling.linear_model_tree.grow import Grower, Node, Prune, prune_by_bic
 
 _UNLIMITED = 10**9
 # A split must save this share of the variance, or rounding alone could grow a tree.
@@ -187,7 +187,16 @@ class LinearModelTreeRegressor(RegressorMixin, BaseEstimator):  # type: ignore[m
         x = np.where(np.isnan(x), self.medians_, x)
         x_scale, y_scale = Scale.of(x, weights), Scale.of(target, weights)
         design = make_design(x_scale.apply(x), y_scale.apply(target), self.alpha, weights)
-        nodes = Grower(design, x, self._growth_rules(design.weight)).grow()
+        leaf = self.min_samples_leaf
+        least = math.ceil(leaf * design.weight) if isinstance(leaf, float) else int(leaf)
+        nodes = Grower(
+            design,
+            x,
+            max_depth=_UNLIMITED if self.max_depth is None else int(self.max_depth),
+            min_leaf=max(least, 1),
+            min_split=int(self.min_samples_split),
+            min_gain=_MIN_GAIN * design.weight,
+        ).grow()
         if self.prune is not None and len(nodes) > 1:
             nodes = prune_by_bic(nodes, design)
         nodes, self.smoothing_ = smooth(nodes, design, x, self.smoothing)
@@ -198,16 +207,6 @@ class LinearModelTreeRegressor(RegressorMixin, BaseEstimator):  # type: ignore[m
         self.intercept_ = intercept[self.leaves_]
         self.coef_ = coef[self.leaves_]
         return self
-
-    def _growth_rules(self, n_rows: float) -> GrowthRules:
-        leaf = self.min_samples_leaf
-        min_leaf = math.ceil(leaf * n_rows) if isinstance(leaf, float) else int(leaf)
-        return GrowthRules(
-            max_depth=_UNLIMITED if self.max_depth is None else int(self.max_depth),
-            min_leaf=max(min_leaf, 1),
-            min_split=int(self.min_samples_split),
-            min_gain=_MIN_GAIN * n_rows,
-        )
 
     def _fitted(self, nodes: list[Node], x_scale: Scale, y_scale: Scale) -> FittedTree:
         low, high = self._bounds(nodes)

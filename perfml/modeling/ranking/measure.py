@@ -28,7 +28,6 @@ from perfml.modeling.scoring.folds import (
     copies_loss,
     fit,
     model_importance,
-    predict,
     predict_copies,
     prepare,
 )
@@ -155,7 +154,6 @@ def group_label(problem: Problem, group: tuple[int, ...]) -> str:
 
 
 GROUP_METHOD = "group-permutation"
-REFIT_METHOD = "drop-column"
 
 MAX_EXPLAINED = 64
 """Held-out rows whose Shapley values are averaged; their cost grows with the rows."""
@@ -180,7 +178,7 @@ class Measured:
 
     There is one value a metric (one a group for `GROUP_METHOD`), and one `joint` number a group,
     its members taken as one: their importances added (builtin), all of them shuffled by the same
-    order, left out together, or the absolute value of the sum of their Shapley values.
+    order, or the absolute value of the sum of their Shapley values.
     """
 
     model: str
@@ -245,8 +243,6 @@ class _Fit:
             elif method in ("permutation", GROUP_METHOD):
                 permuted = permuted or self._permuted()
                 both = permuted if method == "permutation" else (permuted[1], permuted[1])
-            elif method == REFIT_METHOD:
-                both = self._dropped()
             else:
                 both = self._shapley()
             if both is not None:
@@ -272,24 +268,6 @@ class _Fit:
             rng=self.rng,
         )
         return values[: self.width], self._joint(values[: self.width], values[self.width :])
-
-    def _dropped(self) -> tuple[Floats, Floats]:
-        """Return how much the loss grows when the model is fitted without a metric, or a group."""
-        base = float(self.loss(self.guess(self.prepared.test)[None, :])[0])
-        parts = [(feature,) for feature in range(self.width)] + self.shared
-        values = np.array([self._loss_without(part) - base for part in parts])
-        return values[: self.width], self._joint(values[: self.width], values[self.width :])
-
-    def _loss_without(self, features: tuple[int, ...]) -> float:
-        problem, (rows, held_out) = self.work.problem, self.work.drawn
-        kept = np.flatnonzero(~np.isin(self.prepared.owners, features))
-        if not len(kept):
-            # nothing is left to learn from: what remains is one value for every row
-            train, test = np.zeros((len(rows), 1)), np.zeros((len(held_out), 1))
-        else:
-            train, test = self.prepared.train[:, kept], self.prepared.test[:, kept]
-        guess = predict(self._fitted(train), problem, self.work.target, test, held_out)
-        return float(self.loss(guess[None, :])[0])
 
     def _shapley(self) -> tuple[Floats, Floats] | None:
         if not has_exact_shapley(self.model, self.fitted):

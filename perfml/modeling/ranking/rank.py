@@ -24,7 +24,6 @@ from perfml.modeling.ranking.association import (
     against_chance,
 )
 from perfml.modeling.ranking.measure import (
-    REFIT_METHOD,
     Groups,
     Measured,
     Resample,
@@ -44,18 +43,15 @@ from perfml.modeling.scoring.leakage import detect_leakage
 from perfml.modeling.scoring.protocols import Target, make_target, without_unit
 from perfml.util.typing import Floats, Ints, Progress
 
-METHODS = ("builtin", "permutation", "group-permutation", "drop-column", "shapley")
+METHODS = ("builtin", "permutation", "group-permutation", "shapley")
 """How importance is measured.
 
 ``builtin`` appears in the results under its own name: ``gini`` for trees, ``coefficient`` (mean
 absolute, over classes) for logistic regression, ``explained-variance`` for the linear model tree.
 ``permutation`` and ``group-permutation`` shuffle a metric, or a group of interchangeable ones, on
-held-out rows. ``drop-column`` fits again without the metric. ``shapley`` is the mean absolute
-Shapley value on held-out rows. Times are multiples of their median, so no importance has a unit.
+held-out rows. ``shapley`` is the mean absolute Shapley value on held-out rows. Times are multiples
+of their median, so no importance has a unit.
 """
-
-REFIT_SHARE = 8
-"""Drop-column fits a model once a metric, so it runs on every eighth resample only."""
 
 
 @dataclass(frozen=True)
@@ -245,11 +241,7 @@ def _works(plan: _Plan) -> list[Resample]:
             plan.problem,
             plan.target,
             tuple(model.handle for model in plan.models),
-            tuple(
-                method
-                for method in plan.methods
-                if method != REFIT_METHOD or index % REFIT_SHARE == 0
-            ),
+            plan.methods,
             plan.groups,
             drawn,
             plan.seed + index,
@@ -343,10 +335,6 @@ def _cautions(problem: Problem) -> list[str]:
 
 def _seconds(plan: _Plan, resamples: int) -> float:
     size = plan.problem.design.values.size / (261 * 16)
-    refits = 0.0
-    if REFIT_METHOD in plan.methods:
-        refits = resamples * len(plan.problem.design.names) / REFIT_SHARE
-    fits = 1.5 * resamples
     # with fewer trees an ensemble takes about a quarter of its time
     costs = sum(model.cost / (4 if model.fewer else 1) for model in plan.models)
-    return costs * size * (fits + refits)
+    return costs * size * 1.5 * resamples

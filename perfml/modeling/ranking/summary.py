@@ -11,7 +11,6 @@ from scipy.stats import rankdata
 from perfml.modeling.features import Problem
 from perfml.modeling.ranking.measure import (
     GROUP_METHOD,
-    REFIT_METHOD,
     Groups,
     Measured,
     group_label,
@@ -38,12 +37,9 @@ def summarised_methods(methods: Sequence[str]) -> tuple[str, ...]:
     """Return the methods that the summary of the groups rests on.
 
     Shuffling a group is what ``permutation`` does for a group anyway, so it does not count twice.
-    Drop-column fits again for every metric, too often for a null, so it counts only alone.
     """
-    kept = [name for name in methods if name != REFIT_METHOD]
-    if "permutation" in kept:
-        kept = [name for name in kept if name != GROUP_METHOD]
-    return tuple(kept or methods)
+    twice = "permutation" in methods
+    return tuple(name for name in methods if name != GROUP_METHOD or not twice)
 
 
 def metric_table(
@@ -163,7 +159,7 @@ def tied_first(
 def _counted(measured: Sequence[Measured], methods: Sequence[str]) -> dict[Pair, list[Measured]]:
     """Return the results of the methods that the summary rests on."""
     pairs = by_pair(measured)
-    other = {GROUP_METHOD, REFIT_METHOD} - set(methods)
+    other = {GROUP_METHOD} - set(methods)
     return {pair: results for pair, results in pairs.items() if pair[1] not in other}
 
 

@@ -79,7 +79,6 @@ def evaluate(
     seed: int = 0,
     progress: Progress | None = None,
     target: str = "time",
-    importances: bool | str | Sequence[str] = False,
     average: bool = False,
     quick: bool = False,
     n_jobs: int | None = None,
@@ -118,9 +117,6 @@ def evaluate(
         Called as ``progress(done, total, what)``.
     target
         What regression fits, see `perfml.modeling.scoring.protocols.TARGETS`.
-    importances
-        Keep importances of every fit: ``builtin``, ``permutation`` (on its test rows), or both;
-        True is ``builtin``.
     average
         Whether the protocols that leave layers, shapes or larger groups out learn from, and are
         scored on, the mean of each condition's repeats, as `rank` does: repeats tell nothing of a
@@ -183,7 +179,6 @@ def evaluate(
                 possible_baselines(learned),
                 split,
                 _seeds(protocol, index, splits, seed, learned.rows),
-                _methods(importances),
                 quick=quick,
             )
             for index, split in enumerate(protocol.splits)
@@ -200,18 +195,6 @@ def evaluate(
 def _averaged(layers: pd.DataFrame, task: str, features: str | Sequence[str], target: str) -> _Data:
     means = average_repeats(layers)
     return build_problem(means, task, features), make_target(target, means)
-
-
-def _methods(importances: bool | str | Sequence[str]) -> tuple[str, ...]:
-    if isinstance(importances, bool):
-        return ("builtin",) if importances else ()
-    if isinstance(importances, str):
-        importances = (importances,)
-    unknown = [name for name in importances if name not in ("builtin", "permutation")]
-    if unknown:
-        msg = f"no importance of a fit is called {unknown[0]!r}"
-        raise PerfmlError(msg, cure="There are: builtin, permutation. For more, use rank.")
-    return tuple(importances)
 
 
 def _check_splits(splits: int) -> None:
@@ -325,7 +308,6 @@ def _result(
         leakage=leakage,
         warnings=(*notes, *warnings),
         folds=folds.drop(columns="baseline"),
-        importances=_importances(tasks),
         classes=problem.classes,
         target=target,
         words=problem.words,
@@ -468,25 +450,3 @@ def _predictions(tasks: list[_Task]) -> pd.DataFrame:
     if tasks and tasks[0].problem.words.own:
         joined.attrs[OWN_TARGET] = tasks[0].problem.words.target
     return joined
-
-
-def _importances(tasks: list[_Task]) -> pd.DataFrame:
-    columns = ["model", "method", "protocol", "split", "seed", "metric", "importance"]
-    frames = [
-        pd.DataFrame({"metric": task.problem.design.names, "importance": importance}).assign(
-            model=each.model,
-            method=method,
-            protocol=task.protocol.name,
-            split=split,
-            seed=each.seed,
-        )
-        for task in tasks
-        for split, outcomes in enumerate(task.outcomes)
-        for each in outcomes
-        for method, importance in each.importances.items()
-    ]
-    if not frames:
-        return pd.DataFrame(columns=columns)
-    frame = pd.concat(frames, ignore_index=True)[columns]
-    frame["seed"] = frame["seed"].astype("Int64").mask(frame["seed"] < 0)
-    return frame

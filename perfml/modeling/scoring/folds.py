@@ -14,7 +14,6 @@ from perfml.modeling.features import Problem
 from perfml.modeling.models.own import (
     builtin_importance,
     class_coefficients,
-    permutation_importance,
 )
 from perfml.modeling.models.registry import Model, get_model, imputed_owners, make_imputer
 from perfml.modeling.parallel import noting
@@ -116,7 +115,7 @@ class Work:
     baselines: tuple[str, ...]
     split: Split
     seeds: tuple[int, ...]
-    importances: tuple[str, ...]
+    importances: tuple[str, ...] = ()
     find: Callable[[Any, str], Model] = get_model
     quick: bool = False
 
@@ -160,15 +159,13 @@ def run_split(work: Work) -> list[Outcome]:
                     seed if model.seeded else -1,
                     score(problem.task, truth, guess),
                     guess,
-                    _importances(work, model, fitted, prepared, seed),
+                    _importances(work, model, fitted, prepared),
                 )
             )
     return outcomes
 
 
-def _importances(
-    work: Work, model: Model, fitted: Any, prepared: Prepared, seed: int
-) -> dict[str, Floats]:
+def _importances(work: Work, model: Model, fitted: Any, prepared: Prepared) -> dict[str, Floats]:
     width = work.problem.design.values.shape[1]
     found: dict[str, Floats] = {}
     if "builtin" in work.importances and model.builtin is not None:
@@ -177,16 +174,6 @@ def _importances(
             found[model.builtin] = brought
     if "classes" in work.importances and hasattr(fitted, "coef_"):
         found["classes"] = np.abs(class_coefficients(fitted))
-    if "permutation" in work.importances:
-        rows = work.split[1]
-        found["permutation"] = permutation_importance(
-            predict_copies(fitted, work.problem, work.target, rows),
-            copies_loss(work.problem, rows),
-            prepared.test,
-            [np.flatnonzero(prepared.owners == owner) for owner in range(width)],
-            repeats=REPEATS,
-            rng=np.random.default_rng([seed, 3]),
-        )
     return found
 
 
