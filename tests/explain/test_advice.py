@@ -21,130 +21,14 @@ from perfml.metrics import load_catalogue
 from perfml.report.render.text import to_text
 from perfml.report.verbs import advice_document
 from perfml.util.findings import Time
+from tests.support.causes import HEALTHY, ONE_SIDE
 from tests.support.examples import examples
 from tests.support.launches import launch as one_launch
 from tests.support.tables import make_kernels
 
 pytestmark = pytest.mark.long
 
-HEALTHY = {
-    "device": "NVIDIA H200",
-    "time_us": 100.0,
-    "grid": "(4224, 1, 1)",
-    "block": "(256, 1, 1)",
-    "warp_execution_efficiency": 1.0,
-    "gld_efficiency": 1.0,
-    "ldgsts_efficiency": 1.0,
-    "gst_efficiency": 1.0,
-    "stall_inst_fetch": 0.02,
-    "stall_exec_dependency": 0.1,
-    "stall_memory_dependency": 0.1,
-    "stall_sync": 0.0,
-    "shared_efficiency": 0.9,
-    "achieved_occupancy": 0.9,
-    "theoretical_occupancy": 1.0,
-    "l2_utilization": 0.2,
-    "dram_utilization": 0.25,
-    "shared_utilization": 0.2,
-    "single_precision_fu_utilization": 0.2,
-    "double_precision_fu_utilization": 0.0,
-    "special_fu_utilization": 0.1,
-    "tensor_utilization": 0.1,
-    "half_precision_fu_utilization": 0.0,
-    "registers_per_thread": 32.0,
-    "shared_memory_per_block": 1024.0,
-    "waves_per_sm": 4.0,
-    "gld_transactions": 4e6,
-    "gst_transactions": 4e6,
-    "global_load_requests": 1e6,
-    "global_store_requests": 1e6,
-    "dram_read_bytes": 2.5e8,
-    "global_atomic_requests": 0.0,
-    "global_reduction_requests": 0.0,
-    "l2_atomic_utilization": 0.0,
-    "l2_atomic_utilization_max": 0.0,
-    "shared_atomic_transactions": 0.0,
-    "inst_inter_thread_communication": 0.0,
-    "local_load_transactions": 0.0,
-    "local_store_transactions": 0.0,
-    "constant_cache_utilization": 0.0,
-    "alu_utilization": 0.2,
-    "stall_membar": 0.0,
-    "sm_active_cycles_mean": 98e3,
-    "sm_active_cycles_max": 100e3,
-    "sm_efficiency": 0.98,
-    "inst_executed": 2e7,
-    "ipc": 1.0,
-    "issue_slot_utilization": 0.25,
-    "l2_read_transactions": 8e6,
-    "l2_write_transactions": 8e6,
-    "dram_write_bytes": 2.5e8,
-    "inst_executed_shared_loads": 1e6,
-    "shared_load_transactions": 1e6,
-    "shared_store_transactions": 0.0,
-    "inst_integer": 1e8,
-    "inst_bit_convert": 0.0,
-}
 
-PLANTED = {
-    "sectors_per_request": {
-        "gld_efficiency": 0.125,
-        "gld_transactions": 32e6,
-        "stall_memory_dependency": 0.7,
-        "l2_utilization": 0.5,
-    },
-    "bank_conflicts": {
-        "shared_efficiency": 0.03,
-        "shared_load_transactions": 32e6,
-        "shared_utilization": 0.9,
-    },
-    "shared_loads": {"shared_utilization": 0.9, "inst_executed_shared_loads": 3e7},
-    "theoretical_occupancy": {
-        "registers_per_thread": 200.0,
-        "theoretical_occupancy": 0.125,
-        "achieved_occupancy": 0.12,
-        "stall_memory_dependency": 0.6,
-        "dram_utilization": 0.1,
-    },
-    "wave_quantization": {
-        "grid": "(8, 1, 1)",
-        "waves_per_sm": 0.01,
-        "achieved_occupancy": 0.12,
-        "sm_efficiency": 0.06,
-        "sm_active_cycles_mean": 6e3,
-        "dram_utilization": 0.01,
-        "l2_utilization": 0.01,
-        "shared_utilization": 0.01,
-    },
-    "stall_sync": {"stall_sync": 0.6},
-    "stall_memory_dependency": {
-        "stall_memory_dependency": 0.8,
-        "inst_executed": 1e6,
-        "ipc": 0.05,
-        "dram_utilization": 0.1,
-    },
-    "stall_exec_dependency": {"stall_exec_dependency": 0.7},
-    "dram_bytes": {"dram_utilization": 0.8},
-    "fp64_pipe_time": {"double_precision_fu_utilization": 0.9},
-    "special_function_pipe_time": {"special_fu_utilization": 0.9},
-    "active_threads_per_warp": {"warp_execution_efficiency": 0.4, "issue_slot_utilization": 0.6},
-    "stall_inst_fetch": {"stall_inst_fetch": 0.7},
-    "fp32_pipe_time": {"single_precision_fu_utilization": 0.8},
-    "tensor_pipe_time": {"tensor_utilization": 0.8},
-    "global_atomics": {"global_reduction_requests": 1e6, "l2_atomic_utilization_max": 0.9},
-    "shared_atomics": {"shared_atomic_transactions": 1e8, "shared_utilization": 0.9},
-    "local_memory": {
-        "local_load_transactions": 4e7,
-        "local_load_requests": 1e7,
-        "l2_utilization": 0.55,
-        "stall_memory_dependency": 0.6,
-    },
-    "constant_serialization": {"constant_cache_utilization": 0.95},
-    "memory_fence": {"stall_sync": 0.6, "stall_membar": 0.6},
-    "integer_arithmetic": {"alu_utilization": 0.9},
-    "lsu_pipe_time": {"inst_inter_thread_communication": 1e9, "shared_utilization": 0.9},
-    "sm_imbalance": {"sm_active_cycles_mean": 50e3, "sm_efficiency": 0.5},
-}
 """What to change of a healthy launch so that this cause takes most."""
 
 SAME = {"wavefronts_per_shared_load": "bank_conflicts", "shared_memory_busy_time": "shared_loads"}
@@ -169,9 +53,9 @@ def test_of_a_healthy_launch_nothing_is_said_surely():
     assert {one.confidence for one in advise(launch()).of_layers} <= {"low"}
 
 
-@pytest.mark.parametrize("cause", PLANTED)
+@pytest.mark.parametrize("cause", ONE_SIDE)
 def test_a_planted_cause_takes_most(cause):
-    advice = advise(launch(**PLANTED[cause]))
+    advice = advise(launch(**ONE_SIDE[cause]))
     row = advice.table.iloc[0]
     named = {SAME.get(name, name) for name in row["rules"]}
     assert cause in named, f"{named} instead: is the launch's time in a limit under which it grows?"
@@ -231,7 +115,7 @@ def test_that_a_bandwidth_is_the_limit_is_said_where_it_is_nearly_used():
 
 @pytest.mark.slow
 def test_likely_gains_of_a_launch_add_up_to_less_than_its_time():
-    for cells in PLANTED.values():
+    for cells in ONE_SIDE.values():
         table = advise(launch(**cells), min_gain=0.0).table
         split = table["rules"].map(lambda rules: rules == ("wave_quantization",))
         assert table.loc[~split, "gain"].sum() < 1
@@ -361,7 +245,7 @@ def test_the_longest_launch_is_never_an_extra_one():
 
 def test_a_kernel_s_gain_is_weighted_by_its_share_of_the_layer():
     even = {"sm_efficiency": 1.0}  # the start of a launch is a larger part of a short one
-    slow = {**HEALTHY, **PLANTED["stall_sync"], **even, "kernel": "slow", "time_us": 25.0}
+    slow = {**HEALTHY, **ONE_SIDE["stall_sync"], **even, "kernel": "slow", "time_us": 25.0}
     whole = by_rule(advise(make_kernels([{**slow, "time_us": 100.0}])).table).loc["stall_sync"]
     rows = make_kernels([slow, {**HEALTHY, "kernel": "rest", "time_us": 75.0}])
     quarter = by_rule(advise(rows).table).loc["stall_sync"]
@@ -371,7 +255,7 @@ def test_a_kernel_s_gain_is_weighted_by_its_share_of_the_layer():
 
 def test_launches_of_one_kernel_are_one_finding_whose_gains_add_up():
     even = {"sm_efficiency": 1.0}  # the start of a launch is a larger part of a short one
-    slow = {**HEALTHY, **PLANTED["stall_sync"], **even, "kernel": "slow", "time_us": 50.0}
+    slow = {**HEALTHY, **ONE_SIDE["stall_sync"], **even, "kernel": "slow", "time_us": 50.0}
     row = by_rule(advise(make_kernels([slow, slow])).table).loc["stall_sync"]
     one = by_rule(advise(make_kernels([{**slow, "time_us": 100.0}])).table).loc["stall_sync"]
     assert row["gain"] == pytest.approx(one["gain"])
@@ -388,8 +272,8 @@ def test_a_gain_stops_where_another_unit_is_busy():
 
 def test_findings_are_sorted_by_the_time_they_may_save():
     rows = [
-        {**HEALTHY, **PLANTED["stall_inst_fetch"], "layer": "short", "time_us": 10.0},
-        {**HEALTHY, **PLANTED["stall_sync"], "layer": "long", "time_us": 500.0},
+        {**HEALTHY, **ONE_SIDE["stall_inst_fetch"], "layer": "short", "time_us": 10.0},
+        {**HEALTHY, **ONE_SIDE["stall_sync"], "layer": "long", "time_us": 500.0},
     ]
     likely = advise(make_kernels(rows)).table
     assert likely["layer"].iloc[0] == "long"

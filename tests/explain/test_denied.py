@@ -19,74 +19,12 @@ from perfml.explain.tree.engine import decompose_pair
 from perfml.explain.tree.pair import Pair, why_denied
 from perfml.explain.tree.work import KINDS
 from perfml.ingest.merge.rule import merge
-from perfml.metrics.sets import STALLS
 from perfml.report.sections.layer_detail import layer_section
+from tests.support.causes import FAST, LOOK_ALIKES
 from tests.support.launches import launch
 from tests.support.paths import ROOT
 
 ALIKE = ROOT / "studies/workloads/planted/alike.toml"
-FAST = {
-    "kernel": "k",
-    "time_us": 50.0,
-    "ncu_time_us": 50.0,
-    "sm_efficiency": 1.0,
-    "waves_per_sm": 4.0,
-    "theoretical_occupancy": 1.0,
-    "achieved_occupancy": 0.9,
-    "global_load_requests": 1e6,
-    "global_store_requests": 1e5,
-    "gld_transactions": 16e6,
-    "gst_transactions": 4e5,
-    "gld_efficiency": 1.0,
-    "gst_efficiency": 1.0,
-    "ipc": 1.0,
-    "l2_read_transactions": 4e6,
-    "l2_write_transactions": 4e5,
-    "l2_utilization": 0.2,
-    "dram_read_bytes": 1e8,
-    "dram_write_bytes": 1e6,
-    "dram_utilization": 0.2,
-    "inst_executed": 1e7,
-    "constant_cache_requests": 1e6,
-    "constant_cache_utilization": 0.1,
-    "inst_executed_shared_loads": 1e6,
-    "shared_load_transactions": 1e6,
-    "shared_store_transactions": 1e5,
-    "shared_efficiency": 1.0,
-    "imbalance": 1.0,
-    "sm_active_cycles_max": 1000.0,
-    "sm_active_cycles_mean": 1000.0,
-    "special_fu_utilization": 0.01,
-    "single_precision_fu_utilization": 0.3,
-    "double_precision_fu_utilization": 0.3,
-    "tensor_utilization": 0.3,
-    "alu_utilization": 0.3,
-    "issue_slot_utilization": 0.4,
-    "shared_utilization": 0.4,
-    "flop_count_sp": 1e8,
-    "flop_count_dp": 1e7,
-    "flop_count_hp": 0.0,
-    "inst_integer": 1.6e9,
-    "inst_bit_convert": 1e7,
-    "inst_inter_thread_communication": 1.6e7,
-    "ldgsts_efficiency": 1.0,
-    "warp_execution_efficiency": 1.0,
-    "l2_atomic_utilization_max": 0.3,
-    "shared_atomic_transactions": 1e6,
-    "local_load_transactions": 1e4,
-    "local_store_transactions": 0.0,
-    "inst_executed_bulk_copies": 1e4,
-    "bulk_copy_bytes": 1e8,
-    "resident_blocks_limit_slots": 1.0,
-    "resident_blocks_limit_registers": 1.0,
-    "resident_blocks_limit_shared_memory": 1.0,
-    "resident_blocks_limit_warps": 1.0,
-    **dict.fromkeys((*STALLS, "stall_membar"), 0.1),
-    "stall_math_pipe_throttle": 0.1,
-    "stall_mio_throttle": 0.1,
-    "stall_sync": 0.2,
-    "stall_pipe_busy": 0.8,
-}
 
 
 def denied(cause, fast=(), **slow):
@@ -95,142 +33,16 @@ def denied(cause, fast=(), **slow):
     return why_denied(Pair(*sides, single=True), cause)
 
 
-BUSY = {
-    # by cause: what it is with, and without what must be seen beside it
-    "tensor_pipe_time": ({"tensor_utilization": 0.8}, {"flop_count_hp": 6.4e8}),
-    "fp32_operations": ({"flop_count_sp": 4e8}, {"single_precision_fu_utilization": 0.1}),
-    "fp32_pipe_time": ({"flop_count_sp": 4e8}, {}),
-    "fp64_pipe_time": ({"flop_count_dp": 1e8}, {"flop_count_dp": 0.0}),
-    "special_function_pipe_time": ({"special_fu_utilization": 0.6}, {}),
-    "instructions": ({}, {"issue_slot_utilization": 0.2}),
-    "dram_bytes": ({"dram_read_bytes": 2e8}, {"dram_utilization": 0.1}),
-    "dram_busy_time": ({}, {"dram_read_bytes": 2.2e8}),
-    "l2_sectors": ({"l2_read_transactions": 8e6}, {"l2_utilization": 0.1}),
-    "l2_busy_time": ({}, {"l2_read_transactions": 9e6}),
-    "l1_sectors": ({"gld_transactions": 64e6}, {}),
-    "shared_memory_busy_time": (
-        {"shared_load_transactions": 4e6},
-        {"shared_load_transactions": 0.0, "shared_store_transactions": 0.0},
-    ),
-    "integer_arithmetic": (
-        {"inst_integer": 3.2e9},
-        {"inst_integer": 1.65e9, "global_load_requests": 4e6},
-    ),
-    "integer_division": (
-        # divisions; conversions of floats
-        {"inst_integer": 3.2e9, "inst_bit_convert": 2.1e8},
-        {"inst_integer": 1.7e9, "inst_bit_convert": 2.1e8},
-    ),
-    "constant_serialization": (
-        # eight constants a warp; one, by an index that is computed
-        {"constant_cache_requests": 1e7, "constant_cache_utilization": 0.9},
-        {"constant_cache_requests": 2e6, "constant_cache_utilization": 0.9},
-    ),
-    "indexed_constants": ({"constant_cache_requests": 2e6}, {"inst_executed": 2e8}),
-    "global_atomics": ({"l2_atomic_transactions": 1e6}, {"l2_atomic_transactions": 0.0}),
-    "active_threads_per_warp": (
-        {"inst_executed": 2e7, "warp_execution_efficiency": 0.5},
-        {"warp_execution_efficiency": 0.5},
-    ),
-    "global_requests": ({"global_load_requests": 4e7}, {"global_load_requests": 2e6}),
-    "sectors_per_request": (
-        {"gld_transactions": 64e6},
-        {"global_load_requests": 2.5e5, "gld_transactions": 15e6},
-    ),
-    "uncoalesced_loads": ({"gld_efficiency": 0.5}, {"gld_efficiency": 0.99}),
-    "uncoalesced_copies": ({"ldgsts_efficiency": 0.5}, {"ldgsts_efficiency": 0.99}),
-    "uncoalesced_stores": ({"gst_efficiency": 0.5}, {"gst_efficiency": 0.99}),
-    "l2_sectors_per_l1_sector": (
-        {"l2_read_transactions": 8e6},
-        {"gld_transactions": 4e6, "l2_read_transactions": 3e6},
-    ),
-    "dram_bytes_per_sector": (
-        {"dram_read_bytes": 2e8},
-        {"gld_transactions": 4e6, "dram_read_bytes": 9e7},
-    ),
-    "shared_loads": (
-        {"inst_executed_shared_loads": 4e6},
-        {"inst_executed_shared_loads": 4e6, "shared_utilization": 0.1},
-    ),
-    "wavefronts_per_shared_load": (
-        # lanes that meet in a bank; loads four times as wide
-        {"shared_load_transactions": 4e6, "shared_efficiency": 0.25},
-        {"inst_executed_shared_loads": 5e5, "shared_load_transactions": 2e6},
-    ),
-    "bank_conflicts": (
-        {"shared_efficiency": 0.25, "shared_load_transactions": 4e6},
-        {"shared_efficiency": 0.25},
-    ),
-    "shared_atomics": (
-        {"shared_atomic_transactions": 1e7},
-        {"shared_atomic_transactions": 1e7, "shared_utilization": 0.1},
-    ),
-    "lsu_pipe_time": (
-        {"inst_inter_thread_communication": 3.2e8},
-        {"inst_inter_thread_communication": 3.2e7, "shared_load_transactions": 9e6},
-    ),
-    "local_memory": ({"local_load_transactions": 4e6}, {"local_load_transactions": 1e5}),
-    "narrow_access": (
-        # four times the requests for the same sectors; broadcasts that are loaded on top
-        {"global_load_requests": 4e6},
-        {"global_load_requests": 4e6, "gld_transactions": 32e6, "gld_efficiency": 0.5},
-    ),
-    "redundant_traffic": (
-        # loaded again from L2; as much more that was never read
-        {"global_load_requests": 2e6, "gld_transactions": 32e6},
-        {"global_load_requests": 2e6, "gld_transactions": 32e6, "dram_read_bytes": 2e8},
-    ),
-    "async_copy": ({"stall_memory_dependency": 0.5}, {"stall_memory_dependency": 0.01}),
-    "narrow_copies": (
-        {"inst_executed_bulk_copies": 4e4, "bulk_copy_bytes": 1e8},
-        {"bulk_copy_bytes": 5e7},
-    ),
-    "tensor_unused": (
-        # floats in place of matrices; in place of packed halves
-        {"tensor_utilization": 0.0},
-        {"tensor_utilization": 0.0, "fast": {"flop_count_hp": 6.4e8}},
-    ),
-    "theoretical_occupancy": (
-        {"theoretical_occupancy": 0.5, "achieved_occupancy": 0.4},
-        {"theoretical_occupancy": 0.9},
-    ),
-    "achieved_of_theoretical": ({"achieved_occupancy": 0.4}, {"theoretical_occupancy": 1.01}),
-    "wave_quantization": (
-        {"waves_per_sm": 1.1, "sm_efficiency": 0.6},
-        {"waves_per_sm": 3.9},
-    ),
-    "block_slots": (
-        {"theoretical_occupancy": 0.5, "achieved_occupancy": 0.4},
-        {"theoretical_occupancy": 0.9},
-    ),
-    "block_imbalance": (
-        # a few waves of uneven blocks; 85 waves with few warps
-        {"achieved_occupancy": 0.4, "sm_active_cycles_max": 1400.0},
-        {"achieved_occupancy": 0.4, "sm_active_cycles_max": 1400.0, "waves_per_sm": 85.0},
-    ),
-    "sm_imbalance": (
-        # a block with most of the work; 198 equal blocks on 132 multiprocessors
-        {"sm_active_cycles_max": 1400.0},
-        {"sm_active_cycles_max": 1330.0, "waves_per_sm": 1.5},
-    ),
-    "memory_fence": ({"stall_membar": 0.4, "stall_sync": 0.5}, {"stall_membar": 0.01}),
-    "math_throttle": ({"stall_math_pipe_throttle": 0.4}, {"stall_math_pipe_throttle": 0.01}),
-    "mio_throttle": ({"stall_mio_throttle": 0.4}, {"stall_mio_throttle": 0.01}),
-    "stall_exec_dependency": ({}, {"stall_exec_dependency": 0.01}),
-    **{
-        name: ({name: 0.6}, {name: 0.01})
-        for name, term in TERMS.items()
-        if term.kind is Kind.STALL and term.evidence == (name,) and name != "stall_exec_dependency"
-    },
-}
 COUNTED = (Kind.LAUNCH, Kind.MEASUREMENT, Kind.RESIDUAL)
 """Kinds of what is counted, or left over, and not concluded from counters."""
 
 
 @pytest.mark.parametrize("cause", [n for n, term in TERMS.items() if term.kind not in COUNTED])
 def test_each_cause_holds_and_its_look_alike_is_denied_with_a_reason(cause):
-    assert cause in BUSY, f"give BUSY a launch with {cause} and a look-alike that `beside` denies"
-    true, alike = BUSY[cause]
+    assert cause in LOOK_ALIKES, (
+        f"give LOOK_ALIKES a launch with {cause} and a look-alike that `beside` denies"
+    )
+    true, alike = LOOK_ALIKES[cause]
     assert denied(cause, **true) == ""
     assert denied(cause, **alike) in TERMS[cause].beside
     heir = TERMS[cause].gives
@@ -313,7 +125,7 @@ def test_what_was_not_counted_denies_nothing():
 
 def test_the_part_of_a_denied_cause_is_given_on_and_nothing_is_lost():
     slow = {**FAST, "time_us": 100.0, "ncu_time_us": 100.0, "dram_utilization": 0.9}
-    slow |= BUSY["redundant_traffic"][1]
+    slow |= LOOK_ALIKES["redundant_traffic"][1]
     found = decompose_pair(launch(FAST), launch(slow), single=True)
     named = {one.term.id: one.log_ratio for one in found.contributions}
     assert "redundant_traffic" not in named

@@ -15,7 +15,7 @@ from perfml.explain.advice.referee import most_saved
 from perfml.explain.advice.symptoms import situation_of
 from perfml.explain.limits.state import LaunchState
 from perfml.explain.tree.causes import TERMS
-from perfml.explain.tree.ideal import ALIKE
+from perfml.explain.tree.ideal import ideal_of
 from perfml.explain.tree.limits import fullest
 from perfml.explain.tree.one_side import has_ideal
 from perfml.util.findings import Time
@@ -198,7 +198,7 @@ def test_what_a_machine_saves_without_a_cause_lies_between_least_and_most(cause)
         row, saved = machine(rng, cause)
         layer = Layer({"layer": "k", "layer_us": row["time_us"]}, (launch(row),), ("k",))
         for one in launch_findings(layer):
-            if cause in {ALIKE.get(rule, rule) for rule in one.rules}:
+            if cause in {ideal_of(rule) for rule in one.rules}:
                 named += 1
                 inside += one.least_us <= saved * one.holds.us <= one.saved_us * (1 + 1e-6)
     assert named >= 30

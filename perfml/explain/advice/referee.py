@@ -24,7 +24,7 @@ from perfml.explain.launches import known
 from perfml.explain.limits.state import LaunchState
 from perfml.explain.limits.traffic import SECTOR
 from perfml.explain.tree.causes import TERMS, Kind
-from perfml.explain.tree.ideal import ALIKE, NEAR, START_US, best_counters, ideal_counters
+from perfml.explain.tree.ideal import NEAR, START_US, best_counters, ideal_counters, ideal_of
 from perfml.explain.tree.limits import fullest, limit_of, load_limits, nearness, unit_ids
 
 LEAST = 0.4
@@ -146,7 +146,7 @@ def _of_memory(unit: str) -> bool:
 
 def without(state: LaunchState, cause: str) -> LaunchState:
     """Return a launch without a cause, as far as counters tell what is left."""
-    counters = ideal_counters(state, (ALIKE.get(cause, cause),))
+    counters = ideal_counters(state, (ideal_of(cause),))
     return LaunchState(replace(state.launch, counters=counters))
 
 

@@ -1,6 +1,7 @@
 """What causes look like in words and numbers, where launches are looked at on one side.
 
-Here to change: a symptom is a row of ``symptoms.toml``; a cause has one at most.
+Here to change: the symptom of a cause stands in its section of ``explain/tree/causes.toml``, that
+of layers in ``symptoms.toml``.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from perfml.chips.lookup import vendor
 from perfml.explain.launches import Launch
 from perfml.explain.remedies import Person, Situation, person_of
 from perfml.explain.speed_of_light import LOW
+from perfml.explain.tree.causes import ROWS
 from perfml.explain.tree.library_kernels import does_arithmetic
 from perfml.explain.tree.limits import load_limits
 from perfml.metrics import load_catalogue
@@ -32,7 +34,7 @@ _UNKNOWN = re.compile(r"[^,:;()]*\{-\}[^,:;()]*")  # a part of a sentence whose 
 
 @dataclass(frozen=True)
 class Symptom:
-    """What some causes look like; ``symptoms.toml`` says what its fields mean."""
+    """What some causes look like; ``causes.toml`` says what its fields mean."""
 
     id: str
     causes: tuple[str, ...]
@@ -54,9 +56,15 @@ class Symptom:
 @functools.cache
 def load_symptoms() -> tuple[tuple[Symptom, ...], Mapping[str, Symptom]]:
     """Return the symptoms of causes, and those of layers by id."""
-    rows = read_rows("perfml.explain.advice", "symptoms.toml")
-    layers = {row["id"]: _symptom(row) for row in rows["layer"]}
-    return tuple(map(_symptom, rows["symptom"])), layers
+    rows = read_rows("perfml.explain.advice", "symptoms.toml")["layer"]
+    layers = {row["id"]: _symptom(row, (row["id"],)) for row in rows}
+    return tuple(
+        _symptom(
+            row["symptom"], (cause, *(name for name in ROWS if ROWS[name].get("symptom") == cause))
+        )
+        for cause, row in ROWS.items()
+        if isinstance(row.get("symptom"), dict)
+    ), layers
 
 
 @functools.cache
@@ -72,12 +80,11 @@ def rule_of(message: str) -> str:
     return next((name for name, says in rules if re.search(says, message, re.I)), "")
 
 
-def _symptom(row: Mapping[str, Any]) -> Symptom:
+def _symptom(row: Mapping[str, Any], causes: tuple[str, ...]) -> Symptom:
     ncu = tuple(
         (each["rule"], re.compile(each.get("message", ""), re.I)) for each in row.get("ncu", ())
     )
-    usual = {"causes": (row["id"],), "below": row["hazard"]}
-    return record(Symptom, {**usual, **row}, ncu=ncu)
+    return record(Symptom, {"below": row["hazard"], **row}, causes=causes, ncu=ncu)
 
 
 @functools.cache

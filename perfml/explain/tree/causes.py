@@ -3,7 +3,7 @@
 A cause is identified by its id everywhere: in frames, JSON, planted truth and studies. Its label is
 for people and may change. `TERMS` is the one registry, read from ``causes.toml``.
 
-Here to change: a new cause is a row of ``causes.toml``, named by a limit, a factor or a
+Here to change: a new cause is a section of ``causes.toml``, named by a limit, a factor or a
 replacement of ``limits.toml``.
 """
 
@@ -151,6 +151,10 @@ _RESOLVED_BY = {
 """What tells whether a cause of a kind is the one, where its row says nothing else."""
 
 
+_ONE_SIDE = ("ideal", "symptom")
+"""What a section says of launches on one side: `perfml.explain.tree.ideal` and advice read it."""
+
+
 def _term(name: str, row: Mapping[str, Any]) -> Term:
     kind = Kind(row["kind"])
     usual: dict[str, Any] = {"id": name, "evidence": (), "resolved_by": _RESOLVED_BY.get(kind)}
@@ -164,14 +168,16 @@ def _term(name: str, row: Mapping[str, Any]) -> Term:
                 f" - fast.wait.{name} * fast.time"
             },
         }
-    said = usual | dict(row)
+    said = usual | {key: value for key, value in row.items() if key not in _ONE_SIDE}
     level = parse(said["level"]) if "level" in said else None
     beside = {why: parse(formula) for why, formula in said.get("beside", {}).items()}
     return record(Term, said, kind=kind, level=level, beside=beside)
 
 
-_ROWS = read_rows("perfml.explain.tree", "causes.toml")
-TERMS: dict[str, Term] = {name: _term(name, row) for name, row in _ROWS.items()}
+ROWS = read_rows("perfml.explain.tree", "causes.toml")
+"""What ``causes.toml`` says of every cause; its head describes the fields."""
+
+TERMS: dict[str, Term] = {name: _term(name, row) for name, row in ROWS.items()}
 """Every cause by its id."""
 
 

@@ -3,7 +3,7 @@
 Advice asks the engine of two sides what separates a launch from this one. Where the counters tell
 what is needed (the sectors of the bytes asked for, no conflict, full warps, even multiprocessors),
 the ideal has that; where they do not, it has a part of the work of a limit that stands near its
-ceiling (`ideals.toml`).
+ceiling (`ideal` in `causes.toml`).
 """
 
 from __future__ import annotations
@@ -12,14 +12,16 @@ import math
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
+from typing import Any
 
 from perfml.explain.launches import Launch, known
 from perfml.explain.limits.state import LaunchState
+from perfml.explain.tree.causes import ROWS
 from perfml.explain.tree.library_kernels import is_product
 from perfml.explain.tree.limits import fullest, limit_of, nearness
 from perfml.explain.tree.work import DIVISION
 from perfml.metrics.expressions import parse
-from perfml.util.files import read_rows, record
+from perfml.util.files import record
 
 NEAR = 0.3
 """A limit that is less near its ceiling loses no time with work that may be needed.
@@ -62,28 +64,10 @@ START_US = 1.9
 the 10th percentile of 813 recorded launches with at least one wave of blocks."""
 _LEAST, _MOST = 0.05, 0.95  # the ideal's time, as a part of the launch's
 
-ALIKE = {
-    "uncoalesced_loads": "sectors_per_request",
-    "uncoalesced_stores": "sectors_per_request",
-    "uncoalesced_copies": "sectors_per_request",
-    "wavefronts_per_shared_load": "bank_conflicts",
-    "shared_memory_busy_time": "shared_loads",
-    "dram_busy_time": "dram_bytes",
-    "l2_sectors": "dram_bytes",
-    "l2_busy_time": "dram_bytes",
-    "l1_sectors": "dram_bytes",
-    "fp32_operations": "fp32_pipe_time",
-    "math_throttle": "stall_pipe_busy",
-    "mio_throttle": "stall_pipe_busy",
-    "async_copy": "stall_memory_dependency",
-    "integer_division": "integer_arithmetic",
-}
-"""Causes whose ideal is that of another one."""
-
 
 @dataclass(frozen=True)
 class Ideal:
-    """What one cause leaves of some counters; `ideals.toml` says what the fields mean."""
+    """What one cause leaves of some counters; `causes.toml` says what the fields mean."""
 
     cause: str
     left: float | str
@@ -98,19 +82,24 @@ class Ideal:
     bounded: bool = False
     roof: tuple[str, ...] = ()
     needed: str = ""
+    more: tuple[Mapping[str, Any], ...] = ()
 
 
 @cache
 def load_ideals() -> tuple[Ideal, ...]:
-    """Return the rows of ``ideals.toml``."""
-    rows = read_rows("perfml.explain.tree", "ideals.toml")["ideal"]
-    needed = {"unknown": "how much of that work is needed"}
-    found = []
-    for row in rows:
-        more = row.pop("more", ())
-        found.append(record(Ideal, {**(needed if row.get("limits") else {}), **row}))
-        found += [record(Ideal, {"cause": row["cause"], **part}) for part in more]
-    return tuple(found)
+    """Return the ideals of ``causes.toml``; one that stands in the place of others comes last."""
+    rows = [
+        (cause, row["ideal"]) for cause, row in ROWS.items() if "scales" in row.get("ideal", ())
+    ]
+    parts = [(cause, part) for cause, row in rows for part in (row, *row.get("more", ()))]
+    ideals = (record(Ideal, part, cause=cause) for cause, part in parts)
+    return tuple(sorted(ideals, key=lambda row: bool(row.unless)))
+
+
+def ideal_of(cause: str) -> str:
+    """Return the cause whose ideal is that of a cause too: by default its own."""
+    ideal = ROWS.get(cause, {}).get("ideal")
+    return ideal if isinstance(ideal, str) else cause
 
 
 @cache
@@ -120,7 +109,7 @@ def unknown_needs() -> Mapping[str, float]:
     Causes whose ideal is that of one of them are among them.
     """
     left = {row.cause: float(row.left) for row in load_ideals() if row.limits is not None}
-    return left | {name: left[other] for name, other in ALIKE.items() if other in left}
+    return {name: left[ideal_of(name)] for name in ROWS if ideal_of(name) in left}
 
 
 @cache
@@ -131,7 +120,7 @@ def bounded_needs() -> frozenset[str]:
 
 def needs_all(state: LaunchState, cause: str) -> bool:
     """Return whether a launch may need all the work of a unit that stands at its roof."""
-    name = ALIKE.get(cause, cause)
+    name = ideal_of(cause)
     row = next((row for row in load_ideals() if row.cause == name and row.roof), None)
     if row is None:
         return False
@@ -176,7 +165,7 @@ def ideal_counters(
 def best_counters(state: LaunchState, cause: str) -> dict[str, float]:
     """Return a launch's counters without a cause at best: with the least that a fix may leave."""
     counters = dict(state.launch.counters)
-    rows = [row for row in load_ideals() if row.cause == ALIKE.get(cause, cause)]
+    rows = [row for row in load_ideals() if row.cause == ideal_of(cause)]
     if rows and _left(rows[0], state, alone=True) >= 1:
         return counters  # what counters show nothing of cannot be mended
     for row in rows:

@@ -11,11 +11,11 @@ from perfml.explain.limits.state import LaunchState
 from perfml.explain.tree.causes import TERMS, Kind
 from perfml.explain.tree.engine import Decomposed, decompose_pair
 from perfml.explain.tree.ideal import (
-    ALIKE,
     START_US,
     bounded_needs,
     ideal_counters,
     ideal_launch,
+    ideal_of,
     load_ideals,
     unknown_needs,
 )
@@ -103,7 +103,7 @@ _IDLE = ("wave_quantization", "sm_imbalance")
 def has_ideal(cause: str) -> bool:
     """Return whether the time without a cause can be told from one launch."""
     rows = {row.cause for row in load_ideals()}
-    return ALIKE.get(cause, cause) in rows or cause in (*_RESIDENT, *_IDLE)
+    return ideal_of(cause) in rows or cause in (*_RESIDENT, *_IDLE)
 
 
 def unknown_of(launch: Launch, cause: str) -> str:
@@ -112,7 +112,7 @@ def unknown_of(launch: Launch, cause: str) -> str:
         return "" if launch["waves_per_sm"] >= 1 else "how far the grid can be split"
     if cause == "theoretical_occupancy":
         return "how few registers and how little shared memory a thread needs"
-    name = ALIKE.get(cause, cause)
+    name = ideal_of(cause)
     if name == "sectors_per_request" and math.isnan(LaunchState.of(launch)["bytes_asked"]):
         return "what lanes ask for, as the efficiency of accesses was not collected"
     return next((row.unknown for row in load_ideals() if row.cause == name), "")
@@ -134,7 +134,7 @@ def time_after(
     if cause in (*_RESIDENT, *_IDLE):
         stays = _of_shape(before, cause) if left is None else left
         return _bounded(before, launch, min(stays, 1.0))
-    name = ALIKE.get(cause, cause)
+    name = ideal_of(cause)
     changed = replace(launch, counters=ideal_counters(before, (name,), left))
     return _bounded(before, changed, _waited(before, LaunchState.of(changed), name))
 
