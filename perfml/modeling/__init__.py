@@ -27,6 +27,7 @@ _HOMES = {
     "with_shapes": "layer_shapes",
     "shapes_of_runs": "layer_shapes",
     "average_repeats": "layer_shapes",
+    "SelectBeyondChance": "selection.search",
     "select_metrics": "selection.metric_set",
     "MetricSet": "selection.metric_set",
     "LinearModelTreeRegressor": "linear_model_tree.regressor",
