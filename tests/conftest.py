@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import functools
 import gc
 import lzma
@@ -45,10 +44,8 @@ os.environ.pop("COLUMNS", None)
 os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 
 # Hundreds of thousands of objects live as long as the tests do (modules, recorded tables); looking
-# for cycles among them at every 700 new ones takes up to a tenth of the time. Looking once more at
-# the end, to free what the system takes back anyway, takes a second a process.
+# for cycles among them at every 700 new ones takes up to a tenth of the time.
 gc.set_threshold(200_000, 20, 20)
-atexit.register(gc.freeze)
 
 # Typer builds all verbs anew for every command that is given, which takes 60 ms.
 typer.main.get_command = functools.cache(typer.main.get_command)
@@ -63,6 +60,11 @@ load_profile()
 def pytest_configure():
     """Make the folder that processes of pytest-xdist share, before they start."""
     shared_folder()
+
+
+def pytest_sessionfinish():
+    """Look for cycles in nothing that lives: that takes seconds, and the system takes it back."""
+    gc.freeze()
 
 
 def pytest_terminal_summary(terminalreporter):

@@ -88,10 +88,13 @@ def literals(path: Path) -> tuple[tuple[int, str], ...]:
     return _in_python(source)
 
 
+_tree = functools.cache(ast.parse)
+
+
 @functools.cache
 def _in_python(source: str) -> tuple[tuple[int, str], ...]:
     found = []
-    nodes = list(ast.walk(ast.parse(source)))
+    nodes = list(ast.walk(_tree(source)))
     silent: set[int] = set()
     for node in nodes:
         if isinstance(node, ast.Expr | ast.JoinedStr):  # docstrings; parts of f-strings
@@ -141,7 +144,7 @@ def vague_names(path: Path) -> Counter[str]:
     """Return how often a file of Python gives one of the names of `VAGUE`."""
     return Counter(
         name
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in ast.walk(_tree(path.read_text(encoding="utf-8")))
         if (name := _given_name(node).lstrip("_")) in VAGUE
     )
 

@@ -23,19 +23,31 @@ RECORDED = ROOT / "studies/data/h100-strangers6/kernels.parquet"
 PROFILE = DATA / "ncu/vectors.ncu-rep"
 
 
-def talk(conversation, *options):
-    """Start the server, which may read temporary folders, and hold a conversation with it."""
+def talk(conversation, asked=None):
+    """Hold a conversation with a server; one that is started may read temporary folders."""
     # every process that runs tests would load them, for the one that runs these: two seconds
     from mcp.client import Client
     from mcp.client.stdio import StdioServerParameters
 
     async def held():
-        words = ["-m", "perfml", "mcp", "--root", "/tmp", *options]
-        server = StdioServerParameters(command=sys.executable, args=words, cwd=ROOT)
-        async with Client(server) as client:
+        words = ["-m", "perfml", "mcp", "--root", "/tmp"]
+        started = StdioServerParameters(command=sys.executable, args=words, cwd=ROOT)
+        async with Client(asked or started) as client:
             return await conversation(client)
 
     return asyncio.run(held())
+
+
+@pytest.fixture
+def here(monkeypatch):
+    """Let tools run their verbs in this process."""
+
+    def ran(command, **_):
+        ended = run(*command[3:])
+        return SimpleNamespace(stdout=ended.stdout, stderr=ended.stderr, returncode=ended.exit_code)
+
+    here = SimpleNamespace(run=ran, DEVNULL=None, TimeoutExpired=subprocess.TimeoutExpired)
+    monkeypatch.setattr("perfml.cli.agents.subprocess", here)
 
 
 def asked_in_json(version):
@@ -119,13 +131,15 @@ def test_a_kernel_that_is_named_by_reference_is_the_one_that_is_answered():
     assert [each["kernel"] for each in alone["headroom"]["kernels"]] == [kernel["kernel"]]
 
 
-def test_every_tool_has_schemas_and_answers_fit_them():
+def test_every_tool_has_schemas_and_answers_fit_them(here, monkeypatch):
+    monkeypatch.chdir(ROOT)
+
     async def conversation(client):
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
         answer = await client.call_tool("advise", {"profile": str(PROFILE)})
         return tools, answered(answer)
 
-    tools, answer = talk(conversation)
+    tools, answer = talk(conversation, server())
     assert set(tools) == {"advise", "explain", "gate", "report"}
     assert all(tool.output_schema and tool.description for tool in tools.values())
     jsonschema.validate(answer, tools["advise"].output_schema)
@@ -250,7 +264,7 @@ def test_an_argument_that_a_tool_does_not_take_is_refused_in_one_sentence(argume
 
 
 @pytest.mark.parametrize("out", [pytest.param("new.html", marks=pytest.mark.slow), "new.md"])
-def test_a_report_replaces_only_what_the_same_server_wrote_and_nobody_changed(project, out):
+def test_a_report_replaces_only_what_the_same_server_wrote_and_nobody_changed(project, here, out):
     tools = Tools()
     for _ in range(2):
         written = tools.report("good.ncu-rep", out=out)
@@ -286,7 +300,7 @@ def test_a_root_is_read_and_not_written_to(project):
 
 
 @pytest.mark.parametrize("profile", ["secret.txt", ".", "secret.json", "table.csv"])
-def test_an_answer_does_not_repeat_a_file_that_is_no_profile(project, profile):
+def test_an_answer_does_not_repeat_a_file_that_is_no_profile(project, here, profile):
     (project / "good.ncu-rep").unlink()
     (project / "secret.json").write_text('{"key": "hunter2"}')
     (project / "table.csv").write_text("hunter2,b,c\n1,2,3\n")

@@ -16,11 +16,13 @@ from tests.support.command_line import run
 from tests.support.modeling_data import networks_with_law
 from tests.support.paths import DATA, ROOT
 from tests.support.published_data import synthetic
+from tests.support.report_data import layers as small_layers
 
 pytestmark = pytest.mark.long
 
 NETWORK = ("h200-yolov4-tiny", "--where", "batch=1", "--where", "precision=fp32")
-FEW = ("--where", "batch=1", "--where", "precision=fp32", "--where", "backend=cudnn")
+SMALL = "small.parquet"
+FEW = (SMALL, "--where", "backend=cudnn", "--most", "1")
 SIDES = ("--baseline", "cublas", "--target", "cudnn")
 HAZARDS = DATA / "ncu" / "rules_hazards.csv.xz"
 TRACE = DATA / "nvprof" / "trace.csv"
@@ -35,10 +37,10 @@ CASES = [
     ("metrics", ("published", "--request")),
     ("datasets", ()),
     ("datasets", ("h200-yolov4-tiny",)),
-    ("train", (*NETWORK, "--model", "dt", "--splits", "2")),
-    ("rank", (*NETWORK, "--model", "dt", "--resamples", "2", "--permutations", "20")),
-    ("select", ("h200-yolov4-tiny", *FEW, "--most", "1")),
-    ("select", ("h200-yolov4-tiny", *FEW, "--most", "1", "--passes", "1")),
+    ("train", (SMALL, "--model", "dt", "--splits", "2")),
+    ("rank", (SMALL, "--model", "dt", "--resamples", "2", "--permutations", "20")),
+    ("select", FEW),
+    ("select", (*FEW, "--passes", "1")),
     ("explain", (*NETWORK, *SIDES, "--model", "dt", "--top", "1")),
     ("explain", (TRACE, TRACE)),
     ("explain", (*NETWORK, *SIDES, "--model", "none", "--brief")),
@@ -84,6 +86,7 @@ def made(tmp_path_factory, recorded):
     network.loc[3, "time_us"] *= 5
     tables = (
         *(("base", layers.assign(inst_executed=1e6)), ("more", more)),
+        ("small", small_layers(layers=6)),
         *(("network", network), ("others", networks_with_law(networks=4, layers=12))),
     )
     for name, table in tables:

@@ -7,6 +7,20 @@ from tests.support import cupti_on_cpu
 from tests.support.processes import PATIENCE_S
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Compiling an injected library takes ten seconds: tests that need one are slow."""
+    for item in items:
+        if {"counters_on_cpu", "experiments_on_cpu"} & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.slow)
+
+
+@pytest.fixture(scope="session")
+def counters_on_cpu():
+    """Return the range profiler, compiled over a stand-in for CUPTI, and a program."""
+    return cupti_on_cpu.compiled()
+
+
 @pytest.fixture(scope="session")
 def experiments_on_cpu():
     return cupti_on_cpu.compiled_experiments()

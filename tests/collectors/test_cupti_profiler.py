@@ -12,7 +12,6 @@ from collectors.profilers import cupti, inject
 from collectors.profilers.cupti_failures import GraphError
 from collectors.profilers.process import ProfilerError
 from perfml.readers import read
-from tests.support import cupti_on_cpu
 from tests.support.processes import PATIENCE_S
 
 pytestmark = pytest.mark.process
@@ -20,15 +19,10 @@ pytestmark = pytest.mark.process
 SEVEN = tuple(f"m__{number}" for number in range(7))
 
 
-@pytest.fixture(scope="session")
-def built():
-    return cupti_on_cpu.compiled()
-
-
 @pytest.fixture
-def measure(built, tmp_path, monkeypatch):
+def measure(counters_on_cpu, tmp_path, monkeypatch):
     """Return a function that measures the program under words that say what it does."""
-    library, program = built
+    library, program = counters_on_cpu
     monkeypatch.setattr(cupti, "library", lambda name: library)
 
     def measured(words, *, metrics=SEVEN, sets=1, timed=2, memory=2 << 30, launcher=()):

@@ -25,9 +25,9 @@ pytestmark = pytest.mark.process
 GPU = Gpu("NVIDIA H100 80GB HBM3", "580.159.04", "9.0")
 
 
-@pytest.fixture(scope="module")
-def built():
-    return cupti_on_cpu.compiled()[0]
+@pytest.fixture
+def built(counters_on_cpu):
+    return counters_on_cpu[0]
 
 
 @pytest.fixture

@@ -15,7 +15,6 @@ from collectors.settings import Settings
 from perfml.account.account import ACCOUNT, Account
 from perfml.errors import InputError
 from perfml.ingest.profiles import ingest
-from tests.support import cupti_on_cpu
 
 pytestmark = pytest.mark.process
 
@@ -23,15 +22,10 @@ GPU = Gpu("NVIDIA H200", "580.159.04", "9.0")
 METRICS = ("smsp__cycles_active.avg", "sm__warps_active.avg.pct_of_peak_sustained_active")
 
 
-@pytest.fixture(scope="module")
-def built():
-    return cupti_on_cpu.compiled()
-
-
 @pytest.fixture
-def measured(built, tmp_path, monkeypatch):
+def measured(counters_on_cpu, tmp_path, monkeypatch):
     """Return a function that collects the program under words that say what it does."""
-    library, program = built
+    library, program = counters_on_cpu
     for module in (cupti, measure_cupti, timing_passes, measure):
         monkeypatch.setattr(module, "library", lambda name: library)
     monkeypatch.setenv("FAKE_CUPTI_TIMES", "1")

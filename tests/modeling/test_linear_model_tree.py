@@ -165,7 +165,7 @@ class DoubleRegression(LinearRegression):
         return super().predict(np.asarray(X, dtype=np.float64))
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2, 3))])
 def test_it_grows_the_tree_of_linear_tree(seed):
     x, y = regimes(n=220, p=4, seed=seed, noise=5.0)
     x = np.floor(16 * x) / 16  # few values: linear-tree has a quantile at each of them

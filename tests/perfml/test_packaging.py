@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.processes import ran
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 
 def build(source, out, *what):
@@ -52,7 +52,6 @@ def names_of(wheel):
         return {name for name in archive.namelist() if ".dist-info/" not in name}
 
 
-@pytest.mark.slow
 def test_the_wheel_holds_code_data_and_type_information(built, root):
     names = names_of(built[0])
     tracked = ran("git", "ls-files", "perfml", "collectors", cwd=root).stdout.split()
@@ -77,7 +76,6 @@ def test_the_wheel_says_what_it_needs(built):
     assert all(">=" in each for each in bare), "every dependency has a floor"
 
 
-@pytest.mark.slow
 def test_a_wheel_built_from_the_sdist_is_the_same(built, tmp_path):
     with tarfile.open(built[1]) as archive:
         archive.extractall(tmp_path, filter="data")
@@ -88,7 +86,6 @@ def test_a_wheel_built_from_the_sdist_is_the_same(built, tmp_path):
     assert names_of(wheel) == names_of(built[0])
 
 
-@pytest.mark.slow
 def test_the_installed_package_is_used_not_the_checkout(installed):
     assert start(installed, "-c", "import perfml; print(perfml.__file__)").startswith(
         str(installed)
@@ -114,7 +111,6 @@ for words in (
 """
 
 
-@pytest.mark.slow
 def test_an_installed_perfml_walks_from_ingest_to_train(installed, tmp_path):
     folder = start(installed, "-m", "perfml", "datasets", "h200-yolov4-tiny").strip()
     assert folder.startswith(str(installed))

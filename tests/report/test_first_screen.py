@@ -98,9 +98,9 @@ def test_source_lines_have_the_samples_that_ncu_report_gives_and_lead_to_their_k
     "path",
     [
         LINED,
-        STRANGERS / "cudacode" / "naive.ncu-rep",
         STRANGERS / "hpca" / "naive.ncu-rep",
-        STRANGERS / "feather" / "2048_01_naive.ncu-rep",
+        pytest.param(STRANGERS / "cudacode" / "naive.ncu-rep", marks=pytest.mark.slow),
+        pytest.param(STRANGERS / "feather" / "2048_01_naive.ncu-rep", marks=pytest.mark.slow),
     ],
     ids=lambda path: path.name,
 )

@@ -40,13 +40,19 @@ def room_of(module):
 
 
 @cache
+def tree_of(path):
+    """Return the syntax tree of a source: several tests look through all of them."""
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@cache
 def imports():
     """Return which modules a module names, wherever it imports them; lazy imports count too."""
     return {name: frozenset(_imported(name)) - {name} for name in modules()}
 
 
 def _imported(name):
-    for node in ast.walk(ast.parse(modules()[name].read_text(encoding="utf-8"))):
+    for node in ast.walk(tree_of(modules()[name])):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name in modules())
         elif isinstance(node, ast.ImportFrom):
