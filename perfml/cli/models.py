@@ -316,28 +316,14 @@ def reproduce(
     """
     from perfml.reproduce import Plan, write
     from perfml.reproduce import reproduce as repeat
-    from perfml.reproduce.files import (
-        SCORE_COLUMNS,
-        SCORE_SPARE,
-        claim_lines,
-        headline,
-        make_folder,
-        score_lines,
-    )
+    from perfml.reproduce.files import make_folder, reproduction_document
 
     make_folder(out)
     with output.progress("reproducing") as progress:
         found = repeat(data, plan=Plan(splits=splits), progress=progress)
-    for note in found.notes:
-        output.warn(note)
     files = write(found, out)
-    output.result({"out": str(out), **found.results}, headline(found))
-    output.table(SCORE_COLUMNS, score_lines(found.results), spare=SCORE_SPARE)
-    output.table(["claim", "verdict", "evidence"], claim_lines(found))
+    output.document({"out": str(out), **found.results}, reproduction_document(found))
     if not output.as_json:
-        footnotes = [found.results["verdicts"], *found.results["footnotes"]]
-        output.result(
-            {}, [*footnotes, f"{count(len(files), 'file')}, evidence in full: {out.resolve()}"]
-        )
+        output.result({}, [f"{count(len(files), 'file')}, evidence in full: {out.resolve()}"])
     for path in files:
         output.note(str(path))

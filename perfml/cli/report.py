@@ -36,7 +36,6 @@ def report(
     models: Annotated[
         bool, typer.Option("--models", help="Train models: a ranking of the metrics, scores.")
     ] = False,
-    title: Annotated[str | None, typer.Option(help="Heading of the report.")] = None,
     seed: options.Seed = 0,
 ) -> None:
     """Write one HTML file: the answer, its evidence, its provenance.
@@ -75,7 +74,6 @@ def report(
                 provenance=(inputs.tables[0].provenance, inputs.tables[1].provenance),
                 model="gbr" if models else None,
                 seed=seed,
-                title=title,
                 progress=progress,
             )
             warnings: Sequence[str] = ()
@@ -92,7 +90,6 @@ def report(
                 recorded=_all_conditions(selection) if given.ranged else None,
                 models=models,
                 seed=seed,
-                title=title,
                 reports=reports_behind(given, launches),
                 progress=progress,
             )
@@ -189,9 +186,6 @@ def plot(
     splits: Annotated[int | None, options.SPLITS] = None,
     resamples: Annotated[int | None, options.RESAMPLES] = None,
     top: Annotated[int | None, options.TOP] = None,
-    width: Annotated[
-        float | None, typer.Option(min=200, max=4000, help="Width in points (1/72 inch).")
-    ] = None,
     seed: options.Seed = 0,
 ) -> None:
     """Draw one figure of one or more datasets into a file.
@@ -232,7 +226,7 @@ def plot(
     }
     table, launches = _tables(inputs)
     with output.progress("drawing") as progress:
-        ax = draw_plot(figure.value, Request(table, launches, asked, width, progress))
+        ax = draw_plot(figure.value, Request(table, launches, asked, progress))
         _save(ax, target_file)
     document = {
         "figure": figure.value,

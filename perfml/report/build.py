@@ -59,7 +59,6 @@ def build_report(
     advice: Mapping[str, Advice] | None = None,
     peaks: Mapping[str, float] | Peaks | None = None,
     provenance: Mapping[str, Any] | None = None,
-    title: str | None = None,
     levels: Sequence[KernelLevels] = (),
     lines: Mapping[str, tuple[SampledLine, ...]] | None = None,
     recorded: pd.DataFrame | None = None,
@@ -84,8 +83,6 @@ def build_report(
     provenance
         The table's provenance document. Run manifests in it (``runs``, each with ``layers``)
         give the shapes of the layers.
-    title
-        Heading; made from workload and device without.
     levels
         How near each kernel is to its limits (`perfml.explain.speed_of_light`).
     lines
@@ -118,7 +115,7 @@ def build_report(
         phases=() if kernels is None or len(shown) > 1 else phase_times(kernels),
         ranks=ranks_in(provenance or {}) or ranks_of_runs(kernels, _runs(provenance)),
     )
-    return report_document(results, title)
+    return report_document(results)
 
 
 def _gains(
@@ -138,7 +135,7 @@ def _runs(provenance: Mapping[str, Any] | None) -> list[Mapping[str, Any]]:
     return [each for each in (provenance or {}).get("runs", ()) if isinstance(each, Mapping)]
 
 
-def report_document(results: Results, title: str | None = None) -> Document:
+def report_document(results: Results) -> Document:
     """Return the document of a report; sections without results are left out."""
     several = len(results.conditions) > 1
     limits = limits_section(results.levels, results.lines)
@@ -163,7 +160,7 @@ def report_document(results: Results, title: str | None = None) -> Document:
         glossary_section(),
     )
     kept = tuple(section for section in sections if section is not None)
-    return Document(title or _title(results), kept, answer(results), _facts(results))
+    return Document(_title(results), kept, answer(results), _facts(results))
 
 
 def _title(results: Results) -> str:
@@ -206,7 +203,6 @@ def build_comparison(
     provenance: tuple[Mapping[str, Any], Mapping[str, Any]] = ({}, {}),
     model: str | None = "gbr",
     seed: int = 0,
-    title: str | None = None,
     progress: Callable[[int, int, str], None] | None = None,
 ) -> Document:
     """Return two datasets compared.
@@ -220,8 +216,6 @@ def build_comparison(
         Of either table.
     model, seed
         As for `perfml.explain.explain`; None leaves the model attribution out.
-    title
-        Heading; the names of both without.
     progress
         Called as ``progress(done, total, what)``.
 
@@ -234,4 +228,4 @@ def build_comparison(
     comparisons, left_out = compare_tables(
         left, right, accounts=accounts, model=model, seed=seed, progress=progress
     )
-    return comparison_document(comparisons, left_out, provenance, title)
+    return comparison_document(comparisons, left_out, provenance)

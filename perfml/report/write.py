@@ -45,7 +45,6 @@ def analysed(
     recorded: pd.DataFrame | None = None,
     models: bool = False,
     seed: int = 0,
-    title: str | None = None,
     reports: Sequence[Report] = (),
     progress: Progress | None = None,
 ) -> tuple[Document, list[str]]:
@@ -82,7 +81,6 @@ def analysed(
         pairs=pairs,
         advice=advice,
         provenance=known,
-        title=title,
         recorded=recorded,
         levels=levels,
         lines=lines,
@@ -151,7 +149,6 @@ def report(
     kernels: pd.DataFrame | None = None,
     models: bool = False,
     seed: int = 0,
-    title: str | None = None,
     progress: Progress | None = None,
 ) -> Document:
     """Write one page: what to do first, why one side is slower, which metrics explain the times.
@@ -171,8 +168,6 @@ def report(
         the largest differences. They take longer than all else.
     seed
         Of the models.
-    title
-        Heading; made from workload and device without.
     progress
         Called as ``progress(done, total, what)``.
 
@@ -194,9 +189,9 @@ def report(
     """
     require_place(None if out is None else Path(out))
     if other is None:
-        document = _of_one(data, kernels, models, seed, title, progress)
+        document = _of_one(data, kernels, models, seed, progress)
     else:
-        document = _compared(data, other, models, seed, title, progress)
+        document = _compared(data, other, models, seed, progress)
     if out is not None:
         from perfml.tables import replacing
 
@@ -210,7 +205,6 @@ def _of_one(
     kernels: pd.DataFrame | None,
     models: bool,
     seed: int,
-    title: str | None,
     progress: Progress | None,
 ) -> Document:
     provenance: Mapping[str, Any] = {}
@@ -231,7 +225,6 @@ def _of_one(
         provenance=provenance,
         models=models,
         seed=seed,
-        title=title,
         reports=reports,
         progress=progress,
     )
@@ -243,7 +236,6 @@ def _compared(
     other: pd.DataFrame | Source,
     models: bool,
     seed: int,
-    title: str | None,
     progress: Progress | None,
 ) -> Document:
     from perfml.explain.load import inputs_of, load_sides
@@ -259,7 +251,6 @@ def _compared(
         provenance=provenance,
         model="gbr" if models else None,
         seed=seed,
-        title=title,
         progress=progress,
     )
 

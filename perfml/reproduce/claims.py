@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -43,12 +42,6 @@ class Claim:
     evidence: str
     where: str
     data: str
-
-    @property
-    def brief(self) -> str:
-        """The first clause of the evidence."""
-        first = re.split(r"(?:;|\.) ", self.evidence, maxsplit=1)[0]
-        return first.removesuffix(".")
 
     to_dict = json_object
 

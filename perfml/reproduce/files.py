@@ -1,30 +1,26 @@
-"""Write a reproduction: results.json, report.html, and every table and figure as CSV and PNG."""
+"""Write a reproduction: results.json, report.html, tables as CSV and figures as PNG beside it."""
 
 from __future__ import annotations
 
-import base64
-import functools
 import io
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from perfml import __version__
+from perfml.report.document import WIDE, Document, Picture, Text, notices, section
+from perfml.report.tables import frame_table
 from perfml.reproduce.claims import LEGEND, counted
 from perfml.reproduce.published import CLASSIFICATION, KEY_METRIC, REGRESSION
 from perfml.reproduce.run import (
     Reproduction,
-    cell,
     importance_table,
     mean_layer_time,
     mean_times,
     score_figure,
-    table_picture,
     tree_figure,
     weights_figure,
 )
@@ -36,22 +32,18 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _DPI = 110
+_FEW = 20
+"""Conditions whose repeats a page lists."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """A table or figure: its file name without ending, caption, numbers and picture."""
+    """A table or figure: its file name without ending, caption, numbers, and what is drawn."""
 
     name: str
     caption: str
     table: pd.DataFrame
-    png: bytes
-    shown: bool = True
-
-    @property
-    def encoded(self) -> str:
-        """The picture for a data URL of ``page.html.j2``."""
-        return base64.b64encode(self.png).decode()
+    ax: Axes | None = None
 
 
 def write(found: Reproduction, folder: Path, parts: Sequence[Part] | None = None) -> list[Path]:
@@ -60,22 +52,22 @@ def write(found: Reproduction, folder: Path, parts: Sequence[Part] | None = None
     `parts` are tables and figures, None for those of the analysed data; files of an earlier run are
     replaced one by one. Raises `InputError` if the folder cannot be made or written.
     """
+    from perfml.report.render.html import to_html
+
     make_folder(folder)
     parts = data_parts(found) if parts is None else parts
     texts = {
         "verdicts.csv": pd.DataFrame(found.results["claims"]).to_csv(index=False),
         "results.json": json.dumps(found.results, indent=2, allow_nan=False) + "\n",
-        "report.html": page(found, parts),
+        "report.html": to_html(reproduction_document(found, parts)),
+        **{f"{part.name}.csv": part.table.to_csv(index=False) for part in parts},
     }
-    written = []
-    for name, text in texts.items():
-        written.append(_written(folder / name, text.encode()))
-    for part in parts:
-        written.append(
-            _written(folder / f"{part.name}.csv", part.table.to_csv(index=False).encode())
-        )
-        written.append(_written(folder / f"{part.name}.png", part.png))
-    return sorted(written)
+    files = {name: text.encode() for name, text in texts.items()}
+    files |= {f"{part.name}.png": _png(part.ax) for part in parts if part.ax is not None}
+    for name, content in files.items():
+        with replacing(folder / name) as temporary:
+            temporary.write_bytes(content)
+    return sorted(folder / name for name in files)
 
 
 def make_folder(folder: Path) -> None:
@@ -89,14 +81,7 @@ def make_folder(folder: Path) -> None:
         raise cannot_write(folder, error, "Name another folder with --out.") from error
 
 
-def _written(path: Path, content: bytes) -> Path:
-    with replacing(path) as temporary:
-        temporary.write_bytes(content)
-    return path
-
-
-def drawn_png(ax: Axes) -> bytes:
-    """Return a figure as the bytes of a PNG file."""
+def _png(ax: Axes) -> bytes:
     buffer = io.BytesIO()
     figure: Any = ax.figure
     figure.savefig(buffer, format="png", dpi=_DPI)
@@ -130,7 +115,8 @@ def regression_table(results: dict[str, Any]) -> pd.DataFrame:
     rows = [
         {
             "model": entry["title"],
-            "published_mape": entry["published_mape"],
+            # without the published file the published scores are about other data
+            "published_mape": entry["published_mape"] if results["ranges"] else None,
             **{name: entry["random"][name] for name in ("median", "q025", "q975", "splits")},
             "percentile_of_published": entry["percentile_of_published"],
             "below_0.01": entry["random"]["share_below_0.01"],
@@ -155,7 +141,7 @@ def classification_table(results: dict[str, Any]) -> pd.DataFrame:
         [
             {
                 "model": entry["title"],
-                "published_accuracy": entry["published_accuracy"],
+                "published_accuracy": entry["published_accuracy"] if results["ranges"] else None,
                 **{
                     name: entry["random"][name]
                     for name in ("median", "share_perfect", "min", "splits")
@@ -185,7 +171,7 @@ def _tables(found: Reproduction) -> list[Part]:
     if results["ranges"]:
         table = range_table(results)
         caption = "Table 2.2: value ranges, published and in the file."
-        parts.append(Part("table_2_2", caption, table, drawn_png(table_picture(table))))
+        parts.append(Part("table_2_2", caption, table))
     for number, table, runs, told in (
         ("2_5", regression_table(results), found.regression, REGRESSION),
         ("2_6", classification_table(results), found.classification, CLASSIFICATION),
@@ -198,7 +184,7 @@ def _tables(found: Reproduction) -> list[Part]:
             "out over model seeds. Grey dots: one split each."
         )
         drawn = score_figure(runs, published, TITLES)
-        parts.append(Part(f"table_{number}", caption, table, drawn_png(drawn)))
+        parts.append(Part(f"table_{number}", caption, table, drawn))
     return parts
 
 
@@ -206,46 +192,87 @@ def _figures(found: Reproduction) -> list[Part]:
     parts = []
     means = mean_times(found)
     caption = "Figure 2-1: mean time a layer. Only bars of the same data can be compared."
-    parts.append(Part("figure_2_1", caption, means, drawn_png(mean_layer_time(means))))
+    parts.append(Part("figure_2_1", caption, means, mean_layer_time(means)))
     weights = importance_table(found.regression)
     caption = (
         "Figure 2-6: gradient boosting, built-in importance; bars are means, lines hold 95 % of "
         "the splits. The table has every regression model."
     )
-    parts.append(Part("figure_2_6", caption, weights, drawn_png(weights_figure(found.regression))))
+    parts.append(Part("figure_2_6", caption, weights, weights_figure(found.regression)))
     tree, text = tree_figure(found.classification)
     lines = pd.DataFrame({"rule": text.rstrip("\n").splitlines()})
     caption = (
         "Figure 2-7: decision tree on all rows, one model seed. Another seed may cut on another "
         "metric with the same result."
     )
-    parts.append(Part("figure_2_7", caption, lines, drawn_png(tree), shown=False))
+    parts.append(Part("figure_2_7", caption, lines, tree))
     classes = importance_table(found.classification)
     caption = "Importances of the classifiers over the splits (the table has every model)."
     drawn = weights_figure(found.classification, "dt")
-    parts.append(Part("figure_2_7_importances", caption, classes, drawn_png(drawn), shown=False))
+    parts.append(Part("figure_2_7_importances", caption, classes, drawn))
     return parts
 
 
-def page(found: Reproduction, parts: Sequence[Part]) -> str:
-    """Return the report: one HTML page that needs no other file."""
-    from jinja2 import Environment, StrictUndefined
+def reproduction_document(found: Reproduction, parts: Sequence[Part] = ()) -> Document:
+    """Return what a page and the terminal say: data, verdicts and scores; figures on the page."""
+    results = found.results
+    claims = pd.DataFrame(results["claims"])[["claim", "verdict", "evidence", "where", "data"]]
+    scores = (("MAPE", regression_table(results)), ("accuracy", classification_table(results)))
+    spread = results["data"]["spread"]
+    drawn = [
+        Picture(part.caption, part.caption, lambda width, ax=part.ax: ax, (WIDE, WIDE))
+        for part in parts
+        if part.ax is not None
+    ]
+    sections = (
+        section(
+            "The data",
+            *map(Text, headline(found)),
+            *notices(found.notes, "this reproduction"),
+            anchor="data",
+            link="Data",
+        ),
+        section(
+            "Verdicts",
+            frame_table(claims, "A verdict on each claim", spare=("data", "where")),
+            *(Text(note, note=True) for note in (LEGEND, *results["footnotes"])),
+            anchor="verdicts",
+            link="Verdicts",
+        ),
+        section(
+            "Scores",
+            *(
+                frame_table(table.rename(columns=_heading), f"Test {score}", spare=_SPARE)
+                for score, table in scores
+            ),
+            anchor="scores",
+            link="Scores",
+        ),
+        section(
+            "Conditions",
+            frame_table(pd.DataFrame(spread), "Repeats of each condition, microseconds")
+            if len(spread) < _FEW
+            else None,
+            anchor="conditions",
+            link="Conditions",
+        ),
+        section("Figures", *drawn, anchor="figures", link="Figures"),
+    )
+    kept = tuple(each for each in sections if each.blocks)
+    sha256 = results["data"]["sha256"]
+    facts = (("data", results["data"]["name"]), *((("sha256", sha256),) if sha256 else ()))
+    return Document("The published analysis, repeated", kept, facts=facts)
 
-    template = (resources.files("perfml.reproduce") / "page.html.j2").read_text(encoding="utf-8")
-    environment = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    text = environment.from_string(template).render(
-        found=found,
-        results=found.results,
-        headline=headline(found),
-        parts=parts,
-        legend=LEGEND,
-        version=__version__,
-        cell=functools.partial(cell, missing=""),
-    )
-    # a number and its sign stay on one line
-    return text.replace(" %", "\xa0%")
+
+def _heading(name: str) -> str:
+    return name.replace("_", " ")
+
+
+_SPARE = tuple(
+    _heading(name)
+    for name in ("published_list_share", "top3", "splits", "unseen_layer_mean", "q025", "q975")
+)
+"""What a narrow terminal leaves out of the scores first."""
 
 
 def headline(found: Reproduction) -> list[str]:
@@ -270,68 +297,3 @@ def headline(found: Reproduction) -> list[str]:
         lines.append(warning)
     lines.append(f"{len(found.claims)} claims: {tally}.")
     return lines
-
-
-def score_lines(results: dict[str, Any]) -> list[tuple[str, ...]]:
-    """Return what a terminal shows of tables 2.5 and 2.6: texts, a row a model or baseline."""
-    lines: list[tuple[str, ...]] = []
-    # without the published file the published scores are about other data
-    published = bool(results["ranges"])
-    for entry in results["regression"].values():
-        random = entry["random"]
-        lines.append(
-            (
-                f"{entry['title']}, MAPE",
-                _text(entry["published_mape"] if published else None),
-                f"{random['median']:.4f} ({random['q025']:.4f} to {random['q975']:.4f})",
-                _text(entry["percentile_of_published"], ".0f"),
-                str(random["splits"]),
-                _range(entry["leave_one_layer_out"]),
-            )
-        )
-    for name, each in results["baselines"]["regression"].items():
-        unseen = _range(each["leave_one_layer_out"])
-        lines.append((f"  baseline {name}", "-", f"{each['random_median']:.4f}", "-", "-", unseen))
-    for entry in results["classification"].values():
-        random = entry["random"]
-        lines.append(
-            (
-                f"{entry['title']}, accuracy",
-                _text(entry["published_accuracy"] if published else None),
-                f"1 in {100 * random['share_perfect']:.4g} %, lowest {random['min']:.3f}",
-                "-",
-                str(random["splits"]),
-                _range(entry["leave_one_layer_out"]),
-            )
-        )
-    return lines
-
-
-SCORE_COLUMNS = (
-    "model and score",
-    "published",
-    "random splits: median (95 %)",
-    "percentile of published",
-    "splits",
-    "one layer held out: lowest to highest",
-)
-"""Heads of `score_lines`."""
-
-SCORE_SPARE = ("splits", "percentile of published", "published")
-"""What a narrow terminal leaves out first: the published scores can be read elsewhere."""
-
-
-def claim_lines(found: Reproduction) -> list[tuple[str, str, str]]:
-    """Return what a terminal shows of the claims: claim, verdict, the first clause of evidence."""
-    return [(claim.claim, claim.verdict, claim.brief) for claim in found.claims]
-
-
-def _text(value: float | None, form: str = ".4g") -> str:
-    return "-" if value is None else format(value, form)
-
-
-def _range(unseen: dict[str, Any] | None) -> str:
-    if not unseen:
-        return "-"
-    low, high = unseen["min"], unseen["max"]
-    return f"{low:.2f}" if f"{low:.2f}" == f"{high:.2f}" else f"{low:.2f} to {high:.2f}"

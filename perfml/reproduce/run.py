@@ -173,41 +173,6 @@ def importance_table(runs: Runs, names: tuple[str, ...] | None = None) -> pd.Dat
     return pd.concat(frames, ignore_index=True)
 
 
-_ROW = 22
-
-
-@styled
-def table_picture(table: pd.DataFrame) -> Axes:
-    """Draw a table of text, a row a line."""
-    from matplotlib.transforms import Bbox
-
-    heads = [str(name).replace("_", " ") for name in table.columns]
-    rows = [[cell(value) for value in row] for row in table.itertuples(index=False)]
-    widths = [max(map(len, column)) + 2 for column in zip(heads, *rows, strict=True)]
-    ax = new_axes(None, min(1400, 7.6 * sum(widths) + 30), _ROW * (len(rows) + 2))
-    ax.set_axis_off()
-    drawn = ax.table(
-        cellText=rows,
-        colLabels=heads,
-        colWidths=[width / sum(widths) for width in widths],
-        cellLoc="left",
-        edges="horizontal",
-        bbox=Bbox.unit(),
-    )
-    drawn.auto_set_font_size(False)
-    drawn.set_fontsize(12)
-    return ax
-
-
-def cell(value: Any, *, missing: str = "-") -> str:
-    """Return a value of a table as text."""
-    if isinstance(value, (bool, np.bool_)):
-        return "yes" if value else "no"
-    if value is None or (isinstance(value, float) and np.isnan(value)):
-        return missing
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
 @styled
 def distributions(
     scores: dict[str, np.ndarray],

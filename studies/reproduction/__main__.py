@@ -23,7 +23,7 @@ def main() -> None:
     found = reproduce(given.data, plan=Plan(splits=given.splits))
     write(found.analysis, given.out, all_parts(found))
     lines = [*found.analysis.notes, *headline(found.analysis)]
-    lines += [f"{one.verdict}: {one.claim}. {one.brief}. ({one.data})" for one in found.claims]
+    lines += [f"{one.verdict}: {one.claim}. {one.evidence} ({one.data})" for one in found.claims]
     sys.stdout.write("\n".join(lines) + "\n")
 
 

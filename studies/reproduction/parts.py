@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from perfml.report import figures as shared
-from perfml.reproduce.files import Part, data_parts, drawn_png
-from perfml.reproduce.run import mean_layer_time, mean_times, table_picture
+from perfml.reproduce.files import Part, data_parts
+from perfml.reproduce.run import mean_layer_time, mean_times
 from studies.reproduction import chapter
 from studies.reproduction.network import layer_kernels
 from studies.reproduction.study import Chapter
@@ -48,15 +48,15 @@ def _tables(found: Chapter) -> Iterator[Part]:
             network["structures"],
         ),
     ):
-        yield Part(file, caption, table, drawn_png(table_picture(table)))
+        yield Part(file, caption, table)
 
 
 def _figures(found: Chapter) -> Iterator[Part]:
     means = mean_times(found.analysis, found.recording)
     caption = "Figure 2-1: mean time a layer. Only bars of the same data can be compared."
-    yield Part("figure_2_1", caption, means, drawn_png(mean_layer_time(means)))
+    yield Part("figure_2_1", caption, means, mean_layer_time(means))
     caption = "Figure 2-2: the method, and the commands that are its steps here."
-    yield Part("figure_2_2", caption, chapter.method_table(), drawn_png(chapter.method_figure()))
+    yield Part("figure_2_2", caption, chapter.method_table(), chapter.method_figure())
     engines = chapter.engine_steps()
     table = chapter.fusion_table(engines)
     for precision in ("fp32", "int8"):
@@ -65,15 +65,15 @@ def _figures(found: Chapter) -> Iterator[Part]:
             f"({engines['source']}). The table has every precision."
         )
         drawn = chapter.fusion_figure(engines, precision)
-        yield Part(f"figure_2_3_{precision}", caption, table, drawn_png(drawn))
+        yield Part(f"figure_2_3_{precision}", caption, table, drawn)
     if found.recording is None or found.network is None:
         return
     device, kernels = found.network["device"], found.recording.kernels
     caption = f"Figure 2-4 on {device}: time of every convolution, batch 1."
     drawn = shared.layer_times(found.recording.layers)
-    yield Part("figure_2_4", caption, found.network["times"].reset_index(), drawn_png(drawn))
+    yield Part("figure_2_4", caption, found.network["times"].reset_index(), drawn)
     for layer, name in _LAYERS.items():
         if (kernels["layer"] == layer).any():
             caption = f"Figure 2-5 on {device}: the kernels of layer {int(layer[-2:])}."
             drawn = shared.kernel_shares(kernels, layer=layer)
-            yield Part(name, caption, layer_kernels(kernels, layer), drawn_png(drawn))
+            yield Part(name, caption, layer_kernels(kernels, layer), drawn)

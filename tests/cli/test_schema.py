@@ -115,7 +115,7 @@ def test_what_a_verb_prints_is_of_its_schema(verb, words):
 
 @pytest.mark.slow
 def test_the_repeated_study_is_of_its_schema(folder, monkeypatch):
-    monkeypatch.setattr("perfml.reproduce.files.drawn_png", lambda ax: b"")
+    monkeypatch.setattr("perfml.reproduce.files._png", lambda ax: b"")
     synthetic().to_csv(folder / "dataset.csv", index=False)
     words = ("reproduce", "--data", "dataset.csv", "--splits", "2", "--out", "made")
     result = run(*words, "--json", "-q")

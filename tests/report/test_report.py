@@ -216,7 +216,6 @@ def test_foreign_text_is_escaped_everywhere():
         merge(frame),
         kernels=frame,
         provenance=provenance,
-        title=NASTY,
         rankings=[ranking()],
         evaluations=[evaluation(leak=NASTY)],
     )
@@ -240,7 +239,7 @@ def test_script_cannot_be_closed_from_a_kernel_name():
 def test_any_name_is_written_as_utf_8_and_reads_as_text(name):
     held = name.encode("utf-8", "replace").decode()  # columns of pandas hold no lone surrogates
     table = pd.DataFrame({"backend": [held, "b"], "layer": [held, held], "time_us": [1.0, 2.0]})
-    page = build_page(table, title=name)
+    page = build_page(table)
     page.encode("utf-8")
     shown = html.escape(clean(name, 200), quote=False)
     assert "<title>" in page

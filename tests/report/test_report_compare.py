@@ -31,7 +31,7 @@ def table(factor=1.0, backends=("cublas",), **given):
 
 def sentences(comparison):
     """Return the answer of a document of one comparison."""
-    return comparison_document([comparison], [], ({}, {}), None).answer.sentences
+    return comparison_document([comparison], [], ({}, {})).answer.sentences
 
 
 def page_of(left, right, **given):
@@ -62,7 +62,7 @@ def test_profiles_without_labels_are_compared_without_a_word_for_them():
     said = [each.text for each in sentences(found)]
     assert "Why: after takes " in said[0]
     assert not any("unknown" in text or "all runs" in text for text in said)
-    names = [name for name, _ in comparison_document([found], [], ({}, {}), None).facts]
+    names = [name for name, _ in comparison_document([found], [], ({}, {})).facts]
     assert names == ["baseline", "target"]
 
 
@@ -95,7 +95,7 @@ def test_the_largest_confirmed_change_comes_first_and_opens_the_page():
     left, right = (table(backends=("cublas", "cudnn")) for _ in range(2))
     right.loc[(right["backend"] == "cudnn") & (right["layer"] == "conv_03"), "time_us"] *= 1.78
     found, _ = compared(left, right)
-    document = comparison_document(found, [], ({}, {}), None)
+    document = comparison_document(found, [], ({}, {}))
     first = document.answer.first[0]
     assert (first.title, first.sure) == ("conv_03 is slower", "high")
     assert "(1.78×)" in first.text

@@ -11,7 +11,7 @@ from perfml.datasets import DATASETS
 from perfml.errors import PerfmlError
 from perfml.reproduce import Plan, reproduce
 from perfml.reproduce.claims import NOT_TESTABLE
-from perfml.reproduce.files import score_lines
+from perfml.reproduce.files import classification_table, regression_table
 from perfml.reproduce.published import find_data, find_recording
 from perfml.reproduce.run import standing_in
 from tests.support.published_data import synthetic
@@ -108,7 +108,8 @@ def test_without_the_file_nothing_published_is_judged(monkeypatch):
     assert found.results["ranges"] == []
     assert found.results["regression"]["lmt"]["random"]["splits"] == 2
     assert found.results["regression"]["dt"]["percentile_of_published"] is None
-    assert all(row[1] == "-" for row in score_lines(found.results))
+    assert regression_table(found.results)["published_mape"].isna().all()
+    assert classification_table(found.results)["published_accuracy"].isna().all()
     folds = found.results["regression"]["dt"]["leave_one_layer_out"]["folds"]
     assert [fold["layer"] for fold in folds] == few
 

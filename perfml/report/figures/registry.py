@@ -36,18 +36,12 @@ class Request:
     # what was asked for: ``layer, baseline, target, task, model, method, protocol, splits,
     # resamples, seed, top``; missing ones have the figure's defaults
     options: Mapping[str, Any] = field(default_factory=dict)
-    width: float | None = None  # points (1/72 inch), or None for the figure's own
     progress: Progress | None = None  # called by what takes long
 
     @property
     def given(self) -> dict[str, Any]:
         """The options that have a value."""
         return {name: value for name, value in self.options.items() if value is not None}
-
-    @property
-    def size(self) -> dict[str, Any]:
-        """The width, where one is asked for."""
-        return {} if self.width is None else {"width": self.width}
 
     def of_layer(self, layer: str | None) -> pd.DataFrame:
         """Return the rows of a layer; all without."""
@@ -90,7 +84,7 @@ class Request:
 
 def times(request: Request, *, layer: str | None = None) -> Axes:
     """Time per layer and backend, with the spread of repeats."""
-    ax = figures.layer_times(request.of_layer(layer), **request.size)
+    ax = figures.layer_times(request.of_layer(layer))
     return _titled(ax, "Time per layer", layer)
 
 
@@ -105,7 +99,7 @@ def kernels(request: Request, *, layer: str | None = None) -> Axes:
             msg = "no launch belongs to a layer"
             raise PerfmlError(msg, cure="Ingest with ranges or --layer-map, see perfml ingest -h.")
         layer = str(totals.idxmax())
-    return figures.kernel_shares(request.kernels, layer=layer, **request.size)
+    return figures.kernel_shares(request.kernels, layer=layer)
 
 
 def importances(
@@ -120,9 +114,7 @@ def importances(
 ) -> Axes:
     """Importances of one model, with intervals."""
     ranked = request.ranking(task, method, model, resamples=resamples, seed=seed)
-    return figures.importances(
-        ranked, **_known(model=model, method=method, top=top), **request.size
-    )
+    return figures.importances(ranked, **_known(model=model, method=method, top=top))
 
 
 def models(
@@ -141,7 +133,6 @@ def models(
         method=method,
         measured=settings(request.layers),
         **_known(top=top),
-        **request.size,
     )
 
 
@@ -156,7 +147,7 @@ def ranks(
 ) -> Axes:
     """Rank of every metric group, with intervals."""
     ranked = request.ranking(task, None, model, resamples=resamples, seed=seed)
-    return figures.ranks(ranked, **_known(top=top), **request.size)
+    return figures.ranks(ranked, **_known(top=top))
 
 
 def tree(request: Request, *, task: str = "regression") -> Axes:
@@ -169,7 +160,6 @@ def tree(request: Request, *, task: str = "regression") -> Axes:
         feature_names=names,
         class_names=classes or None,
         unit="" if classes else "µs",
-        **request.size,
     )
 
 
@@ -192,20 +182,18 @@ def predictions(
         seed=seed,
         progress=request.progress,
     )
-    return figures.predicted_vs_measured(
-        evaluation.predictions, model=model, protocol=protocol, **request.size
-    )
+    return figures.predicted_vs_measured(evaluation.predictions, model=model, protocol=protocol)
 
 
 def roofline(request: Request, *, layer: str | None = None) -> Axes:
     """Layers under the roofs of their device."""
     named = None if layer is None else tuple(request.of_layer(layer)["layer"].astype(str).head(1))
-    return figures.layer_roofline(request.layers, names=named, **request.size)
+    return figures.layer_roofline(request.layers, names=named)
 
 
 def stalls(request: Request, *, layer: str | None = None) -> Axes:
     """Why warps waited, of a layer or of all."""
-    ax = figures.stall_breakdown(request.layers, layer=layer, **request.size)
+    ax = figures.stall_breakdown(request.layers, layer=layer)
     return _titled(ax, "Why warps waited", layer)
 
 
@@ -217,7 +205,7 @@ def ratios(
     layer: str | None = None,
 ) -> Axes:
     """Time ratio of two backends on every layer."""
-    ax = figures.time_ratios(request.explained(baseline, target, layer), **request.size)
+    ax = figures.time_ratios(request.explained(baseline, target, layer))
     return _titled(ax, "Time ratio of every layer", layer)
 
 
@@ -230,7 +218,7 @@ def attribution(
 ) -> Axes:
     """What makes a layer slower (the one that differs most without --layer)."""
     detail = request.explained(baseline, target, layer).details[0]
-    ax = figures.attribution(detail, **request.size)
+    ax = figures.attribution(detail)
     ratio = f"{multiple(detail.time.ratio)}, {plain(target, 24)} over {plain(baseline, 24)}"
     ax.set_title(f"{plain(detail.layer, 60)}: {ratio}")
     return ax
@@ -299,7 +287,7 @@ def draw_plot(name: str, request: Request) -> Axes:
     if ignored:
         heeded = ", ".join(map(flag, options)) or "none"
         msg = f"the figure {name} does not take {flag(ignored[0])}"
-        raise PerfmlError(msg, cure=f"It takes: {heeded}; and --where, --launches, --width.")
+        raise PerfmlError(msg, cure=f"It takes: {heeded}; and --where, --launches.")
     ax = PLOTS[name](request, **request.given)
     if name != "models":  # its panels have headings, which say it
         _add_settings(ax, shown_by(name), request)
@@ -337,7 +325,6 @@ def plot(
     *,
     kernels: pd.DataFrame | None = None,
     where: Sequence[str] = (),
-    width: float | None = None,
     progress: Progress | None = None,
     **options: Any,
 ) -> Axes:
@@ -353,8 +340,6 @@ def plot(
         The Kernels table behind a Layers table, for figures of launches.
     where
         With a name: conditions ``COLUMN=VALUE`` that rows must meet.
-    width
-        Points (1/72 inch); the figure's own without.
     progress
         Called as ``progress(done, total, what)`` by figures that fit models.
     options
@@ -382,7 +367,7 @@ def plot(
 
         given = read_input(data, where=where).in_layers
         data, kernels = given.layers, given.kernels if kernels is None else kernels
-    return draw_plot(figure, Request(data, kernels, options, width, progress))
+    return draw_plot(figure, Request(data, kernels, options, progress))
 
 
 def named_apart(tables: Sequence[pd.DataFrame | None], names: Sequence[str]) -> list[Any]:

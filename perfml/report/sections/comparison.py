@@ -67,11 +67,10 @@ def comparison_document(
     comparisons: Sequence[Comparison],
     left_out: Sequence[str],
     provenance: tuple[Mapping[str, Any], Mapping[str, Any]],
-    title: str | None,
 ) -> Document:
     """Return comparisons as a document.
 
-    The comparisons are of the same two datasets, whose names are the heading without `title`;
+    The comparisons are of the same two datasets, whose names are the heading;
     `left_out` are sentences on what was not compared.
     """
     first = comparisons[0].pair.explanation
@@ -98,7 +97,7 @@ def comparison_document(
     made = [moment(document.get("created")) for document in provenance]
     labels = listed([comparison.pair.label for comparison in comparisons], 4)
     return Document(
-        title or f"{first.target} against {first.baseline}",
+        f"{first.target} against {first.baseline}",
         tuple(each for each in sections if each is not None),
         Answer("Look at this first" if steps else _HEADING, sentences, RULES, _HEADING),
         (
