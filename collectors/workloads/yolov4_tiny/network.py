@@ -14,7 +14,7 @@ from perfml.errors import InputError
 from .darknet import Section
 
 IMAGE = -1
-ACTIVATIONS = ("linear", "leaky", "relu", "mish", "swish", "logistic")
+ACTIVATIONS = ("linear", "leaky")
 LEAKY_SLOPE = 0.1
 Shape = tuple[int, int, int]
 
@@ -23,21 +23,17 @@ Shape = tuple[int, int, int]
 _UNSUPPORTED = {
     "convolutional": ("binary", "xnor", "antialiasing", "share_index", "deform", "stride_x"),
     "maxpool": ("maxpool_depth", "antialiasing", "stride_x"),
-    "shortcut": ("weights_type",),
     "upsample": (),
     "route": (),
-    "yolo": (),
-    "dropout": (),
+    "yolo": ("new_coords",),
 }
 # Darknet's section names and the short names that perfml's layers carry.
 _SHORT = {
     "convolutional": "conv",
     "maxpool": "pool",
     "route": "route",
-    "shortcut": "shortcut",
     "upsample": "upsample",
     "yolo": "yolo",
-    "dropout": "dropout",
 }
 
 
@@ -46,7 +42,7 @@ class Layer:
     """One layer."""
 
     name: str  # type and number within the type, counted from 1: `conv_01`
-    type: str  # `conv`, `pool`, `route`, `shortcut`, `upsample`, `yolo` or `dropout`
+    type: str  # `conv`, `pool`, `route`, `upsample` or `yolo`
     index: int  # darknet's layer index, counted from 0
     # Indices of the layers whose outputs it reads; :data:`IMAGE` is the network's input
     inputs: tuple[int, ...]
@@ -67,12 +63,10 @@ class Layer:
     activation: str = "linear"  # one of :data:`ACTIVATIONS`
     # Whether the convolution has batch-normalisation statistics in a weights file
     batch_normalize: bool = False
-    # classes, anchors, scale_x_y, new_coords: of a yolo head; `anchors` is their number in this
-    # head
+    # classes, anchors, scale_x_y: of a yolo head; `anchors` is their number in this head
     classes: int = 0
     anchors: int = 0
     scale_x_y: float = 1.0
-    new_coords: bool = False
     where: str = ""  # `file:line` of the section in the cfg
 
     @property
@@ -260,10 +254,6 @@ def _upsample(make: Make, section: Section, index: int, shape: Shape, _: list[La
     return make((index - 1,), shape, out, stride=stride)
 
 
-def _dropout(make: Make, section: Section, index: int, shape: Shape, _: list[Layer]) -> Layer:
-    return make((index - 1,), shape, shape)
-
-
 def _resolve(section: Section, key: str, index: int) -> tuple[int, ...]:
     """Turn a list of layer numbers, negative ones relative to this layer, into indices."""
     resolved = []
@@ -305,17 +295,6 @@ def _route(make: Make, section: Section, index: int, _: Shape, layers: list[Laye
     )
 
 
-def _shortcut(make: Make, section: Section, index: int, shape: Shape, layers: list[Layer]) -> Layer:
-    inputs = (index - 1, *_resolve(section, "from", index))
-    for i in inputs[1:]:
-        if layers[i].out_shape != shape:
-            what = "a shortcut adds layers of one shape"
-            found = f"{layers[i].name} is {layers[i].out_shape}, the layer before is {shape}"
-            raise InputError(what, where=section.where("from"), found=found)
-    activation = _activation(section, "linear")
-    return make(inputs, shape, shape, activation=activation)
-
-
 def _yolo(make: Make, section: Section, index: int, shape: Shape, _: list[Layer]) -> Layer:
     classes = section.integer("classes", 20, minimum=1)
     anchors = len(section.integers("mask"))
@@ -330,7 +309,6 @@ def _yolo(make: Make, section: Section, index: int, shape: Shape, _: list[Layer]
         classes=classes,
         anchors=anchors,
         scale_x_y=section.number("scale_x_y", 1.0),
-        new_coords=section.integer("new_coords", 0) != 0,
     )
 
 
@@ -338,8 +316,6 @@ _BUILDERS: dict[str, Callable[[Make, Section, int, Shape, list[Layer]], Layer]] 
     "convolutional": _conv,
     "maxpool": _pool,
     "route": _route,
-    "shortcut": _shortcut,
     "upsample": _upsample,
     "yolo": _yolo,
-    "dropout": _dropout,
 }

@@ -119,20 +119,8 @@ class _Writer:
         return self.node("Slice", layer, part, [x, *bounds])
 
     def activate(self, layer: Layer, x: str) -> str:
-        name = layer.activation
-        if name == "leaky":
-            return self.node("LeakyRelu", layer, name, [x], alpha=LEAKY_SLOPE)
-        if name == "relu":
-            return self.node("Relu", layer, name, [x])
-        if name == "logistic":
-            return self.node("Sigmoid", layer, name, [x])
-        if name == "swish":
-            gate = self.node("Sigmoid", layer, "swish/sigmoid", [x])
-            return self.node("Mul", layer, name, [x, gate])
-        if name == "mish":
-            gate = self.node("Softplus", layer, "mish/softplus", [x])
-            gate = self.node("Tanh", layer, "mish/tanh", [gate])
-            return self.node("Mul", layer, name, [x, gate])
+        if layer.activation == "leaky":
+            return self.node("LeakyRelu", layer, "leaky", [x], alpha=LEAKY_SLOPE)
         return x
 
     def quantized(self, layer: Layer, part: str, x: str, scale: NDArray[np.float32]) -> str:
@@ -200,13 +188,6 @@ def _part(writer: _Writer, layer: Layer, k: int, x: str, channels: int) -> str:
     return writer.slice(layer, f"part_{k}", x, 1, start, start + width)
 
 
-def _shortcut(writer: _Writer, layer: Layer, inputs: list[str]) -> str:
-    total = inputs[0]
-    for k, x in enumerate(inputs[1:]):
-        total = writer.node("Add", layer, f"add_{k}" if k else "", [total, x])
-    return writer.activate(layer, total)
-
-
 def _upsample(writer: _Writer, layer: Layer, inputs: list[str]) -> str:
     factors = np.array([1, 1, layer.stride, layer.stride], np.float32)
     scales = writer.constant(layer, "scales", factors)
@@ -221,10 +202,6 @@ def _upsample(writer: _Writer, layer: Layer, inputs: list[str]) -> str:
     )
 
 
-def _dropout(_: _Writer, __: Layer, inputs: list[str]) -> str:
-    return inputs[0]
-
-
 def _yolo(writer: _Writer, layer: Layer, inputs: list[str]) -> str:
     channels, height, width = layer.in_shape
     entries = layer.classes + 5
@@ -233,9 +210,8 @@ def _yolo(writer: _Writer, layer: Layer, inputs: list[str]) -> str:
     centre = writer.slice(layer, "centre", boxes, 2, 0, 2)
     size = writer.slice(layer, "size", boxes, 2, 2, 4)
     scores = writer.slice(layer, "scores", boxes, 2, 4, entries)
-    if not layer.new_coords:
-        centre = writer.node("Sigmoid", layer, "centre/sigmoid", [centre])
-        scores = writer.node("Sigmoid", layer, "scores/sigmoid", [scores])
+    centre = writer.node("Sigmoid", layer, "centre/sigmoid", [centre])
+    scores = writer.node("Sigmoid", layer, "scores/sigmoid", [scores])
     if layer.scale_x_y != 1.0:
         factor = np.array(layer.scale_x_y, writer.dtype)
         offset = np.array(-0.5 * (layer.scale_x_y - 1.0), writer.dtype)
@@ -252,8 +228,6 @@ _WRITE: dict[str, Callable[[_Writer, Layer, list[str]], str]] = {
     "conv": _conv,
     "pool": _pool,
     "route": _route,
-    "shortcut": _shortcut,
     "upsample": _upsample,
     "yolo": _yolo,
-    "dropout": _dropout,
 }

@@ -83,17 +83,7 @@ def _conv(layer: Layer, folded: Folded, inputs: list[Array]) -> Array:
 
 def activate(x: Array, activation: str) -> Array:
     """Apply one of :data:`~collectors.workloads.yolov4_tiny.network.ACTIVATIONS`."""
-    if activation == "leaky":
-        return np.where(x > 0, x, LEAKY_SLOPE * x)
-    if activation == "relu":
-        return np.maximum(x, 0.0)
-    if activation == "mish":
-        return x * np.tanh(np.logaddexp(0.0, x))
-    if activation == "swish":
-        return x * sigmoid(x)
-    if activation == "logistic":
-        return sigmoid(x)
-    return x
+    return np.where(x > 0, x, LEAKY_SLOPE * x) if activation == "leaky" else x
 
 
 def sigmoid(x: Array) -> Array:
@@ -115,16 +105,8 @@ def _route(layer: Layer, _: Folded, inputs: list[Array]) -> Array:
     return np.concatenate(parts, axis=1)
 
 
-def _shortcut(layer: Layer, _: Folded, inputs: list[Array]) -> Array:
-    return activate(np.sum(inputs, axis=0), layer.activation)
-
-
 def _upsample(layer: Layer, _: Folded, inputs: list[Array]) -> Array:
     return inputs[0].repeat(layer.stride, axis=2).repeat(layer.stride, axis=3)
-
-
-def _dropout(_: Layer, __: Folded, inputs: list[Array]) -> Array:
-    return inputs[0]
 
 
 def _yolo(layer: Layer, _: Folded, inputs: list[Array]) -> Array:
@@ -132,9 +114,8 @@ def _yolo(layer: Layer, _: Folded, inputs: list[Array]) -> Array:
     x = inputs[0]
     batch, _, height, width = x.shape
     boxes = x.reshape(batch, layer.anchors, layer.classes + 5, height, width).copy()
-    if not layer.new_coords:
-        boxes[:, :, :2] = sigmoid(boxes[:, :, :2])
-        boxes[:, :, 4:] = sigmoid(boxes[:, :, 4:])
+    boxes[:, :, :2] = sigmoid(boxes[:, :, :2])
+    boxes[:, :, 4:] = sigmoid(boxes[:, :, 4:])
     boxes[:, :, :2] = boxes[:, :, :2] * layer.scale_x_y - 0.5 * (layer.scale_x_y - 1.0)
     return boxes.reshape(x.shape)
 
@@ -143,10 +124,8 @@ _RUN: dict[str, Callable[[Layer, Folded, list[Array]], Array]] = {
     "conv": _conv,
     "pool": _pool,
     "route": _route,
-    "shortcut": _shortcut,
     "upsample": _upsample,
     "yolo": _yolo,
-    "dropout": _dropout,
 }
 
 

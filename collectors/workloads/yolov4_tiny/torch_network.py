@@ -159,16 +159,9 @@ def torch_device(torch: Any, name: str) -> torch.device:
 
 
 def _activation(torch: Any, layer: Layer) -> Step:
-    functional = torch.nn.functional
-    known: dict[str, Step] = {
-        "linear": lambda x: x,
-        "leaky": lambda x: functional.leaky_relu(x, LEAKY_SLOPE),
-        "relu": functional.relu,
-        "mish": functional.mish,
-        "swish": functional.silu,
-        "logistic": torch.sigmoid,
-    }
-    return known[layer.activation]
+    if layer.activation == "leaky":
+        return lambda x: torch.nn.functional.leaky_relu(x, LEAKY_SLOPE)
+    return lambda x: x
 
 
 def _conv(torch: Any, layer: Layer, kernel: torch.Tensor, bias: torch.Tensor) -> Step:
@@ -206,23 +199,8 @@ def _route(torch: Any, layer: Layer, memory_format: Any) -> Step:
     return route
 
 
-def _shortcut(torch: Any, layer: Layer) -> Step:
-    activate = _activation(torch, layer)
-
-    def shortcut(first: torch.Tensor, *others: torch.Tensor) -> torch.Tensor:
-        for other in others:
-            first = first + other
-        return activate(first)
-
-    return shortcut
-
-
 def _upsample(torch: Any, layer: Layer) -> Step:
     return lambda x: torch.nn.functional.interpolate(x, scale_factor=layer.stride, mode="nearest")
-
-
-def _dropout(_: Any, __: Layer) -> Step:
-    return lambda x: x
 
 
 def _yolo(torch: Any, layer: Layer) -> Step:
@@ -233,8 +211,7 @@ def _yolo(torch: Any, layer: Layer) -> Step:
         # A view in NCHW, a copy in NHWC: anchors and box entries then lie inside one stride.
         boxes = x.reshape(batch, layer.anchors, layer.classes + 5, height, width)
         centre, size, scores = boxes[:, :, :2], boxes[:, :, 2:4], boxes[:, :, 4:]
-        if not layer.new_coords:
-            centre, scores = torch.sigmoid(centre), torch.sigmoid(scores)
+        centre, scores = torch.sigmoid(centre), torch.sigmoid(scores)
         centre = centre * scale + shift
         return torch.cat((centre, size, scores), dim=2).reshape(batch, channels, height, width)
 
@@ -243,8 +220,6 @@ def _yolo(torch: Any, layer: Layer) -> Step:
 
 _STEPS: dict[str, Callable[[Any, Layer], Step]] = {
     "pool": _pool,
-    "shortcut": _shortcut,
     "upsample": _upsample,
-    "dropout": _dropout,
     "yolo": _yolo,
 }

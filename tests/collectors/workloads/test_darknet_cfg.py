@@ -42,8 +42,8 @@ def write_weights(path, weights, version=(0, 2, 5), seen=b"\0" * 8):
 def test_a_cfg_with_every_section_has_the_shapes_darknet_gives_it():
     layers = build_network(read_cfg(SMALL)).layers
     assert [layer.name for layer in layers] == [
-        "conv_01", "pool_01", "conv_02", "shortcut_01", "dropout_01", "pool_02", "conv_03",
-        "route_01", "upsample_01", "conv_04", "yolo_01",
+        "conv_01", "pool_01", "conv_02", "pool_02", "conv_03", "route_01", "upsample_01",
+        "conv_04", "yolo_01",
     ]  # fmt: skip
     shapes = {layer.name: layer.out_shape for layer in layers}
     assert shapes["pool_01"] == (8, 20, 24)
@@ -75,7 +75,7 @@ def test_comments_and_blank_lines_do_not_shift_the_line_in_an_error():
         (NET + CONV + "[route]\n", "my.cfg:11", "has no layers"),
         (NET + CONV + "[route]\nlayers=-1\ngroups=2\ngroup_id=2\n", "my.cfg:13", "group_id"),
         (NET + CONV + "[maxpool]\nstride=2\n" + "[route]\nlayers=0,1\n", "my.cfg:14", "height"),
-        (NET + CONV + CONV.replace("=4", "=5") + "[shortcut]\nfrom=-2\n", "my.cfg:18", "one shape"),
+        (NET + CONV + "[shortcut]\nfrom=-1\n", "my.cfg:11", "implements the section [shortcut]"),
         (NET + CONV + "[yolo]\nmask=0\nclasses=2\n", "my.cfg:13", "7 filters"),
         (NET + CONV.replace("size=3", "size=11").replace("pad=1", "pad=0"), "my.cfg:7", "larger"),
         (NET, "my.cfg:1", "no layer"),
@@ -131,7 +131,7 @@ def test_a_truncated_weights_file_names_the_layer_and_its_cfg_line(tmp_path):
     net = build_network(read_cfg(SMALL))
     path = write_weights(tmp_path / "cut.weights", random_weights(net, seed=3))
     path.write_bytes(path.read_bytes()[:-40])
-    with pytest.raises(InputError, match=r"weights of conv_04 \(.*every-layer\.cfg:54\)") as caught:
+    with pytest.raises(InputError, match=r"weights of conv_04 \(.*every-layer\.cfg:47\)") as caught:
         read_weights(path, net)
     assert "byte" in caught.value.where
     assert caught.value.found.endswith(f"of {14 * 10 * 25} values")

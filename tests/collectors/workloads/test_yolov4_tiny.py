@@ -177,4 +177,5 @@ channels=1
 filters=2
 size=1
 stride=1
+activation=linear
 """
