@@ -186,15 +186,6 @@ def test_a_client_of_an_initialized_session_lists_tools_and_calls_one():
     assert answered(answer)["verdict"]
 
 
-def test_a_client_waits_for_the_protocol_alone_not_for_tables_and_models():
-    program = (
-        "import sys; from perfml.cli.agents import server; server();"
-        "print(*{'numpy', 'pandas', 'scipy', 'sklearn'} & set(sys.modules))"
-    )
-    started = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
-    assert not started.stdout.split()
-
-
 def test_programs_are_run_only_where_the_user_allowed_it(monkeypatch):
     offered = []
 

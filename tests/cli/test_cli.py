@@ -68,31 +68,6 @@ def tables(tmp_path_factory, recorded):
     return kernels, layers
 
 
-def loaded_by(*words: object) -> tuple[str, set[str]]:
-    """Return what a command prints, and the heavy libraries that its process loaded."""
-    code = (
-        "import sys\nfrom perfml.cli import app\n"
-        "try:\n    app(sys.argv[1:])\n"
-        "finally:\n    print(*(name for name in sys.modules if '.' not in name), file=sys.stderr)"
-    )
-    command = [sys.executable, "-c", code, *map(str, words)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    heavy = {"numpy", "pandas", "sklearn", "matplotlib", "torch", "pyarrow", "scipy"}
-    return done.stdout, heavy & set(done.stderr.split())
-
-
-def test_help_imports_no_heavy_library():
-    assert loaded_by("--help")[1] == set()
-
-
-def test_collect_imports_nothing_that_only_an_analysis_needs(tmp_path):
-    words = ("collect", "yolov4-tiny", "--backend", "cudnn", "--dry-run", "--out", tmp_path)
-    printed, loaded = loaded_by(*words)
-    assert "--clock-control none" in printed
-    assert list(tmp_path.iterdir()) == []
-    assert loaded <= {"numpy"}
-
-
 def test_the_version_is_printed():
     from perfml import __version__
 

@@ -81,14 +81,3 @@ def test_files_and_folders_are_offered(complete, tmp_path):
     assert complete("perfml report labs/", cwd=tmp_path) == ["labs/dataset.csv"]
     assert complete("perfml report l[", cwd=tmp_path) == ["l[0]"]
     assert complete("perfml report missing/folder/x", cwd=tmp_path) == []
-
-
-def test_completion_imports_no_heavy_library():
-    code = (
-        "import sys\nfrom perfml.cli import options\n"
-        "assert options.datasets('h200')\n"
-        "heavy = {'pandas', 'sklearn', 'matplotlib', 'torch', 'scipy'}\n"
-        "print(sorted(heavy & set(sys.modules)))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"

@@ -5,14 +5,12 @@ import pickle
 import subprocess
 import sys
 
-import pandas as pd
 import pytest
 
 from perfml.cli.report import require_own
 from perfml.errors import InputError, PerfmlError
 from perfml.report.document import Document, Text, section
 from perfml.report.render.markdown import to_markdown
-from perfml.tables import read_table
 from perfml.util.installed import install_command, missing_extra
 from tests.support.command_line import run
 from tests.support.paths import DATA, ROOT
@@ -63,19 +61,6 @@ def test_ingest_does_not_write_parquet_into_a_file_called_csv(tmp_path):
     assert result.exit_code == 1
     assert "written as Parquet" in result.output
     assert not (tmp_path / "x.csv").exists()
-
-
-@pytest.mark.parametrize("columns", [{"kernel": ["a"], "gpu": ["x"]}, {"a": [1]}])
-def test_a_table_of_another_program_is_not_taken_for_kernels(tmp_path, columns):
-    path = tmp_path / "other.parquet"
-    pd.DataFrame(columns).to_parquet(path)
-    with pytest.raises(InputError, match="not a table of perfml"):
-        read_table(path)
-    for verb in ("merge", "inspect", "advise"):
-        words = ["--out", tmp_path / "out.parquet"] if verb == "merge" else []
-        result = run(verb, path, *words)
-        assert result.exit_code == 1
-        assert "not a table of perfml" in result.output, verb
 
 
 @pytest.mark.parametrize(

@@ -338,7 +338,7 @@ def test_a_foreign_or_damaged_parquet_file_is_one_error_in_every_verb(tmp_path):
     }
     for table in schemas.values():
         pq.write_table(table, path)
-        for verb in ("merge", "inspect", "train", "ingest"):
+        for verb in ("merge", "inspect", "advise", "train", "ingest"):
             arguments = [verb, str(path)]
             if verb in ("merge", "ingest"):
                 arguments += ["--out", str(tmp_path / "out.parquet")]

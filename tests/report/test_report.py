@@ -5,8 +5,6 @@ from __future__ import annotations
 import html
 import json
 import re
-import subprocess
-import sys
 
 import numpy as np
 import pandas as pd
@@ -367,20 +365,6 @@ def test_markdown_shows_foreign_text_as_text():
     assert escape("__init__ conv_01") == "\\_\\_init\\_\\_ conv_01"
     widths = {line.count(" | ") for line in text.splitlines() if line.startswith("| ---")}
     assert widths == {2, 4}
-
-
-def test_importing_the_report_does_not_load_matplotlib_and_building_leaves_no_pyplot_behind():
-    code = (
-        "import sys, pandas as pd\n"
-        "import perfml.report.figures\n"
-        "from perfml.report import build_report, to_html\n"
-        "print('matplotlib' in sys.modules)\n"
-        "table = {'backend': ['a', 'b'] * 2, 'layer': [*'xxyy'], 'time_us': [1, 2, 3, 4]}\n"
-        "to_html(build_report(pd.DataFrame(table)))\n"
-        "print('matplotlib' in sys.modules, 'matplotlib.pyplot' in sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["False", "True", "False"]
 
 
 @pytest.mark.parametrize(("layer", "noun"), [("gemm", "kernel"), ("dense", "layer")])

@@ -245,14 +245,6 @@ def test_a_killed_driver_loses_no_finished_run_here_nor_on_another_machine(
     assert "2 on NVIDIA H200, 1 on NVIDIA B200" in said
 
 
-def test_a_worker_reads_no_tables():
-    # 0.4 s of every start of a worker, and of the driver before it
-    modules = "collectors.sweep.task, collectors.sweep.driver, perfml.metrics.passes"
-    script = f"import sys, {modules}; print({{'pandas', 'scipy', 'pyarrow'}} & set(sys.modules))"
-    said = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True)
-    assert said.stdout == "set()\n", said.stderr
-
-
 @pytest.mark.slow
 def test_a_scheduler_that_is_there_is_used(host):
     from distributed import LocalCluster

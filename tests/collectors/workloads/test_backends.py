@@ -195,14 +195,6 @@ def test_the_runner_is_a_module_with_usage_errors_of_code_2(tmp_path):
     assert "--backend" in done.stderr
 
 
-def test_importing_the_registry_and_the_runner_imports_no_gpu_library():
-    program = "import sys, collectors.workloads.runner, collectors.workloads.yolov4_tiny as y;"
-    program += "y.WORKLOAD.backends(); print([m for m in ('torch','onnx','tensorrt',"
-    program += "'tensorrt_rtx_bindings','pandas') if m in sys.modules])"
-    done = ran(sys.executable, "-c", program)
-    assert done.stdout.strip() == "[]"
-
-
 def test_the_base_ranges_close_when_the_block_raises():
     ranges = ListedRanges()
     with pytest.raises(ValueError, match="x"), ranges.range("a"), ranges.range("b"):
