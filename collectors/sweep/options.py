@@ -99,7 +99,6 @@ OPTIONS: dict[str, Callable[[Any], Any]] = {
     **{name: _setting(name) for name in SETTINGS},
     "metrics": _names,
     "cfg": _text,
-    "weights": _text,
     "cudnn_benchmark": _truth,
     "set": _pairs,
     "layer_map": _text,

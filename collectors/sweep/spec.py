@@ -27,7 +27,7 @@ from perfml.metrics.passes import load_passes
 
 MOST_RUNS = 20_000
 _TOP = ("matrix", "defaults", "include", "exclude", "out", "timeout", "launcher")
-_BUILT_IN_ONLY = ("backend", "precision", "batch", "cfg", "weights", "cudnn_benchmark", "set")
+_BUILT_IN_ONLY = ("backend", "precision", "batch", "cfg", "cudnn_benchmark", "set")
 
 
 @dataclass(frozen=True)
@@ -222,7 +222,7 @@ class _Expansion:
             except ValueError as error:
                 msg = f"{name} must be {error}"
                 raise InputError(msg, where=self._where(point, name), found=repr(given)) from error
-        for name in ("cfg", "weights", "layer_map"):
+        for name in ("cfg", "layer_map"):
             if name in values:
                 values[name] = self._file(point, name, values[name])
         if ("workload" in values) == ("command" in values):
@@ -248,8 +248,7 @@ class _Expansion:
         words = ["--cudnn-benchmark"] if values.get("cudnn_benchmark") else []
         for pair in values.get("set", ()):
             words += ["--set", pair]
-        for name in ("cfg", "weights"):
-            words += [f"--{name}", values[name]] if name in values else []
+        words += ["--cfg", values["cfg"]] if "cfg" in values else []
         return Settings(metrics=known, raw_metrics=raw, workload_options=tuple(words), **options)
 
     def _metrics(self, names: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -128,9 +128,6 @@ def collect(
     cfg: Annotated[
         Path | None, typer.Option(help="Darknet cfg instead of the built-in network.")
     ] = None,
-    weights: Annotated[
-        Path | None, typer.Option(help="Darknet weights instead of random ones.")
-    ] = None,
     cudnn_benchmark: Annotated[
         bool, typer.Option(help="Let cuDNN measure which kernels to use; off, as in PyTorch.")
     ] = False,
@@ -184,7 +181,7 @@ def collect(
     if not settings.get("lines"):
         _tell_what_is_lacking(output, metrics)
     with output.progress("collecting") as progress:
-        more = _options(cfg, weights, cudnn_benchmark, own or []) if built_in else []
+        more = _options(cfg, cudnn_benchmark, own or []) if built_in else []
         results = measure(
             what[0] if built_in else None,
             command=() if built_in else what,
@@ -348,9 +345,7 @@ def _checked(record: dict[str, Any] | None) -> str:
     return f"{len(outputs)} outputs right: errors up to {error:.1e}, limit {limit:.0e}"
 
 
-def _options(
-    cfg: Path | None, weights: Path | None, cudnn_benchmark: bool, settings: list[str]
-) -> list[str]:
+def _options(cfg: Path | None, cudnn_benchmark: bool, settings: list[str]) -> list[str]:
     """Return the options that go to the built-in workload as they are."""
     from collectors.workloads import parse_settings
 
@@ -358,10 +353,9 @@ def _options(
     # their order means nothing, so it is not part of what the run is
     for key, value in sorted(dict(parse_settings(settings)).items()):
         words += ["--set", f"{key}={value}"]
-    for name, path in (("--cfg", cfg), ("--weights", weights)):
-        if path is not None:
-            if not path.is_file():
-                msg = f"{name} names no file"
-                raise PerfmlError(msg, found=str(path), cure="Check the path.")
-            words += [name, str(path.resolve())]
+    if cfg is not None:
+        if not cfg.is_file():
+            msg = "--cfg names no file"
+            raise PerfmlError(msg, found=str(cfg), cure="Check the path.")
+        words += ["--cfg", str(cfg.resolve())]
     return words

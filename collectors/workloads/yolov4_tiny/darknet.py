@@ -150,7 +150,7 @@ def read_cfg(path: str | Path) -> list[Section]:
     except UnicodeDecodeError as error:
         what = "a Darknet cfg is text"
         found = f"byte {error.start} is not UTF-8"
-        cure = "A .weights file goes to the option for weights, not to the one for the cfg."
+        cure = "Give the network's .cfg file, not its .weights."
         raise InputError(what, where=str(path), found=found, cure=cure) from error
     return parse_cfg(text.splitlines(), str(path))
 

@@ -61,13 +61,11 @@ class Layer:
     group_id: int = 0  # which part of each of its inputs a route hands on
     in_channels: tuple[int, ...] = ()  # channels of each input of a route
     activation: str = "linear"  # one of :data:`ACTIVATIONS`
-    # Whether the convolution has batch-normalisation statistics in a weights file
     batch_normalize: bool = False
     # classes, anchors, scale_x_y: of a yolo head; `anchors` is their number in this head
     classes: int = 0
     anchors: int = 0
     scale_x_y: float = 1.0
-    where: str = ""  # `file:line` of the section in the cfg
 
     @property
     def weight_shape(self) -> tuple[int, int, int, int]:
@@ -162,7 +160,7 @@ def build_network(sections: list[Section]) -> Network:
         numbers[short] += 1
         name = f"{short}_{numbers[short]:02d}"
         previous = layers[-1].out_shape if layers else shape
-        make = functools.partial(Layer, name, short, index, where=section.where())
+        make = functools.partial(Layer, name, short, index)
         layers.append(_BUILDERS[section.type](make, section, index, previous, layers))
     return Network(shape, tuple(layers))
 

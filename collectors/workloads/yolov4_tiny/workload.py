@@ -15,7 +15,7 @@ from perfml.errors import InputError
 
 from .network import Network, build_network
 from .reference import Array, forward, relative_error
-from .weights import Folded, fold, random_images, random_weights, read_image, read_weights
+from .weights import Folded, random_images, random_weights, read_image
 
 _BACKENDS = {
     "cublas": ("fp32", "tf32", "fp16"),
@@ -53,7 +53,7 @@ class Problem:
         layers = [layer.describe(options.batch, element) for layer in self.network.layers]
         return {
             "cfg": str(options.cfg) if options.cfg else f"{darknet.BUILTIN_CFG} of perfml",
-            "weights": str(options.weights) if options.weights else "random, He-initialised",
+            "weights": "random, He-initialised",
             "classes": options.classes if options.cfg is None else None,
             "image": read_settings(options, DEFAULTS)["image"] or "noise",
             "input": list(self.images.shape),
@@ -75,25 +75,21 @@ class Problem:
 
 
 def build_problem(options: Options) -> Problem:
-    """Read or generate the network, its weights and its inputs.
+    """Read the network, make its weights, and make or read its inputs.
 
-    Raises `InputError` if the cfg or the weights file cannot be used; see the readers.
+    Raises `InputError` if the cfg or the image cannot be used; see the readers.
     """
     if options.cfg is None:
         sections = darknet.builtin_cfg(options.classes)
     else:
         sections = darknet.read_cfg(options.cfg)
     network = build_network(sections)
-    if options.weights is None:
-        weights = random_weights(network, options.seed)
-    else:
-        weights = read_weights(options.weights, network)
     image = read_settings(options, DEFAULTS)["image"]
     if image:
         images = read_image(image, network, options.batch)
     else:
         images = random_images(network, options.batch, options.seed)
-    return Problem(options, network, fold(weights), images)
+    return Problem(options, network, random_weights(network, options.seed), images)
 
 
 class _YoloV4Tiny:

@@ -64,11 +64,11 @@ def test_a_matrix_is_every_combination_less_the_excluded_and_more_the_included(r
 
 
 def test_a_run_has_the_id_that_collect_gives_it(reads, tmp_path):
-    weights = tmp_path / "w.weights"
-    weights.write_bytes(b"1234")
+    cfg = tmp_path / "own.cfg"
+    cfg.write_text("[net]")
     sweep = reads(
         "matrix: {workload: [yolov4-tiny], backend: [cudnn], precision: [tf32], batch: [2]}\n"
-        "defaults: {seed: 3, metrics: [stalls, published], weights: w.weights}\n"
+        "defaults: {seed: 3, metrics: [stalls, published], cfg: own.cfg}\n"
     )
     (planned,) = collect(
         "yolov4-tiny",
@@ -77,7 +77,7 @@ def test_a_run_has_the_id_that_collect_gives_it(reads, tmp_path):
         batches=[2],
         seed=3,
         metrics=["stalls", "published"],
-        workload_options=["--weights", str(weights)],
+        workload_options=["--cfg", str(cfg)],
         out=tmp_path,
         launcher="x",
         dry_run=True,

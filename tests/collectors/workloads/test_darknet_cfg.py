@@ -1,13 +1,11 @@
-"""The Darknet cfg and weights readers: what they accept, and what their errors say."""
+"""The Darknet cfg reader: what it accepts, and what its errors say."""
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from collectors.workloads.yolov4_tiny.darknet import builtin_cfg, parse_cfg, read_cfg, with_classes
 from collectors.workloads.yolov4_tiny.network import build_network
-from collectors.workloads.yolov4_tiny.weights import fold, random_weights, read_weights
 from perfml.errors import InputError
 from tests.support.examples import examples
 from tests.support.paths import ROOT
@@ -25,18 +23,6 @@ def error_of(text):
     with pytest.raises(InputError) as caught:
         network(text)
     return caught.value
-
-
-def write_weights(path, weights, version=(0, 2, 5), seen=b"\0" * 8):
-    parts = [np.array(version, "<i4").tobytes(), seen]
-    for one in weights.values():
-        parts.append(one.bias.tobytes())
-        if one.norm is not None:
-            parts += [one.norm.scale.tobytes(), one.norm.mean.tobytes()]
-            parts.append(one.norm.variance.tobytes())
-        parts.append(one.kernel.tobytes())
-    path.write_bytes(b"".join(parts))
-    return path
 
 
 def test_a_cfg_with_every_section_has_the_shapes_darknet_gives_it():
@@ -116,36 +102,3 @@ def test_the_classes_of_a_cfg_set_its_heads_and_their_convolutions():
     assert layers[-2].filters == 2 * (9 + 5)
     with pytest.raises(InputError, match="at least one class"):
         builtin_cfg(0)
-
-
-def test_weights_survive_the_way_through_a_darknet_file(tmp_path):
-    net = build_network(read_cfg(SMALL))
-    weights = random_weights(net, seed=3)
-    read = fold(read_weights(write_weights(tmp_path / "a.weights", weights), net))
-    for name, (kernel, bias) in fold(weights).items():
-        np.testing.assert_array_equal(read[name][0], kernel)
-        np.testing.assert_array_equal(read[name][1], bias)
-
-
-def test_a_truncated_weights_file_names_the_layer_and_its_cfg_line(tmp_path):
-    net = build_network(read_cfg(SMALL))
-    path = write_weights(tmp_path / "cut.weights", random_weights(net, seed=3))
-    path.write_bytes(path.read_bytes()[:-40])
-    with pytest.raises(InputError, match=r"weights of conv_04 \(.*every-layer\.cfg:47\)") as caught:
-        read_weights(path, net)
-    assert "byte" in caught.value.where
-    assert caught.value.found.endswith(f"of {14 * 10 * 25} values")
-
-
-def test_a_weights_file_with_a_nan_or_a_wrong_header_is_refused(tmp_path):
-    net = build_network(read_cfg(SMALL))
-    weights = random_weights(net, seed=3)
-    weights["conv_02"].norm.mean[1] = np.nan
-    with pytest.raises(InputError, match="means of conv_02"):
-        read_weights(write_weights(tmp_path / "nan.weights", weights), net)
-    (tmp_path / "text.weights").write_bytes(b"this is not a weights file")
-    with pytest.raises(InputError, match="no Darknet weights file"):
-        read_weights(tmp_path / "text.weights", net)
-    (tmp_path / "empty.weights").write_bytes(b"")
-    with pytest.raises(InputError, match="header"):
-        read_weights(tmp_path / "empty.weights", net)

@@ -8,8 +8,7 @@ from collectors.workloads.yolov4_tiny.darknet import builtin_cfg, parse_cfg
 from collectors.workloads.yolov4_tiny.network import build_network
 from collectors.workloads.yolov4_tiny.reference import forward, relative_error
 from collectors.workloads.yolov4_tiny.weights import (
-    BatchNorm,
-    ConvWeights,
+    folded,
     random_images,
     random_weights,
     read_image,
@@ -53,7 +52,7 @@ def test_routes_and_pools_read_the_published_layers(network):
 
 
 def test_a_seed_gives_the_same_weights_and_another_seed_others(network):
-    a, b, c = (random_weights(network, seed)["conv_20"].kernel for seed in (7, 7, 8))
+    a, b, c = (random_weights(network, seed)["conv_20"][0] for seed in (7, 7, 8))
     np.testing.assert_array_equal(a, b)
     assert not np.array_equal(a, c)
     more = random_images(network, 3, 7)
@@ -65,15 +64,14 @@ def test_folding_equals_normalising_after_the_convolution():
     net = build_network(parse_cfg((text + "size=3\npad=1\nactivation=linear\n").splitlines(), "t"))
     rng = np.random.default_rng(0)
     kernel, bias = rng.normal(size=(3, 2, 3, 3)).astype("f4"), rng.normal(size=3).astype("f4")
-    norm = BatchNorm(*(rng.uniform(0.5, 2, 3).astype("f4") for _ in range(3)))
+    scale, mean, variance = (rng.uniform(0.5, 2, 3).astype("f4") for _ in range(3))
     images = rng.normal(size=(2, 2, 5, 6))
-    bare = {"conv_01": ConvWeights(kernel, np.zeros(3, "f4")).folded()}
-    x = forward(net, bare, images)["conv_01"]
+    x = forward(net, {"conv_01": (kernel.astype("f8"), np.zeros(3))}, images)["conv_01"]
     column = (slice(None), None, None)
-    expected = (x - norm.mean[column]) / np.sqrt(norm.variance[column].astype("f8") + 1e-5)
-    expected = expected * norm.scale[column] + bias[column]
-    folded = {"conv_01": ConvWeights(kernel, bias, norm).folded()}
-    np.testing.assert_allclose(forward(net, folded, images)["conv_01"], expected, rtol=1e-12)
+    expected = (x - mean[column]) / np.sqrt(variance[column].astype("f8") + 1e-5)
+    expected = expected * scale[column] + bias[column]
+    one = {"conv_01": folded(kernel, bias, scale, mean, variance)}
+    np.testing.assert_allclose(forward(net, one, images)["conv_01"], expected, rtol=1e-12)
 
 
 def test_the_reference_convolution_equals_its_definition():
