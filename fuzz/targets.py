@@ -24,7 +24,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from collectors.workloads.yolov4_tiny.darknet import read_cfg, with_classes
+from collectors.workloads.yolov4_tiny.darknet import read_cfg
 from perfml.errors import PerfmlError
 from perfml.ingest.layer_map import apply_layer_map, read_layer_map
 from perfml.readers import (
@@ -181,7 +181,7 @@ def _layer_map(path: Path) -> None:
 def _cfg(path: Path) -> None:
     from collectors.workloads.yolov4_tiny.network import build_network
 
-    build_network(with_classes(read_cfg(path), 3))
+    build_network(read_cfg(path))
 
 
 def _text(name: str) -> bytes:

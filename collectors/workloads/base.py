@@ -26,7 +26,6 @@ class Options:
     # Let cuDNN time its algorithms during the warm-up and keep the fastest
     cudnn_benchmark: bool = True
     cfg: Path | None = None  # the user's own network (Darknet); None for the built-in one
-    classes: int = 2  # classes of the built-in network
     # The workload's own settings as (key, value), in the order given (`--set KEY=VALUE`)
     settings: tuple[tuple[str, str], ...] = ()
 

@@ -57,7 +57,6 @@ def parser() -> argparse.ArgumentParser:
     add("--warmup", type=int, default=5, help="inferences before them; tuning happens here")
     add("--seed", type=int, default=0, help="seed of random weights and inputs")
     add("--cfg", type=Path, help="a Darknet cfg instead of the built-in network")
-    add("--classes", type=int, default=2, help="classes of the built-in network")
     # off as in PyTorch: measuring picks other kernels in the profiled process than in the timed one
     add("--cudnn-benchmark", action=argparse.BooleanOptionalAction, default=False)
     add(
@@ -95,7 +94,6 @@ def _run(given: argparse.Namespace) -> int:
         device=given.device,
         cudnn_benchmark=given.cudnn_benchmark,
         cfg=given.cfg,
-        classes=given.classes,
         settings=parse_settings(given.set),
     )
     chosen = workload(given.workload)

@@ -119,7 +119,7 @@ def test_the_device_stands_beside_the_studys_and_layers_in_the_cells_of_table_2_
 
 def test_every_layer_of_the_network_is_in_a_step_of_every_engine():
     document = engine_steps()
-    named = {layer.name for layer in build_network(builtin_cfg(2)).layers}
+    named = {layer.name for layer in build_network(builtin_cfg()).layers}
     for precision, steps in document["engines"].items():
         inside = {name for _, *layers in steps for name in layers}
         assert inside <= named, precision

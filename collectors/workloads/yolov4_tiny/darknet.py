@@ -155,38 +155,7 @@ def read_cfg(path: str | Path) -> list[Section]:
     return parse_cfg(text.splitlines(), str(path))
 
 
-def builtin_cfg(classes: int = 2) -> list[Section]:
-    """Return the cfg of YOLOv4-Tiny that comes with perfml.
-
-    It has 2 classes in the published study, 80 for COCO; they set the classes of the heads and the
-    filters of the convolution in front of each.
-    """
+def builtin_cfg() -> list[Section]:
+    """Return the cfg of YOLOv4-Tiny that comes with perfml; it has the published 2 classes."""
     resource = resources.files(__package__).joinpath(BUILTIN_CFG)
-    sections = parse_cfg(resource.read_text(encoding="utf-8").splitlines(), BUILTIN_CFG)
-    return with_classes(sections, classes)
-
-
-def with_classes(sections: list[Section], classes: int) -> list[Section]:
-    """Return the sections with another number of classes in every ``[yolo]`` head.
-
-    Raises `InputError` if ``classes`` is under 1, or a head does not follow a convolution.
-    """
-    if classes < 1:
-        what = "a detection head needs at least one class"
-        raise InputError(what, where="--classes", found=str(classes))
-    changed = list(sections)
-    for i, section in enumerate(sections):
-        if section.type != "yolo":
-            continue
-        if sections[i - 1].type != "convolutional":
-            what = "a [yolo] head takes its class scores from the convolution right before it"
-            raise InputError(what, where=section.where(), found=f"[{sections[i - 1].type}]")
-        filters = len(section.integers("mask")) * (classes + 5)
-        changed[i - 1] = _replace(sections[i - 1], "filters", filters)
-        changed[i] = _replace(section, "classes", classes)
-    return changed
-
-
-def _replace(section: Section, key: str, value: int) -> Section:
-    line = section.options[key].line if key in section.options else section.line
-    return dataclasses.replace(section, options={**section.options, key: Option(str(value), line)})
+    return parse_cfg(resource.read_text(encoding="utf-8").splitlines(), BUILTIN_CFG)

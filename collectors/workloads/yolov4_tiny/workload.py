@@ -54,7 +54,7 @@ class Problem:
         return {
             "cfg": str(options.cfg) if options.cfg else f"{darknet.BUILTIN_CFG} of perfml",
             "weights": "random, He-initialised",
-            "classes": options.classes if options.cfg is None else None,
+            "classes": None if options.cfg else self.network.layers[-1].classes,
             "image": read_settings(options, DEFAULTS)["image"] or "noise",
             "input": list(self.images.shape),
             "flops": sum(layer["flops"] for layer in layers),
@@ -79,10 +79,7 @@ def build_problem(options: Options) -> Problem:
 
     Raises `InputError` if the cfg or the image cannot be used; see the readers.
     """
-    if options.cfg is None:
-        sections = darknet.builtin_cfg(options.classes)
-    else:
-        sections = darknet.read_cfg(options.cfg)
+    sections = darknet.read_cfg(options.cfg) if options.cfg else darknet.builtin_cfg()
     network = build_network(sections)
     image = read_settings(options, DEFAULTS)["image"]
     if image:

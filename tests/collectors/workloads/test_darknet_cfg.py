@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collectors.workloads.yolov4_tiny.darknet import builtin_cfg, parse_cfg, read_cfg, with_classes
+from collectors.workloads.yolov4_tiny.darknet import parse_cfg, read_cfg
 from collectors.workloads.yolov4_tiny.network import build_network
 from perfml.errors import InputError
 from tests.support.examples import examples
@@ -94,11 +94,3 @@ def test_a_missing_file_and_a_binary_file_are_input_errors(tmp_path):
     (tmp_path / "w.weights").write_bytes(b"\xff\xfe\x00\x01")
     with pytest.raises(InputError, match="is text"):
         read_cfg(tmp_path / "w.weights")
-
-
-def test_the_classes_of_a_cfg_set_its_heads_and_their_convolutions():
-    layers = build_network(with_classes(read_cfg(SMALL), 9)).layers
-    assert layers[-1].classes == 9
-    assert layers[-2].filters == 2 * (9 + 5)
-    with pytest.raises(InputError, match="at least one class"):
-        builtin_cfg(0)

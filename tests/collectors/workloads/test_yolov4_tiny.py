@@ -20,7 +20,7 @@ from studies.reproduction.published import SHAPES
 
 @pytest.fixture(scope="module")
 def network():
-    return build_network(builtin_cfg(2))
+    return build_network(builtin_cfg())
 
 
 def test_the_convolutions_are_those_of_the_published_study(network):
@@ -161,7 +161,7 @@ def test_a_file_that_is_no_image_and_a_network_without_colours_are_refused(tmp_p
     path.write_text("no image")
     for name in (path, tmp_path / "absent.png"):
         with pytest.raises(InputError, match="no image that can be read"):
-            read_image(name, build_network(builtin_cfg(2)), 1)
+            read_image(name, build_network(builtin_cfg()), 1)
     grey = parse_cfg(GREY.splitlines(), "grey.cfg")
     with pytest.raises(InputError, match="three channels"):
         read_image(path, build_network(grey), 1)
