@@ -177,9 +177,9 @@ def read_record(path: Path) -> CounterRecord:
     # a process that was killed may have left half a line
     for line in text[: text.rfind("\n") + 1].split("\n")[:-1]:
         try:
-            _read_line(line, record, notes, path)
+            _read_line(line, record, notes)
         except (ValueError, IndexError, KeyError) as error:
-            msg = "a line of the counter record is damaged"
+            msg = "a line of the record is damaged"
             cure = "The disk may be full; collect again."
             raise ProfilerError(msg, where=path.name, found=line[:120], cure=cure) from error
     windows, _, seen = notes.get("windows", "0 0").partition(" ")
@@ -209,14 +209,14 @@ def read_record(path: Path) -> CounterRecord:
     return record
 
 
-def _read_line(line: str, record: CounterRecord, notes: dict[str, str], path: Path) -> None:
+def _read_line(line: str, record: CounterRecord, notes: dict[str, str]) -> None:
     kind, _, rest = line.partition("\t")
     if line.startswith("# "):
         word, _, said = line[2:].partition(" ")
         _read_note(word, said, record)
         notes[word] = said
     elif kind == "T":
-        record.timed.append(_read_launch(rest, path))
+        record.timed.append(_read_launch(rest.split("\t")))
     elif kind == "M":
         number, *names = rest.split("\t")
         record.group_metrics[int(number)] = tuple(names)
@@ -274,26 +274,18 @@ def _known(cell: str) -> int | None:
     return None if int(cell) < 0 else int(cell)
 
 
-def _read_launch(line: str, path: Path) -> Launch:
-    """Read one line of an activity record; raise a `ProfilerError` if it is damaged."""
-    cells = line.split("\t")
-    try:
-        if not _TIMED_FIELDS <= len(cells) <= _TIMED_FIELDS + 1:
-            msg = f"{len(cells)} fields"
-            raise ValueError(msg)
-        return Launch(
-            sequence=int(cells[0]),
-            profiled=cells[1] == "1",
-            start_ns=int(cells[2]),
-            end_ns=int(cells[3]),
-            grid=cells[6],
-            block=cells[7],
-            instance=int(cells[8]),
-            ranges=tuple(cells[9].split(_SEPARATOR)) if cells[9] else (),
-            kernel=cells[10],
-            bytes=int(cells[11]) if len(cells) > _TIMED_FIELDS else None,
-        )
-    except ValueError as error:
-        msg = "a line of the activity record is damaged"
-        cure = "The disk may be full; collect again."
-        raise ProfilerError(msg, where=path.name, found=line[:120], cure=cure) from error
+def _read_launch(cells: list[str]) -> Launch:
+    if not _TIMED_FIELDS <= len(cells) <= _TIMED_FIELDS + 1:
+        raise ValueError(cells)
+    return Launch(
+        sequence=int(cells[0]),
+        profiled=cells[1] == "1",
+        start_ns=int(cells[2]),
+        end_ns=int(cells[3]),
+        grid=cells[6],
+        block=cells[7],
+        instance=int(cells[8]),
+        ranges=tuple(cells[9].split(_SEPARATOR)) if cells[9] else (),
+        kernel=cells[10],
+        bytes=int(cells[11]) if len(cells) > _TIMED_FIELDS else None,
+    )
