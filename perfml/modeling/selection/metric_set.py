@@ -17,8 +17,8 @@ import pandas as pd
 
 from perfml.errors import PerfmlError
 from perfml.metrics.passes import (
+    ESTIMATES,
     SOURCE,
-    check_estimates,
     cupti_passes,
     cupti_seconds,
     is_free,
@@ -357,14 +357,9 @@ def _also(search: Search, metrics: Sequence[str]) -> tuple[str, ...]:
 
 
 def _cautions(found: MetricSet, reason: str) -> list[str]:
-    errors = check_estimates()
-    exact = sum(error == 0 for error in errors)
     notes = []
     if found.budget is not None:
-        notes.append(
-            f"Replay passes hold for one chip ({SOURCE}). Of {len(errors)} random sets the "
-            f"estimate is right for {exact}, and wrong by {max(map(abs, errors))} at most."
-        )
+        notes.append(f"Replay passes hold for one chip ({SOURCE}). {ESTIMATES}")
     if reason:
         why = f"The choice could not be judged on rows that took no part in it: {reason}."
         return [*notes, why]
