@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -158,14 +156,6 @@ def test_twin_layers_can_be_held_out_together():
     assert score_of(found, "lmt", "leave-one-layer-out", "splits") == 6
     without = evaluate(layers, models=["dt"], protocols=["random", "leave-one-shape-out"], splits=2)
     assert any("leave-one-shape-out was left out" in each for each in without.warnings)
-
-
-def test_the_result_is_json_and_html():
-    found = evaluate(six_conditions(), models=["dt"], splits=2)
-    document = json.loads(json.dumps(found.to_dict(), allow_nan=False))
-    assert document["leakage"]["conditions"] == 6
-    assert document["scores"][0]["model"] == "dt"
-    assert "<b>Warning:</b>" in found._repr_html_()
 
 
 @pytest.mark.parametrize(

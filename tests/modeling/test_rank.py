@@ -212,14 +212,6 @@ def test_ties_share_places():
     assert list(top_share(np.array([5.0, 1.0, 5.0]), 1)) == [0.5, 0.0, 0.5]
 
 
-def test_the_result_is_json_and_html():
-    found = rank(linear_layers(), models=["dt"], resamples=3, methods=FAST, **FEW)
-    document = json.loads(json.dumps(found.to_dict(), allow_nan=False))
-    assert document["resampling"] == "layers"
-    assert document["summary"][0]["group"] == "dram_utilization"
-    assert "dram_utilization" in found._repr_html_()
-
-
 @pytest.mark.parametrize(
     ("wrong", "what"),
     [

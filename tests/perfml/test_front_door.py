@@ -202,7 +202,7 @@ def test_every_result_prints_shows_a_table_and_becomes_json(results):
         assert max(map(len, lines)) <= 80, type(result)
         assert 1 < len(lines) < 50, type(result)
         assert "<table" in result._repr_html_()
-        assert isinstance(json.loads(json.dumps(result.to_dict())), dict)
+        assert isinstance(json.loads(json.dumps(result.to_dict(), allow_nan=False)), dict)
 
 
 def test_a_report_of_two_sides_compares_them_by_name_and_by_table(tmp_path):
