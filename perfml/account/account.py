@@ -19,12 +19,14 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from perfml.account.audit import CLOCK
 from perfml.account.device_time import DeviceTime
 from perfml.account.host import Waiting
 from perfml.account.phases import SAMPLED
 from perfml.account.steps import PROFILER, SERVED
 from perfml.account.window import WINDOW
 from perfml.kernel_names import kernel_class
+from perfml.util.findings import Of
 from perfml.util.json_values import json_object
 
 ACCOUNT = "step"
@@ -33,6 +35,8 @@ BESIDE = ".step.json"
 """Ending of the file beside a trace with steps that were timed without a profiler."""
 WARM_UP = 1.25
 """A first step longer than all others by this factor may be out of line."""
+SUM = "sum"
+"""Unit of an account of sums, without a clock."""
 _SEQUENCES = frozenset({"attention", "cache", "rotary", "state_space"})
 """What networks launch that work on sequences of tokens."""
 _APART = 3.0
@@ -220,12 +224,22 @@ class Account:
 
     @property
     def unit(self) -> str:
-        """What it is of: a step, a range marked once, a repeat, a window, or the recording."""
+        """What it is of: a step, a range marked once, a repeat, a window, or the recording.
+
+        ``sum`` of all operations, where nobody knows when they ran.
+        """
+        if CLOCK in self.unknown:
+            return SUM
         if len(self.walls_us) == 1 and self.marked_by not in ("", PROFILER, SERVED, WINDOW):
             return "range"
         if self.marked_by:
             return WINDOW if self.marked_by == WINDOW else "step"
         return "repeat" if len(self.walls_us) > 1 else "recording"
+
+    @property
+    def of(self) -> Of:
+        """What times of it are of: a step, or all where nothing marks steps."""
+        return "step" if self.marked_by else "recording"
 
     @property
     def kept_us(self) -> tuple[float, ...]:

@@ -26,8 +26,8 @@ from perfml.util.words import capital
 
 AUDIT = "audit"
 """Key of an audit in what a reader notes of its source."""
-IDLE, LAUNCH_BOUND = "idle", "launch_bound"
-"""Ids of what an audit may make unknown."""
+IDLE, LAUNCH_BOUND, CLOCK = "idle", "launch_bound", "clock"
+"""Ids of what may be unknown; ``clock`` is when anything ran: only sums of times are known."""
 
 LAUNCHING = re.compile(
     r"(cuda|cu|hip)(Ext|Module)*Launch(Cooperative)?Kernel\w*|(cuda|cu|hip)GraphLaunch\w*"

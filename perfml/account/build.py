@@ -22,7 +22,7 @@ from perfml.account.account import (
     shown_by,
     shows_training,
 )
-from perfml.account.audit import IDLE, unrecorded
+from perfml.account.audit import CLOCK, IDLE, LAUNCH_BOUND, unrecorded
 from perfml.account.device_time import Busy, DeviceTime, Spans
 from perfml.account.host import Host, State, is_pageable
 from perfml.account.intervals import Floats, Intervals, alone_us, union, within
@@ -232,6 +232,58 @@ def account_without_host(
     origins = [origin for _, origin in timed]
     finder = Origins(recording, marked)
     return account_of(recording, marked, finder, origins, pytorch=False, unknown=unknown)
+
+
+def account_of_sums(
+    kernels: Iterable[tuple[str, str, float, float]],
+    moves: Iterable[tuple[str, float, float]] = (),
+    *,
+    pytorch: bool = False,
+) -> Account:
+    """Return the account of what is known as sums over launches, of which nobody knows when.
+
+    `kernels` are name, range, microseconds and launches; `moves` the name, microseconds and number
+    of copies and fills. The sum of all stands for the wall.
+    """
+    ran, copied = list(kernels), list(moves)
+    parts = [_summed_part(*each) for each in ran]
+    copies: dict[str, tuple[float, float]] = {}
+    for name, us, times in copied:
+        sums = copies.get(move_kind(name), (0.0, 0.0))
+        copies[move_kind(name)] = (sums[0] + us, sums[1] + times)
+    rows = [Copies(kind, False, us, 0.0, times) for kind, (us, times) in copies.items()]
+    launches = sum(part.launches for part in parts)
+    computing, copying = (sum(row.us for row in side) for side in (parts, rows))
+    step = DeviceTime(launches, computing, computing, copying, 0.0)
+    talking = sum(part.us for part in parts if part.zone == "communication")
+    device = DeviceAccount(
+        0,
+        step,
+        (step,),
+        (),
+        tuple(sorted(parts, key=lambda part: -part.us)),
+        tuple(sorted(rows, key=lambda row: -row.us)),
+        launches,
+        talking,
+    )
+    return Account(
+        "",
+        (step.wall_us,),
+        False,
+        (device,),
+        (),
+        shows_training(name for name, *_ in ran),
+        pytorch,
+        host=False,
+        unknown=(CLOCK, IDLE, LAUNCH_BOUND),
+    )
+
+
+def _summed_part(name: str, where: str, us: float, launches: float) -> Part:
+    traits = kernel_traits(name)
+    zone = "communication" if traits.does == "communication" else ""
+    ids = tuple(sorted(traits.ids()))
+    return Part(zone, "", False, _label(name), traits.does, ids, where, us, launches)
 
 
 def _ends(recording: Recording, steps: Steps, origins: Sequence[Origin]) -> list[int]:

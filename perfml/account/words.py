@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from perfml.account.account import Account, DeviceAccount
+from perfml.account.account import SUM, Account, DeviceAccount
 from perfml.account.audit import IDLE
 from perfml.account.causes import Finding
 from perfml.account.ranks import Ranks, RankTime
@@ -32,7 +32,10 @@ def step_sentence(account: Account, name: str = "") -> str:
     what = f"{'the' if account.unit in ('recording', 'range') else 'a'} {account.unit} takes"
     several, unknown = len(account.devices) > 1, IDLE in account.unknown
     parts = " ".join(_of_device(each, several, unknown) for each in account.devices)
-    text = f"{whose}{what} {micros(account.step_us)} on the clock{steps_text(account)}. {parts}"
+    clock = f"{what} {micros(account.step_us)} on the clock{steps_text(account)}"
+    if account.unit == SUM:
+        clock = f"kernels and copies add up to {micros(account.step_us)}"
+    text = f"{whose}{clock}. {parts}"
     if account.bare_us is not None:
         text += f" Without a profiler a step takes {micros(account.bare_us)}."
     return capital(text) if not name else text
@@ -175,7 +178,8 @@ def evidence(finding: Finding, account: Account) -> str:
         ("kernels", amount.computing_us),
     ):
         if us >= _SHOWN * finding.step_us:
-            parts.append(f"{name} {micros(us)}")
+            alone = " beside no kernel" if name == "copies" and account.unit != SUM else ""
+            parts.append(f"{name} {micros(us)}{alone}")
     said = f"{', '.join(parts) or micros(amount.us)} of {_whole(account.bare)}"
     if amount.place:
         said += f", most in {amount.place}"
@@ -191,7 +195,8 @@ def evidence(finding: Finding, account: Account) -> str:
 
 def _whole(account: Account) -> str:
     """Say how long a step takes, or the recording where nothing marks steps."""
-    return f"{micros(account.step_us)}{'' if account.unit == 'recording' else f' a {account.unit}'}"
+    each = "" if account.unit in ("recording", SUM) else f" a {account.unit}"
+    return f"{micros(account.step_us)}{each}"
 
 
 def longest_kernel(account: Account) -> str:

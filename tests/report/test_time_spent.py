@@ -6,18 +6,23 @@ import shlex
 import pandas as pd
 import pytest
 
-from perfml.account.account import Account, DeviceAccount, Idle
+from perfml.account.account import Account, DeviceAccount, Idle, Part
 from perfml.account.build import account_without_host, kernels_of
 from perfml.account.device_time import DeviceTime, Spans
+from perfml.explain import advise
 from perfml.explain.advice.answer import in_one_order
 from perfml.explain.advice.network import step_findings
 from perfml.explain.advice.unexplained import longest_kernels, profile_command
 from perfml.explain.steps import StepComparison
+from perfml.ingest.merge.groups import kernels_as_layers
 from perfml.report.sections.clock import step_differences
 from perfml.report.write import report
+from perfml.util.findings import Time
 from tests.support.command_line import run
 from tests.support.paths import PUBLIC
+from tests.support.tables import make_kernels
 
+DOUBLE = "void reduce_kernel<512, double>(double*)"
 PAIRS = PUBLIC.parent / "pairs_2026_11_25" / "torch"
 others = pytest.mark.skipif(not PUBLIC.is_dir(), reason="may be read, not committed")
 
@@ -55,8 +60,7 @@ def test_what_takes_most_of_the_clock_comes_first():
     # by hand: nine gaps of 300 us beside ten kernels of 100 us
     idle = found(300.0)[0]
     # it leads, and has no gain: nothing says what of it can be saved
-    assert (idle.rules, idle.gain, idle.holds.us) == (("unrecorded",), None, 3700.0)
-    assert idle.numbers[0].slow == 2700.0
+    assert (idle.rules, idle.gain, idle.holds.us) == (("unrecorded",), None, 2700.0)
     assert idle.command.split()[0] == "nsys"
     assert found(0.0)[0].hazard == "Profile k"
 
@@ -87,6 +91,54 @@ def test_the_tool_that_profiles_a_kernel_fits_its_device():
     assert "<" not in odd
     graph = profile_command("CUDA_graph_7", pd.Series({"time_source": "nsys"}))
     assert "--cuda-graph-trace node" in graph
+
+
+def test_the_longest_kernel_is_named_whether_or_not_a_range_is_around_it():
+    # two steps: 10 us in an operator, 4 us outside; a kernel of 2 and 100 us outside of all
+    kernels = make_kernels(
+        [
+            {"iteration": step, "layer": layer, "kernel": kernel, "time_us": us, "start_us": start}
+            for step in (0, 1)
+            for layer, kernel, us, start in (
+                ("aten::mm", "gemm", 10.0, 1000.0 * step),
+                (None, "gemm", 4.0, 1000.0 * step + 10),
+                (None, "mine", 100.0, 1000.0 * step + 20),
+            )
+        ]
+    )
+    (named, second) = advise(kernels).unexplained
+    assert (named.where.layers, named.holds) == (("mine",), Time(200.0))
+    assert (second.where.layers, second.holds.us) == (("gemm",), 28.0)
+
+
+def test_what_a_kernel_takes_is_what_the_account_says_of_it():
+    rows = [("mine", 100.0), ("mine", 102.0), ("other", 20.0)]
+    kernels = make_kernels([{"kernel": name, "time_us": us} for name, us in rows])
+    step = DeviceTime(2, 111.0, 111.0, 0.0, 889.0)
+    parts = tuple(
+        Part("", "", False, name, "", (), us=us, launches=1.0)
+        for name, us in (("mine", 101.0), ("other", 10.0))
+    )
+    device = DeviceAccount(0, step, (step, step), (), parts, (), 2.0)
+    account = Account("step", (1000.0, 1000.0), False, (device,), (), False)
+    found = longest_kernels(kernels, account=account)
+    assert [each.holds for each in found] == [Time(101.0, "step"), Time(10.0, "step")]
+
+
+def test_a_row_of_many_launches_holds_the_time_of_all_of_them():
+    # by hand: 1000 x 500 us and 3 x 2 us
+    kernels = make_kernels(
+        [
+            {"kernel": DOUBLE, "layer": None, "time_us": 500.0, "launches": 1000},
+            {"kernel": "mine", "layer": None, "time_us": 2.0, "launches": 3},
+        ]
+    )
+    for table in (kernels, kernels_as_layers(kernels)):
+        advice = advise(table)
+        (cause,) = advice.network
+        assert (cause.rules, cause.holds.us) == (("double_precision",), 500_006.0)
+        assert cause.numbers[0].slow == 500_000.0
+        assert advice.unexplained[0].holds.us == 500_000.0
 
 
 def test_a_collective_is_not_profiled_alone():

@@ -11,6 +11,7 @@ Here to change: what is one finding with another, in `in_one_order`; how probabl
 
 from __future__ import annotations
 
+import heapq
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -33,7 +34,6 @@ from perfml.util.findings import Time
 
 _WORTH = 0.005  # an estimate of Nsight Compute below it rounds to 0 %: no finding
 
-_IDLE = {"blocked", "unrecorded"}  # idle time that the recording does not explain (account/host.py)
 _LATENCY = "latency"  # the limit of a kernel none of whose units is busy (speed_of_light.py)
 _LITTLE = 0.05  # of a kernel's time: what saves less is not worth a round (speed_of_light.py)
 
@@ -57,16 +57,14 @@ def in_one_order(
     together, alone = _with_rules((*everywhere, *own), said)
     ordered = sorted((*together, *alone), key=rank)
     numbered = sum(one.gain is not None for one in ordered)
-    # idle time of which the recording does not show why, beside which little is known to save
-    idle = [one for one in ordered[numbered:] if not _IDLE.isdisjoint(one.rules)]
-    most = ordered[0].expected_us if numbered else 0.0
-    if idle and most < _LITTLE * idle[0].holds.us:
-        unexplained = (*idle, *unexplained)
-        ordered = [one for one in ordered if one not in idle]
+    # copies, and idle time of which the recording does not show why: nobody knows what goes of it
+    idle = [one for one in ordered[numbered:] if one.clock]
+    unexplained = tuple(heapq.merge(idle, unexplained, key=rank))
+    ordered = [one for one in ordered if one not in idle]
     if not numbered:
         return (*unexplained, *ordered)
     # no unit is the limit of the longest kernel, and what is known to save is next to nothing
-    lead = [one for one in unexplained[:1] if {_LATENCY, *_IDLE} & {*one.rules}]
+    lead = [one for one in unexplained[:1] if one.clock or _LATENCY in one.rules]
     few = all(ordered[0].expected_us < _LITTLE * one.holds.us for one in lead)
     first = lead if few else []
     # where to measure next, of what no finding is about

@@ -230,7 +230,8 @@ def _joined(same: Sequence[Finding]) -> Finding:
 def saving(one: Finding) -> str:
     """Say what a finding saves, or where its time is: on every surface."""
     if one.gain is None:
-        return f"{micros(one.holds.us)} in all, what can be saved is not known"
+        of = "a step" if one.holds.of == "step" else "in all"
+        return f"{micros(one.holds.us)} {of}, what can be saved is not known"
     likely, high, time = (micros(us) for us in (one.likely_us, one.saved_us, one.holds.us))
     # a fixed part of some time is known no better
     said = about(one.likely_us) if one.gain.known_by in _GUESSED else likely

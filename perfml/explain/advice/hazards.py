@@ -256,14 +256,16 @@ def advise(
     foreign = _foreign(side.layers)
     usual = [one for layer in every for one in layer.launches]
     unchecked = not_checked_by(rows, merged=merged)
+    # kernels outside of every layer take time, too
+    launched = kernels if kernels is not None or "kernel" not in table.columns else table
     if layers is None:
-        named = name_findings(side.kernels) if account is None else step_findings(account, rows)
+        named = name_findings(launched) if account is None else step_findings(account, rows)
         network = (*named, *(network if account is None or not account.host else ()))
     said = file_rules(side.kernels, sources, usual) if layers is None else ()
     return Advice(
         of_layers=tuple(of_layers),
         said=said,
-        unexplained=_unexplained(side, sources) if layers is None else (),
+        unexplained=() if layers is not None else _unexplained(side, launched, sources, account),
         not_checked=unchecked.iloc[:0] if foreign else unchecked,
         others=tuple(by_saving([one for one in found if id(one) not in listed])),
         layers=len(every),
@@ -279,10 +281,15 @@ def advise(
     )
 
 
-def _unexplained(side: Side, sources: Sequence[Mapping[str, Any]]) -> tuple[Finding, ...]:
+def _unexplained(
+    side: Side,
+    kernels: pd.DataFrame | None,
+    sources: Sequence[Mapping[str, Any]],
+    account: Account | None,
+) -> tuple[Finding, ...]:
     """Return where most time goes: the longest kernels, or the longest layer."""
-    if side.kernels is not None:
-        return longest_kernels(side.kernels, sources)
+    if kernels is not None:
+        return longest_kernels(kernels, sources, account)
     times = side.layers.groupby("layer", sort=False)["time_us"].median().dropna()
     if times.empty:
         return ()

@@ -18,11 +18,11 @@ from typing import Any
 
 import pandas as pd
 
-from perfml.account.account import Account, DeviceAccount, Part, shows_training
+from perfml.account.account import SUM, Account
 from perfml.account.audit import IDLE
+from perfml.account.build import account_of_sums
 from perfml.account.causes import TIMES, Change, findings
 from perfml.account.causes import Finding as Cause
-from perfml.account.device_time import DeviceTime
 from perfml.account.host import State
 from perfml.account.words import evidence
 from perfml.chips.lookup import vendor
@@ -32,9 +32,9 @@ from perfml.explain.advice.layer_findings import SHORT_US, launch_finding
 from perfml.explain.advice.table import CONDITIONS, Place, place_of
 from perfml.explain.confidence import probability
 from perfml.explain.remedies import Person, Situation, of_account, person_of, remedy_for
-from perfml.kernel_names import kernel_label, kernel_traits
+from perfml.ingest.merge.groups import launches_behind_rows
 from perfml.tables import metric_columns
-from perfml.util.findings import Evidence, Of, Time
+from perfml.util.findings import Evidence, Time
 from perfml.util.words import count, micros
 
 LEAST_LAYERS = 8  # layers from which on a table is taken for a network
@@ -153,12 +153,14 @@ def step_findings(
         remedy = remedy_for(each.cause.id, here)
         if each.saved_us < _MATTERS * each.step_us or not remedy.helps:
             continue
-        cause, saved = each.cause, Time(each.saved_us, _of(account))
+        cause, saved = each.cause, Time(each.saved_us, account.of)
+        # of sums nobody knows what runs beside copies
+        known = account.unit != SUM or not each.amount.copying_us
         one = Finding(
             rules=(cause.id,),
             where=Where(),
-            holds=Time(each.step_us, _of(account)),
-            gain=Gain(saved, saved, known_by),
+            holds=replace(saved, us=each.step_us if known else each.amount.us),
+            gain=Gain(saved, saved, known_by) if known else None,
             probability=probability("step"),
             hazard=cause.words,
             evidence=evidence(each, account),
@@ -174,11 +176,6 @@ def step_findings(
         if idle >= _MATTERS * account.step_us and IDLE not in account.unknown:
             found.append(_not_recorded(account, state, idle, here))
     return tuple(found)
-
-
-def _of(account: Account) -> Of:
-    """Return what times of an account are of: a step, or all where nothing marks steps."""
-    return "step" if account.marked_by else "recording"
 
 
 def _numbers(found: Cause) -> tuple[Evidence, ...]:
@@ -198,7 +195,7 @@ def _not_recorded(account: Account, state: State, idle_us: float, here: Situatio
     return Finding(
         rules=(change.id,),
         where=Where(),
-        holds=Time(account.step_us, _of(account)),
+        holds=Time(idle_us, account.of),
         gain=None,
         probability=probability("step"),
         hazard=change.words,
@@ -234,32 +231,16 @@ def _on_longest_rank(kernels: pd.DataFrame) -> pd.DataFrame:
 
 def _sums(kernels: pd.DataFrame) -> Account:
     """Return the times of kernels as an account without a clock: one step that is their sum."""
-    launches = kernels["launches"] if "launches" in kernels.columns else 1
-    rows = kernels.assign(n=launches, us=kernels["time_us"] * launches)
+    # where every kernel is a layer, a row is one of its launches with their mean
+    launches = launches_behind_rows(kernels, pd.factorize(kernels["layer"])[0])
+    rows = kernels.assign(us=kernels["time_us"] * launches, n=launches)
     groups = rows.groupby(["kernel", "layer"], dropna=False, sort=False)[["us", "n"]].sum()
-    parts = tuple(map(_part, groups.reset_index().to_dict("records")))
-    whole = sum(part.us for part in parts)
-    step = DeviceTime(float(rows["n"].sum()), whole, whole, 0.0, 0.0)
-    device = DeviceAccount(0, step, (step,), (), parts, (), step.launches)
-    pytorch = any(person_of(str(name)) is Person.PYTORCH for name in rows["kernel"].unique())
-    trains = shows_training(map(str, rows["kernel"].unique()))
-    return Account("", (whole,), False, (device,), (), trains, pytorch)
-
-
-def _part(row: Mapping[Any, Any]) -> Part:
-    name = str(row["kernel"])
-    traits = kernel_traits(name)
-    return Part(
-        "communication" if traits.does == "communication" else "",
-        "",
-        False,
-        kernel_label(name),
-        traits.does,
-        tuple(sorted(traits.ids())),
-        "" if pd.isna(row["layer"]) else str(row["layer"]),
-        float(row["us"]),
-        float(row["n"]),
+    named = (
+        (str(kernel), "" if pd.isna(layer) else str(layer), float(us), float(n))
+        for (kernel, layer), us, n in zip(groups.index, groups["us"], groups["n"], strict=True)
     )
+    pytorch = any(person_of(str(name)) is Person.PYTORCH for name in rows["kernel"].unique())
+    return account_of_sums(named, pytorch=pytorch)
 
 
 def _device(rows: pd.DataFrame | None) -> tuple[float, bool]:

@@ -12,15 +12,18 @@ import numpy as np
 import pandas as pd
 
 from perfml import chips
+from perfml.account.account import Account
+from perfml.account.words import kernel_rows
 from perfml.chips.lookup import vendor
 from perfml.explain.advice.finding import Finding, Where
 from perfml.explain.confidence import probability
 from perfml.explain.remedies import Situation, person_of, remedy_for
 from perfml.explain.speed_of_light import is_ordinary, kernel_levels
 from perfml.explain.tree.ideal import START_US
-from perfml.ingest.merge.groups import kernel_units, launches_behind_rows
-from perfml.kernel_names import function_name, kernel_traits
+from perfml.ingest.merge.groups import KernelUnit, kernel_units, launches_behind_rows
+from perfml.kernel_names import function_name, kernel_label, kernel_traits
 from perfml.util.findings import Time
+from perfml.util.typing import Floats
 from perfml.util.words import count, micros
 
 NOT_KNOWN = "not_known"
@@ -43,11 +46,14 @@ _LIMITS = ("compute", "memory", "latency")
 
 
 def longest_kernels(
-    kernels: pd.DataFrame | None, sources: Sequence[Mapping[str, Any]] = ()
+    kernels: pd.DataFrame | None,
+    sources: Sequence[Mapping[str, Any]] = (),
+    account: Account | None = None,
 ) -> tuple[Finding, ...]:
     """Return the kernels that take most of the time of all, with a line that profiles each.
 
     Of a report of Nsight Compute (`sources`) the limit of each is known, which is said instead.
+    Times are those of the `account`, of a step where it has steps; without one those of the table.
     """
     if kernels is None or kernels.empty:
         return ()
@@ -59,14 +65,15 @@ def longest_kernels(
     times = np.nan_to_num(kernels["time_us"].to_numpy(dtype=float) * launches)
     spent = np.bincount(codes, times, len(units))
     often = np.bincount(codes, launches, len(units))
-    for at in np.argsort(-spent, kind="stable")[: 4 * _MOST]:
+    held, whole = _held(units, spent, account)
+    for at in np.argsort(-held, kind="stable")[: 4 * _MOST]:
         row = kernels.iloc[int(np.flatnonzero(codes == at)[0])]
         command = profile_command(units[at].kernel, row)
         # communication waits for other devices: replayed alone it would never end
         communicates = kernel_traits(units[at].kernel).does == "communication"
         if not units[at].kernel or communicates or command in {one.command for one in found}:
             continue
-        if spent[at] < WORTH * spent.sum() or len(found) == _MOST:
+        if held[at] < WORTH * whole or len(found) == _MOST:
             continue
         sum_, of_one = micros(float(spent[at])), micros(float(spent[at] / often[at]))
         text = f"{sum_} in {count(round(often[at]), 'launch', 'launches')}, {of_one} each."
@@ -91,8 +98,27 @@ def longest_kernels(
         # what a kernel's warps wait for says more than that they wait
         waits = pd.notna(row.get("stall_memory_dependency"))
         limit = () if own is None or waits else (own.limit,)
-        found.append(_to_measure(label, float(spent[at]), title, text, command, *limit))
+        time = Time(float(held[at]), "all launches" if account is None else account.of)
+        found.append(_to_measure(label, time, title, text, command, *limit))
     return tuple(found)
+
+
+def _held(
+    units: Sequence[KernelUnit], spent: Floats, account: Account | None
+) -> tuple[Floats, float]:
+    """Return what each kernel takes, and what all of it is a part of; microseconds.
+
+    Shapes of one kernel share its time in an account, which has no shapes.
+    """
+    if account is None:
+        return spent, float(spent.sum())
+    account = account.bare
+    known = {label: us for label, _, us, _ in kernel_rows(account)}
+    labels = [kernel_label(unit.kernel) for unit in units]
+    of_label = pd.Series(spent).groupby(labels).transform("sum").to_numpy()
+    share = np.divide(spent, of_label, out=np.zeros_like(spent), where=of_label > 0)
+    held = share * np.array([known.get(label, 0.0) for label in labels])
+    return held, account.busiest.step.busy_us
 
 
 def longest_layer(layer: str, time_us: float) -> Finding:
@@ -100,16 +126,16 @@ def longest_layer(layer: str, time_us: float) -> Finding:
     text = "Its counters will show what limits it."
     # a range that is pushed and popped has a slash behind its name
     command = f"ncu --set full --nvtx --nvtx-include {shlex.quote(layer + '/')} ./program"
-    return _to_measure(layer, time_us, f"Profile {layer}", text, command)
+    return _to_measure(layer, Time(time_us), f"Profile {layer}", text, command)
 
 
 def _to_measure(
-    where: str, time_us: float, title: str, text: str, command: str, *limit: str
+    where: str, time: Time, title: str, text: str, command: str, *limit: str
 ) -> Finding:
     return Finding(
         rules=(NOT_KNOWN, *limit),
         where=Where((where,)),
-        holds=Time(time_us),
+        holds=time,
         gain=None,
         probability=probability("step"),
         hazard=title,
