@@ -63,7 +63,7 @@ def longest_kernels(
     units, codes = kernel_units(kernels, by_workload=True)
     launches = launches_behind_rows(kernels, codes)
     times = np.nan_to_num(kernels["time_us"].to_numpy(dtype=float) * launches)
-    spent = np.bincount(codes, times, len(units))
+    spent = np.asarray(np.bincount(codes, times, len(units)), dtype=float)
     often = np.bincount(codes, launches, len(units))
     held, whole = _held(units, spent, account)
     for at in np.argsort(-held, kind="stable")[: 4 * _MOST]:
