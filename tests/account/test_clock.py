@@ -27,6 +27,8 @@ from perfml.readers import read
 from tests.support.nsys_export import Export
 from tests.support.paths import ROOT
 
+pytestmark = pytest.mark.long
+
 SHARED = ROOT.parent / "shared"
 CASES = SHARED / "cases"
 RECORDED = [

@@ -24,6 +24,8 @@ from tests.support.causes import FAST, LOOK_ALIKES
 from tests.support.launches import launch
 from tests.support.paths import ROOT
 
+pytestmark = pytest.mark.long
+
 ALIKE = ROOT / "studies/workloads/planted/alike.toml"
 
 

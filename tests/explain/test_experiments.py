@@ -14,6 +14,8 @@ from perfml.tables import metric_columns
 from tests.support.command_line import run as command
 from tests.support.paths import ROOT
 
+pytestmark = pytest.mark.long
+
 DATA = ROOT / "studies" / "data"
 LAYERS = ("atomic_count_s0", "memory_fence_s0", "local_array_s0")
 

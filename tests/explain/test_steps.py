@@ -18,6 +18,8 @@ from tests.support.command_line import run
 from tests.support.paths import ROOT
 from tests.support.torch_trace import Trace
 
+pytestmark = pytest.mark.long
+
 PAIRS = ROOT.parent / "shared" / "data" / "pairs_2026_11_25" / "torch"
 NOTHING = pd.DataFrame()
 CAUSES = {

@@ -22,6 +22,8 @@ from perfml.tables import write_table
 from tests.support.command_line import run
 from tests.support.tables import make_kernels
 
+pytestmark = pytest.mark.long
+
 UNDER = "from under the profiler: Nsight Compute's"
 
 

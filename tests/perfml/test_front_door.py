@@ -17,6 +17,8 @@ from perfml.tables import write_table
 from perfml.util.shown import folded, screen, shorter
 from tests.support.paths import ROOT
 
+pytestmark = pytest.mark.long
+
 PAGE = ROOT / "docs" / "reference" / "python.md"
 DATA = ROOT / "tests" / "data" / "ncu"
 

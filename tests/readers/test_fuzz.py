@@ -11,6 +11,8 @@ from fuzz.targets import CORPUS, TARGETS, Finding, one
 from perfml.readers import read
 from tests.support.paths import ROOT
 
+pytestmark = pytest.mark.long
+
 DATA = ROOT / "tests/data"
 LONG = 90_000
 

@@ -15,6 +15,8 @@ from perfml.explain.speed_of_light import KernelLevels
 from tests.support.others_files import STRANGERS
 from tests.support.paths import PUBLIC
 
+pytestmark = pytest.mark.long
+
 NAN = float("nan")
 LINED = PUBLIC / "nvidia_sample_manual_nvtx.ncu-rep"
 DEFAULT_SET = PUBLIC / "rtx2060s_histogram_10_launches.ncu-rep"

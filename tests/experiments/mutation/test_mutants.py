@@ -23,6 +23,8 @@ from perfml.experiments.verdicts import LIMITS_OF
 from tests.support.paths import DATA
 from tests.support.ptx_warp import ALL, Warp
 
+pytestmark = pytest.mark.long
+
 PTX = (DATA / "ptx" / "habits.ptx").read_text()
 FROM, TO = 1 << 34, 1 << 35
 
