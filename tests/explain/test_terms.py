@@ -6,9 +6,9 @@ import pytest
 
 from perfml.explain.limits.state import LaunchState, derived
 from perfml.explain.tree.causes import TERMS, Kind
+from perfml.explain.tree.engine import _OPENS
 from perfml.explain.tree.layer_causes import sections_of
 from perfml.explain.tree.limits import load_limits
-from perfml.explain.tree.opened import _OPENS
 from perfml.metrics import HOPPER, STALLS, load_catalogue, ncu_name, with_ncu_name
 from perfml.tables import MOVED_COLUMNS
 from tests.support.launches import launch
