@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from perfml.errors import plain
 from perfml.explain.advice.finding import saving
 from perfml.explain.confidence import marked
 from perfml.explain.speed_of_light import Headroom, headroom
-from perfml.explain.tree.sentences import sided_causes
+from perfml.explain.tree.layer_causes import sided_causes
+from perfml.explain.words import points_of, shown_by, step_action, step_cause, step_verdict
 from perfml.kernel_names import shortened
 from perfml.util.findings import Evidence
-from perfml.util.json_values import json_object
-from perfml.util.words import ended, factor_text
+from perfml.util.json_values import Document, json_object
+from perfml.util.words import ended, factor_text, say
 
 if TYPE_CHECKING:
     from perfml.explain.advice.finding import Finding
@@ -37,23 +38,22 @@ _LEVELS = ((8, 3, 4), (5, 3, 4), (3, 3, 4), (3, 2, 3), (2, 2, 2), (1, 3, 2), (1,
 """Layers, causes of each, and notes as well as missing counters: the first that fits is taken."""
 
 
-@dataclass(frozen=True)
-class BriefCause:
-    """A cause: its evidence in numbers, and what to do about it."""
-
-    cause: str
-    evidence: str
-    do: str
-    numbers: Annotated[tuple[Evidence, ...], "of the evidence, on both sides"] = ()
-
-
-@dataclass(frozen=True)
-class BriefLayer:
-    """A layer's verdict and its causes."""
-
-    layer: str
-    verdict: str
-    causes: tuple[BriefCause, ...]
+Row = Mapping[str, Any]
+BriefCause = Document(
+    "BriefCause",
+    {
+        "cause": str,
+        "evidence": str,
+        "do": str,
+        "numbers": (tuple[Evidence, ...], "of the evidence, on both sides"),
+    },
+    words="A cause: its evidence in numbers, and what to do about it.",
+)
+BriefLayer = Document(
+    "BriefLayer",
+    {"layer": str, "verdict": str, "causes": [BriefCause]},
+    words="A layer's verdict and its causes; those that matter most, first the first.",
+)
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Brief:
 
     of: Annotated[tuple[str, ...], "what was asked about"]
     verdict: Annotated[str, "the answer as a whole"]
-    layers: Annotated[tuple[BriefLayer, ...], "those that matter most, first the first"]
+    layers: Annotated[tuple[Row, ...], BriefLayer]
     missing: Annotated[tuple[str, ...], "what was not collected and would tell more"] = ()
     notes: Annotated[tuple[str, ...], "what else to know before one relies on it"] = ()
     left_out: Annotated[int, "parts that did not fit"] = 0
@@ -77,10 +77,10 @@ class Brief:
         lines = [self.verdict]
         lines += [] if self.headroom is None else [self.headroom.reason]
         for layer in self.layers:
-            lines.append(f"{layer.layer}: {layer.verdict}")
-            for each in layer.causes:
-                lines.append(f"  {': '.join(filter(None, (each.cause, each.evidence)))}")
-                lines.append(f"  do: {each.do}")
+            lines.append(f"{layer['layer']}: {layer['verdict']}")
+            for cause in layer["causes"]:
+                lines.append(f"  {': '.join(filter(None, (cause['cause'], cause['evidence'])))}")
+                lines.append(f"  do: {cause['do']}")
         lines += [f"missing: {each}" for each in self.missing]
         lines += [f"note: {each}" for each in self.notes]
         if self.left_out:
@@ -91,9 +91,8 @@ class Brief:
 def brief_explanation(explanation: Explanation, of: tuple[str, ...]) -> Brief:
     """Return why one side is slower, in short."""
     details = explanation.details
-    doubts = (
-        each.points[key] for each in details for key in ("doubt", "check") if key in each.points
-    )
+    points = [points_of(each) for each in details]
+    doubts = (each[key] for each in points for key in ("doubt", "check") if key in each)
     missing = dict.fromkeys([*doubts, *(name for each in details for name in each.causes.missing)])
     layers = [_layer(each) for each in explanation.mattering]
     return _fitting(
@@ -105,14 +104,14 @@ def brief_explanation(explanation: Explanation, of: tuple[str, ...]) -> Brief:
     )
 
 
-def _of_step(step: StepComparison | None) -> tuple[BriefLayer, ...]:
+def _of_step(step: StepComparison | None) -> tuple[Row, ...]:
     """Return the first cause of a step's difference."""
-    cause = None if step is None else step.cause()
-    if step is None or cause is None or step.first is None:
+    cause = "" if step is None else step_cause(step)
+    if step is None or not cause or step.first is None:
         return ()
-    do = step.action() or "perfml explain --more shows which kernels changed."
-    found = _cause(step.first.id, cause, marked(do, step.confidence), step.numbers)
-    return (BriefLayer("a step on the clock", _cut(step.sentence()), (found,)),)
+    do = marked(step_action(step), step.confidence)
+    first = _cause(step.first.id, cause, do, step.numbers)
+    return (_row(say("explain.step.brief"), step_verdict(step), first),)
 
 
 def brief_advice(advice: Advice, of: tuple[str, ...], levels: Sequence[KernelLevels] = ()) -> Brief:
@@ -126,23 +125,23 @@ def brief_advice(advice: Advice, of: tuple[str, ...], levels: Sequence[KernelLev
     return _fitting(of, advice.title, layers, missing, (*advice.warnings, *advice.time_notes), left)
 
 
-def _saving(one: Finding) -> BriefLayer:
+def _saving(one: Finding) -> Row:
     """Return a finding of advice."""
     where = _name(one.where.name) or "the whole run"
     do = marked(one.what_to_do, one.confidence, one.tells)
     do = " ".join(filter(None, (do, one.command)))
     hazard = f"{one.hazard} ({', '.join(one.rules[:3])})"
-    return BriefLayer(where, saving(one), (_cause(hazard, one.evidence, do, one.numbers),))
+    return _row(where, saving(one), _cause(hazard, one.evidence, do, one.numbers))
 
 
-def _layer(detail: LayerDiff) -> BriefLayer:
+def _layer(detail: LayerDiff) -> Row:
     name = _name(detail.layer)
     if detail.target_layer != detail.layer:
         name = f"{name} -> {_name(detail.target_layer)}"
     causes, _ = sided_causes(detail.time, detail.causes)
     verdict = "; ".join(filter(None, (detail.time.sentence(), detail.unseen)))
     where = f"in {detail.names[0]}: " if detail.time.verdict == "faster" else ""
-    said = detail.points
+    said = points_of(detail)
     first = marked(
         " ".join(ended(said[key]) for key in ("do", "saves") if key in said),
         detail.causes.confidence,
@@ -152,19 +151,19 @@ def _layer(detail: LayerDiff) -> BriefLayer:
     shown = tuple(
         _cause(
             f"{cause.term.label} {factor_text(cause.factor)}",
-            "; ".join(filter(None, (detail.shows(cause), "" if place else said.get("where")))),
+            "; ".join(filter(None, (shown_by(detail, cause), "" if place else said.get("where")))),
             where + (detail.action(cause.term) if place else first),
             detail.numbers.get(cause.term.id, ()),
         )
         for place, cause in enumerate(causes)
     )
-    return BriefLayer(name, _cut(verdict), shown)
+    return _row(name, verdict, *shown)
 
 
 def _fitting(
     of: Iterable[str],
     verdict: str,
-    layers: Iterable[BriefLayer],
+    layers: Iterable[Row],
     missing: Iterable[str],
     notes: Iterable[str],
     left: Headroom | None = None,
@@ -180,11 +179,10 @@ def _fitting(
 
 
 def _cut_to(whole: Brief, layers: int, causes: int, sentences: int) -> Brief:
-    shown = tuple(replace(layer, causes=layer.causes[:causes]) for layer in whole.layers[:layers])
+    shown = tuple({**row, "causes": row["causes"][:causes]} for row in whole.layers[:layers])
     missing, notes = whole.missing[:sentences], whole.notes[:sentences]
-    left_out = sum(len(each.causes) for each in whole.layers) - sum(
-        len(each.causes) for each in shown
-    )
+    left_out = sum(len(row["causes"]) for row in whole.layers)
+    left_out -= sum(len(row["causes"]) for row in shown)
     left_out += len(whole.missing) - len(missing) + len(whole.notes) - len(notes)
     left = whole.headroom
     if left is not None:
@@ -197,8 +195,13 @@ def _cut_to(whole: Brief, layers: int, causes: int, sentences: int) -> Brief:
     )
 
 
-def _cause(cause: str, evidence: str, do: str, numbers: tuple[Evidence, ...] = ()) -> BriefCause:
-    return BriefCause(_cut(cause), _cut(evidence), _cut(do), numbers[:_NUMBERS])
+def _row(layer: str, verdict: str, *causes: Row) -> Row:
+    return {"layer": layer, "verdict": _cut(verdict), "causes": causes}
+
+
+def _cause(cause: str, evidence: str, do: str, numbers: tuple[Evidence, ...] = ()) -> Row:
+    texts = {"cause": cause, "evidence": evidence, "do": do}
+    return {name: _cut(text) for name, text in texts.items()} | {"numbers": numbers[:_NUMBERS]}
 
 
 def _name(name: str) -> str:

@@ -24,7 +24,7 @@ from perfml.experiments.verdicts import Finding, claimed_of, examine
 from perfml.explain.advice.first_fix import actions_of, first_fix, numbers_on_both, on_side
 from perfml.explain.advice.fix import Estimate
 from perfml.explain.advice.measured import confidence_by
-from perfml.explain.changed_metrics import compare_metrics, sort_metrics
+from perfml.explain.changed_metrics import compare_metrics, find_disagreements, sort_metrics
 from perfml.explain.compared import Launched, Side, same_device
 from perfml.explain.confidence import MOST
 from perfml.explain.launches import (
@@ -41,18 +41,12 @@ from perfml.explain.results import LayerDiff
 from perfml.explain.times import Ratio, compare_times
 from perfml.explain.tree.causes import TERMS, Contribution
 from perfml.explain.tree.layer import kernel_causes, layer_causes
-from perfml.explain.tree.layer_causes import Causes, PairCauses, Reason, Untold
-from perfml.explain.tree.sentences import find_disagreements
-from perfml.util.words import first_few, micros
+from perfml.explain.tree.layer_causes import Causes, PairCauses, Untold
+from perfml.util.words import say
 
 if TYPE_CHECKING:
     from perfml.explain.model import Explainer
 
-UNSEEN = (
-    "the kernels alone show no difference; copies, memsets and waits for the host between them "
-    "were not recorded. Record both sides with perfml collect or nsys profile --trace cuda,nvtx"
-)
-"""What cannot be told of sides whose kernels, timed one at a time, are as fast."""
 _LEAST = 1e-3  # a factor nearer to 1 is none
 
 
@@ -119,14 +113,10 @@ def pieces_apart(
     if not along or inside < MOST * abs(time.target_us - time.baseline_us):
         return None
     names = [name for _, name in sorted(apart, reverse=True)]
-    why = (
-        f"{micros(inside)} lie in ranges that the other side lacks "
-        f"({first_few(names, 2)}). "
-        "Compare the sums, or record again with perfml collect, where no library divides a layer"
-    )
     first = along[0].term
     other = "kernels_appeared" if first.id != "kernels_appeared" else "kernels_vanished"
-    return Untold((TERMS[other],), first, share=1.0, reason=Reason.PIECES, why=why)
+    numbers = {"inside": inside, "names": names}
+    return Untold((TERMS[other],), first, share=1.0, reason="pieces", numbers=numbers)
 
 
 def _time(side: Side, layer: str) -> float:
@@ -172,7 +162,7 @@ class DetailReader:
         left, right = self.sides
         called = (left.name, right.name)
         fix = first_fix(time, causes, called, launches, tables=not left.by)
-        unseen = UNSEEN if time.slower is None and only_kernels(*rows) else ""
+        unseen = time.slower is None and only_kernels(*rows)
         attribution = None if self.explainer is None else self.explainer.attribute(*rows)
         metrics = compare_metrics(*rows)
         if attribution is not None:
@@ -188,17 +178,16 @@ class DetailReader:
             metrics=metrics,
             causes=causes,
             model=attribution,
-            disagreements=tuple(find_disagreements(time, causes, attribution, metrics)),
+            disagreements=find_disagreements(time, causes, attribution, metrics),
             warnings=tuple(
-                f"{side.name}: {held.others} of {held.others + held.repeats} repeats launch other "
-                "kernels; the kernels shown are those of the usual repeats"
+                say("explain.layer.usual", side=side, held=held, repeats=held.others + held.repeats)
                 for side, held in zip(self.sides, orders, strict=True)
                 if held.others
             ),
             fix=fix,
             actions=actions_of(time, causes, launches),
             numbers=numbers_on_both(time, causes, launches),
-            unseen=unseen,
+            unseen=say("explain.layer.unseen") if unseen else "",
         )
         proved = [side.proved for side in self.sides]
         # two sides of one table: nothing tells of which its experiments are

@@ -22,7 +22,7 @@ from perfml.explain.launches import LABEL
 from perfml.explain.reports import Code, Report, code_of, opcode, without_predicate
 from perfml.explain.results import Explanation, LayerDiff, Line, file_name
 from perfml.explain.speed_of_light import KernelLevels
-from perfml.explain.tree.sentences import sided_causes
+from perfml.explain.tree.layer_causes import sided_causes
 from perfml.ingest.merge.groups import kernel_units
 from perfml.kernel_names import kernel_label
 from perfml.metrics.expressions import Array

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import math
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import PurePosixPath, PureWindowsPath
 from typing import Annotated, ClassVar
 
 import pandas as pd
 
 from perfml.explain.advice.fix import Fix
-from perfml.explain.advice.symptoms import filled, symptom_of
 from perfml.explain.changed_metrics import ChangedMetric, ModelAttribution
 from perfml.explain.confidence import IN_WORDS, TimeVerdict
 from perfml.explain.launches import ChangeRow, LaunchRow
@@ -21,20 +17,12 @@ from perfml.explain.steps import StepComparison
 from perfml.explain.times import TOLERANCE, Ratio
 from perfml.explain.tree.causes import Contribution, Term
 from perfml.explain.tree.layer_causes import Causes
-from perfml.explain.tree.sentences import levels_in_words, sided_causes
-from perfml.util.findings import Evidence
+from perfml.explain.words import POINTS, points_of, step_verdict
+from perfml.util.findings import Evidence, Remark
 from perfml.util.json_values import Document, json_object
 from perfml.util.lazy import drawn_by
 from perfml.util.shown import Shown
-from perfml.util.words import (
-    Readable,
-    ended,
-    factor_text,
-    micros_alike,
-    multiple,
-    number,
-    percentage,
-)
+from perfml.util.words import ended, multiple, number, percentage, say
 
 
 @dataclass(frozen=True)
@@ -53,17 +41,18 @@ class Line:
     called_at: Annotated[str | None, "the line that calls it, where it was inlined"] = None
     waits_at: Annotated[str | None, "where most warps wait for it"] = None
 
+    @property
+    def place(self) -> str:
+        """Its line of the source; empty where no report tells it."""
+        if self.file is None:
+            return ""
+        return say("explain.layer.place", file=file_name(self.file), line=self)
+
     def sentence(self) -> str:
         """Say it in words."""
-        where = ""
-        if self.file is not None:
-            called = f" (called at {self.called_at})" if self.called_at else ""
-            where = f"{file_name(self.file)}:{self.line}{called}, "
-        have = "has" if self.alike == 1 else f"and {self.alike - 1} more like it have"
-        return (
-            f"{where}{self.sass} at {self.offset:#06x} {have} {Readable(self.share):.0%} of "
-            f"{self.of}" + (f", most of them at {self.waits_at}" if self.waits_at else "")
-        )
+        more = self.alike - 1
+        have = say("explain.layer.have", more=more) if more else say("explain.layer.has")
+        return say("explain.layer.line", line=self, have=have)
 
 
 def file_name(path: str) -> str:
@@ -74,28 +63,6 @@ def file_name(path: str) -> str:
 
 _AGAINST = 0.1
 """From a tenth of the time on what works against the causes is told."""
-
-_OTHERS, _MISSING = 3, 6  # further causes, and counters, that are named
-
-COLLECT = (
-    "Collect what was not (ncu --metrics $(perfml metrics default --request)), or the rest has no "
-    "name: {missing}"
-)
-
-POINTS: Mapping[str, str] = {
-    "do": "do",
-    "saves": "saves",
-    "why": "why",
-    "where": "where",
-    "stay": "if you stay",
-    "also": "also",
-    "doubt": "doubt",
-    "check": "to check",
-    "caution": "caution",
-}
-"""What is said of a layer of two sides, in order, and the words before it."""
-
-_UNSPLIT = "No counter splits the difference."
 
 _FIRST = 3  # lines of a layer in a notebook: what to do, what it saves, why
 _LITTLE = 0.02  # layers that make less of the difference are no part of a short answer
@@ -154,7 +121,7 @@ class LayerDiff:
     metrics: Annotated[pd.DataFrame, ChangedMetric]
     causes: Causes
     model: ModelAttribution | None
-    disagreements: tuple[str, ...] = ()
+    disagreements: tuple[Remark, ...] = ()
     warnings: tuple[str, ...] = ()
     fix: Fix | None = None
     actions: Mapping[str, str] = field(default_factory=dict)
@@ -169,38 +136,6 @@ class LayerDiff:
             return self.fix.action
         return self.actions.get(term.id, "")
 
-    @cached_property
-    def points(self) -> Mapping[str, str]:
-        """What people read of it, by the ids of `POINTS`; every surface lays out these."""
-        causes, _ = sided_causes(self.time, self.causes)
-        if not causes:
-            return {"why": _UNSPLIT} if self.time.slower is not None else {}
-        first, *others = causes
-        fix = self.fix if self.fix is not None and self.fix.term == first.term else None
-        saves = stay = ""
-        do = self.action(first.term)
-        if fix is not None:
-            do, saves, stay = fix.do, fix.saves, fix.stay
-        elif first.term.residual and self.causes.missing:
-            do = COLLECT.format(missing=", ".join(self.causes.missing[:_MISSING]))
-        against = self.against(causes)
-        rest = f"; all else together {factor_text(math.exp(against))}" if against else ""
-        shown = self.shows(first)
-        untold = self.causes.untold
-        rivals = untold.sentence() if untold is not None and untold.causes else ""
-        said = {
-            "do": do,
-            "saves": saves,
-            "why": f"{_factor(first)}{f': {shown}' if shown else ''}{rest}",
-            "where": "; ".join(map(self._where, self.lines)),
-            "stay": stay,
-            "also": ", ".join(map(_factor, others[:_OTHERS])),
-            "doubt": rivals,
-            "check": "" if untold is None or rivals else untold.what_tells(),
-            "caution": next(iter(self.disagreements), ""),
-        }
-        return {name: text for name, text in said.items() if text}
-
     @property
     def reasons(self) -> tuple[str, ...]:
         """The points in lines, after what an experiment says, and before what nobody recorded."""
@@ -210,30 +145,9 @@ class LayerDiff:
             "do": f" in {self.names[0]}" if self.time.verdict == "faster" else "",
             "why": f" ({IN_WORDS[sure]})" if sure != "high" else "",
         }
-        said = self.points.items()
-        lines = (f"{POINTS[name]}{marks.get(name, '')}: {text}" for name, text in said)
+        points = points_of(self).items()
+        lines = (f"{POINTS[name]}{marks.get(name, '')}: {text}" for name, text in points)
         return tuple(filter(None, (self.proved, *lines, self.unseen)))
-
-    @property
-    def difference(self) -> str:
-        """How long it takes on both sides, and why, in sentences."""
-        why = self.points.get("why", "")
-        cause = f" {why}" if why == _UNSPLIT else f" Cause: {ended(why)}" if why else ""
-        times = (self.time.baseline_us, self.time.target_us)
-        return times_in_words(self.layer, self.names, *times) + cause
-
-    def shows(self, cause: Contribution) -> str:
-        """Say what shows a cause: its levels, and the first numbers of either side's longest."""
-        symptom, slow = symptom_of(cause.term.id), self.time.slower or 0
-        numbers = self.numbers.get(cause.term.id, ())
-        said = [levels_in_words(cause, self.causes, self.names[0])]
-        for at, name in enumerate((self.names[slow], self.names[1 - slow])):
-            # parts of the time are levels, which are said; counts say what makes them
-            units = {one.quantity: (one.slow, one.fast)[at] for one in numbers if one.unit}
-            known = defaultdict(lambda: math.nan, units)
-            text = symptom and filled(symptom.evidence, known.__getitem__, 1)
-            said.append(f"in {name} {text}" if text else "")
-        return "; ".join(filter(None, said))
 
     def against(self, causes: Sequence[Contribution]) -> float:
         """Return the logarithm of what all but some causes make, where it works against them.
@@ -243,12 +157,6 @@ class LayerDiff:
         rest = self.time.log_ratio - sum(total.log_ratio for total in causes)
         return rest if rest * self.time.log_ratio < 0 and abs(rest) >= _AGAINST else 0.0
 
-    def _where(self, line: Line) -> str:
-        """Say which instruction carries a cause."""
-        labels = {total.term.id: total.term.label for total in self.causes.totals}
-        of = f"{labels.get(line.term, line.term)}: " if len(self.lines) > 1 else ""
-        return of + line.sentence()
-
     JSON: ClassVar = (
         *("layer", "target_layer", "aligned_by", "time", "kernels", "launches", "metrics"),
         *("causes", "numbers", "model", "disagreements", "warnings", "reasons", "unseen", "fix"),
@@ -256,17 +164,6 @@ class LayerDiff:
     )
     to_dict = json_object
     plot = drawn_by("perfml.report.figures.comparisons", "attribution")
-
-
-def _factor(total: Contribution) -> str:
-    return f"{total.term.label} {factor_text(total.factor)}"
-
-
-def times_in_words(layer: str, names: tuple[str, str], baseline_us: float, target_us: float) -> str:
-    """Say how long a layer takes on both sides, in a sentence."""
-    target, baseline = micros_alike(target_us, baseline_us)
-    times = f"{names[1]} takes {target} for {layer}, {names[0]} {baseline}"
-    return f"{times} ({multiple(target_us / baseline_us)})."
 
 
 AlignedLayer = Document(
@@ -367,7 +264,7 @@ class Explanation(Shown):
         """What people wait for: the time on the clock, where times of kernels hide it."""
         if self.leading is None:
             return self.total.sentence()
-        return "; ".join(filter(None, (self.leading.sentence(), self.certain)))
+        return "; ".join(filter(None, (step_verdict(self.leading), self.certain)))
 
     @property
     def certain(self) -> str:

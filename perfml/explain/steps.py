@@ -11,19 +11,17 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 
 from perfml.account.account import Account
 from perfml.account.causes import LAUNCH_BOUND, TIMES, Change, amounts, causes, changes
-from perfml.account.words import step_sentence
 from perfml.explain.confidence import Confidence, TimeVerdict, confidence_of, probability
 from perfml.explain.remedies import Remedy, of_account, remedy_for
 from perfml.explain.times import Ratio
 from perfml.util.findings import Evidence
 from perfml.util.json_values import json_object
-from perfml.util.words import Readable, micros, multiple
 
 _ALONE = 1.5
 """A ratio of one step a side is claimed from here on: first steps of 22 recordings of 2026-11-25
@@ -40,7 +38,7 @@ _COUNTED = 2500  # pairs of steps up to which orders are counted; of more they a
 _PROFILED = 1.39
 """Kineto makes a step longer by this factor in the median of 40 (H200, 2026-11-28), where the host
 is the limit: so much more time to launch the same kernels is no difference of programs."""
-_AT_MOST = 2.24
+AT_MOST = 2.24
 """And by this one at most: so much says nothing where all else differs the other way."""
 LAUNCHING = next(each.idle for each in causes() if each.id == LAUNCH_BOUND)
 """States of the host in which it launches, and does no more."""
@@ -51,9 +49,11 @@ _GIVEN = {
     "step_threads": "threads",
 }
 """What operators were given and launched, by the id of the quantity."""
+Effect = Literal["against", "longer"]
+"""What a profiler alone may do: launching takes longer where all else differs the other way, or
+where nothing else differs."""
 _TICK_US = 1e-3  # of the clocks of profilers
 _SHOWN = 0.1  # a smaller part of a step is no headline
-_WHOLE = 1.005  # from here on a cause is no share of the difference, as others work against it
 _NAMED = 0.02  # what makes less of the difference is told in one row
 
 
@@ -90,19 +90,6 @@ class StepComparison:
         return _verdict(*map(_walls, self._sides))
 
     @property
-    def idle(self) -> bool:
-        """Whether the devices of both sides are idle most of the time."""
-        return all(side.busiest.step.idle_us > side.step_us / 2 for side in self._sides)
-
-    @property
-    def launching_us(self) -> float:
-        """Of the difference, in how much the host launches the same kernels and does no more."""
-        launches = [side.busiest.launches for side in self._sides]
-        if not math.isclose(*launches, rel_tol=_CLOSE):
-            return 0.0
-        return sum(each.us for each in self.changes if each.id == LAUNCH_BOUND)
-
-    @property
     def repeats(self) -> tuple[int, int]:
         """How many steps count on either side."""
         one, other = self._sides
@@ -116,28 +103,44 @@ class StepComparison:
             certain = max(self._sides[1].step_us - self._chance_us, _TICK_US)
             if abs(math.log(certain / max(self._sides[0].step_us, _TICK_US))) <= math.log(_ALONE):
                 return "undecided"
-        rest = abs(self.difference_us - self.launching_us)
-        shorter = min(side.step_us for side in self._sides)
-        longer = self._lengthened and abs(self.log_ratio) < math.log(_PROFILED)
-        if self._against or (longer and rest <= _CLOSE * shorter):
+        if self.profiler:
             return "no difference" if found == "no difference" else "undecided"
         return found
 
     @cached_property
-    def _against(self) -> bool:
-        """Whether a profiler alone may make the side longer that has less of all else."""
-        if self.alone or abs(self.log_ratio) >= math.log(_AT_MOST):
-            return False
-        sides = self._sides
-        idle = any(each.busiest.step.idle_us > each.step_us / 2 for each in sides)
-        rest = self.difference_us - sum(e.us for e in self.changes if e.id == LAUNCH_BOUND)
-        least = _CLOSE * min(each.step_us for each in sides)
-        return idle and rest * self.difference_us < 0 and abs(rest) > least
+    def idle(self) -> tuple[bool, bool]:
+        """Whether the device of either side is idle most of the time."""
+        one, other = (side.busiest.step.idle_us > side.step_us / 2 for side in self._sides)
+        return one, other
 
     @property
-    def _lengthened(self) -> bool:
+    def lengthened(self) -> bool:
         """Whether both sides are mostly idle under a profiler, which makes that longer."""
-        return self.idle and not self.alone
+        return all(self.idle) and not self.alone
+
+    @cached_property
+    def profiler(self) -> Effect | None:
+        """What a profiler alone may have done to the times of idle devices; None if nothing."""
+        if self.alone:
+            return None
+        launching = sum(each.us for each in self.changes if each.id == LAUNCH_BOUND)
+        rest, least = self.difference_us - launching, _CLOSE * min(e.step_us for e in self._sides)
+        factor = math.exp(abs(self.log_ratio))
+        if abs(rest) > least:
+            against = rest * self.difference_us < 0 and any(self.idle) and factor < AT_MOST
+            return "against" if against else None
+        launches = [side.busiest.launches for side in self._sides]
+        alike = math.isclose(*launches, rel_tol=_CLOSE) and factor < _PROFILED
+        return "longer" if alike and all(self.idle) else None
+
+    @property
+    def doubt(self) -> Literal["one", "overlap"] | Effect | None:
+        """Why the clock does not decide; None where it does."""
+        if self.verdict != "undecided":
+            return None
+        if max(self.repeats) == 1:
+            return "one"
+        return "overlap" if self._of_the_clock == "undecided" else self.profiler
 
     @property
     def _by_speed(self) -> tuple[Account, Account]:
@@ -148,7 +151,7 @@ class StepComparison:
     def _sign(self) -> float:
         """The direction of what differs: above 0 the target has more of it."""
         sign = math.copysign(1.0, self.difference_us)
-        return -sign if self._against else sign
+        return -sign if self.profiler == "against" else sign
 
     @cached_property
     def parts(self) -> dict[str, float]:
@@ -223,7 +226,7 @@ class StepComparison:
             return None
         along = [each for each in self.changes if self._sign * each.us > 0]
         along.sort(key=lambda each: -abs(each.us))
-        if self._lengthened and self._as_much_longer:  # what the GPU computes tells more than that
+        if self.lengthened and self._as_much_longer:  # what the GPU computes tells more than that
             shorter = min(side.step_us for side in self._sides)
             others = (each for each in along if each.id != LAUNCH_BOUND)
             along = [*(o for o in others if abs(o.us) >= _NAMED * shorter), *along]
@@ -285,6 +288,25 @@ class StepComparison:
         return tuple(found)
 
     @property
+    def unlike(self) -> Evidence | None:
+        """The first number of operands or launches that differs."""
+        known = () if self.first is None else self._of_operands(self.first)[1:]
+        close = (math.isclose(e.slow, e.fast, rel_tol=_CLOSE / 2) for e in known)
+        return next((e for e, same in zip(known, close, strict=True) if not same), None)
+
+    @property
+    def rows(self) -> list[tuple[str, float]]:
+        """The parts of the difference by the ids of their causes, microseconds; they add up.
+
+        ``rest`` is what is too small for a row, ``all`` the difference.
+        """
+        least = _NAMED * max(abs(each.us) for each in self.changes) if self.changes else 0.0
+        rows = [(each.id, each.us) for each in self.changes if abs(each.us) >= least]
+        rest = self.difference_us - math.fsum(us for _, us in rows)
+        rest = 0.0 if abs(rest) < 1e-6 * self._sides[1].step_us else rest  # what rounding leaves
+        return [*rows, ("rest", rest), ("all", self.difference_us)]
+
+    @property
     def unit(self) -> str:
         """What is compared (`perfml.account.account.Account.unit`)."""
         return self._sides[0].unit
@@ -294,60 +316,6 @@ class StepComparison:
         """The name of the side that takes longer."""
         return self.names[1] if self._sign > 0 else self.names[0]
 
-    def sentence(self) -> str:
-        """Say how long a step takes on either side, and the verdict."""
-        one, other = micros(self._sides[1].step_us), micros(self._sides[0].step_us)
-        what = "the recording" if self.unit == "recording" else f"a {self.unit}"
-        how = "without a profiler" if self.alone else "on the clock"
-        times = f"{what} takes {one} {how} against {other}"
-        return f"{self.verdict}: {times} ({multiple(math.exp(self.log_ratio))}){self._doubt()}"
-
-    def _doubt(self) -> str:
-        if self.verdict != "undecided":
-            return ""
-        if max(self.repeats) == 1:
-            return f": one {self.unit} of each side cannot tell"
-        if self._of_the_clock == "undecided":
-            return f": the recorded {self.unit}s of the sides overlap, or differ by as much"
-        if self._against:
-            longer = f"a profiler makes launching up to {_AT_MOST:g} times as long"
-            return f": {longer}, and all else differs the other way"
-        same = "the devices are mostly idle, the same kernels are launched"
-        return f": {same}, and a profiler makes that as much longer"
-
-    def cause(self) -> str | None:
-        """Say the first cause with its part of the difference; None where nothing differs."""
-        first = self.first
-        if first is None or not self.difference_us:
-            return None
-        known = first.where in ("", *first.operators)
-        where = "" if known else f", most in {first.where}"
-        on = f" ({', '.join(first.operators)})" if first.operators else ""
-        on += self._shown(first)
-        said = f"in {self.slower} {first.words}{on}{where}: {micros(abs(first.us))}"
-        share = first.us / self.difference_us
-        if share < 0:
-            return f"{said} more"
-        if share > _WHOLE:
-            over = abs(first.us) - abs(self.difference_us)
-            return f"{said} more, of which the rest makes up for {micros(over)}"
-        return f"{said} of the {micros(abs(self.difference_us))} ({Readable(share):.0%})"
-
-    def _shown(self, first: Change) -> str:
-        """Say the first number of operands or launches that differs; else nothing."""
-        known = self._of_operands(first)[1:]
-        unlike = (e for e in known if not math.isclose(e.slow, e.fast, rel_tol=_CLOSE / 2))
-        for each in unlike:
-            name = each.quantity.replace("_", " ")
-            most = f" of {each.ceiling:,.0f}" if each.ceiling > 0 else ""
-            unit = f" {each.unit}".rstrip()
-            return f", {name} {each.slow:,.0f}{most}{unit} against {each.fast:,.0f}"
-        return ""
-
-    def action(self) -> str | None:
-        """Return what to do about the first cause: a line to type, and why."""
-        return None if self.first is None else f"in {self.slower}: {self.remedy.text}"
-
     @cached_property
     def remedy(self) -> Remedy:
         """What to do about the first cause on the slower side."""
@@ -355,24 +323,6 @@ class StepComparison:
         kernel = "" if self.first is None else self.first.kernel
         here = replace(of_account(slow, self.capability), kernel=kernel)
         return Remedy() if self.first is None else remedy_for(self.first.id, here)
-
-    def rows(self) -> list[tuple[str, float]]:
-        """Return the parts of the difference in words and microseconds; they add up to it."""
-        least = _NAMED * max(abs(each.us) for each in self.changes) if self.changes else 0.0
-        rows = [(each.words, each.us) for each in self.changes if abs(each.us) >= least]
-        rest = self.difference_us - math.fsum(us for _, us in rows)
-        rest = 0.0 if abs(rest) < 1e-6 * self._sides[1].step_us else rest  # what rounding leaves
-        return [*rows, ("all else", rest), (f"the whole {self.unit}", self.difference_us)]
-
-    def notes(self) -> tuple[str, ...]:
-        """Say it of each side, and what to believe of steps that are mostly idle."""
-        sides = (self.baseline, self.target)
-        said = tuple(map(step_sentence, sides, self.names))
-        if not self._lengthened or not all(side.host for side in sides):
-            return said
-        one, other = (side.busiest.step.computing_us for side in sides)
-        much = "Both devices are mostly idle, and a profiler makes launches longer"
-        return (*said, f"{much}: they compute {micros(other)} against {micros(one)} a step.")
 
     @property
     def ratio(self) -> float:

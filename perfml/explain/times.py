@@ -16,7 +16,7 @@ from perfml.explain.confidence import TimeVerdict
 from perfml.metrics.sets import CACHED, INSTRUCTIONS, REPEATABLE
 from perfml.util.json_values import json_object
 from perfml.util.typing import Floats
-from perfml.util.words import Readable, number, ratio_text
+from perfml.util.words import say
 
 
 @dataclass(frozen=True)
@@ -69,9 +69,8 @@ class Ratio:
         """What the interval covers, in words; None without one."""
         if self.interval is None:
             return None
-        if min(self.processes) > 1:
-            return f"over {self.processes[0]} and {self.processes[1]} processes"
-        return "within one process"
+        over = "over" if min(self.processes) > 1 else "within"
+        return say(f"explain.time.{over}", processes=self.processes)
 
     @property
     def slower(self) -> int | None:
@@ -92,30 +91,28 @@ class Ratio:
 
     def sentence(self) -> str:
         """Say it in words."""
-        where, ratio = self.interval, ratio_text(self.ratio)
         if self.unclaimed:
-            return f"{self.unclaimed} (ratio {ratio})"
-        if where is None:
-            sure = "no interval: it takes two repeats or more on both sides"
-        else:
-            sure = f"95 % interval {ratio_text(where[0])} to {ratio_text(where[1])} {self.scope}"
-        if self.verdict == "undecided" and where is None:
-            return f"undecided: one launch is not exact to this (ratio {ratio}; {sure})"
-        if self.verdict == "undecided" and where is not None:
-            repeats_tell = (self.p_value or 0.0) * self.compared <= 0.05
-            if min(self.processes) == 1 and (where[0] - 1) * (where[1] - 1) > 0 and repeats_tell:
-                told = "two processes of one program differ by as much"
-                return f"undecided: {told} (ratio {ratio}, {sure})"
-            many = f" for {self.compared} layers judged together" if self.compared > 1 else ""
-            return f"undecided: the repeats scatter too much{many} (ratio {ratio}, {sure})"
+            return say("explain.time.unclaimed", time=self)
+        sure = say(f"explain.time.{'one_side' if self.interval is None else 'interval'}", time=self)
+        most = max(abs(math.expm1(bound or 0)) for bound in (self.log_low, self.log_high))
+        many = self.compared if self.compared > 1 else None
+        fast = 1 / self.ratio if self.ratio < 1 else None
+        form = f"explain.time.{self._form}"
+        return say(form, time=self, sure=sure, most=most, many=many, fast=fast)
+
+    @property
+    def _form(self) -> str:
+        """The row of its words."""
+        where = self.interval
         if self.verdict == "no difference":
-            if where is None:
-                return f"no difference (ratio {ratio}; {sure})"
-            most = max(abs(math.expm1(bound)) for bound in (self.log_low or 0, self.log_high or 0))
-            shown = f"one above {Readable(most):.1%} would show"
-            return f"no difference (ratio {ratio}, {sure}; {shown})"
-        fast = f", {number(1 / self.ratio)} times as fast" if self.ratio < 1 else ""
-        return f"{self.verdict}: {ratio} times the baseline's time{fast} ({sure})"
+            return "same" if where is None else "shown"
+        if self.verdict != "undecided":
+            return "differs"
+        if where is None:
+            return "one_launch"
+        repeats_tell = (self.p_value or 0.0) * self.compared <= 0.05
+        clear = (where[0] - 1) * (where[1] - 1) > 0
+        return "processes" if min(self.processes) == 1 and clear and repeats_tell else "scatter"
 
     to_dict = json_object
 

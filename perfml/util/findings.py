@@ -6,8 +6,11 @@ Words stand in tables and are filled in where people read; nothing here is a sen
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, ClassVar, Literal
+
+from perfml.util.words import say
 
 Of = Literal["launch", "all launches", "step", "recording"]
 """What a time is of: one launch, all of a kernel's or a layer's in one repeat, a step on
@@ -56,3 +59,18 @@ class Evidence:
     fast: Annotated[float, "on the other side, or without the cause; null if not known"]
     unit: Annotated[str, "of both; empty for a part of something, or a ratio"] = ""
     ceiling: Annotated[float, "the most that it can be; null where nothing tells"] = math.nan
+
+
+@dataclass(frozen=True)
+class Remark:
+    """What else to know of a result: the id of its words (``words.toml``), and what fills them."""
+
+    id: str
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+    JSON_ID: ClassVar = "text"
+
+    @property
+    def text(self) -> str:
+        """What people read."""
+        return say(self.id, **self.values)

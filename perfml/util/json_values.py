@@ -201,7 +201,7 @@ def _schema(kind: Any, found: dict[str, Any], strict: bool) -> dict[str, Any]:
     if isinstance(kind, type) and issubclass(kind, Enum):
         return {"enum": [member.value for member in kind]}
     if isinstance(kind, type) and hasattr(kind, "JSON_ID"):
-        return _schema(get_type_hints(kind)[kind.JSON_ID], found, strict)
+        return _schema(_type_of(kind, kind.JSON_ID), found, strict)
     if _is_object(kind) or is_dataclass(kind):
         if kind.__name__ not in found:
             found[kind.__name__] = {}  # a type may hold itself

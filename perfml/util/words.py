@@ -1,9 +1,18 @@
-"""Numbers in sentences for people: times with their unit, amounts with their noun."""
+"""Sentences for people: the tables that hold them, times with their unit, amounts with their noun.
+
+Here to change: a sentence is a row of a package's ``words.toml``.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from string import Formatter
+from typing import Any
+
+from perfml.util.files import read_rows
 
 _LARGE = ((1e12, "trillion"), (1e9, "billion"), (1e6, "million"))
 
@@ -197,3 +206,57 @@ class Readable(float):
         if spec.endswith("f") and abs(self) >= 10_000:
             return format(float(self), f",{spec}")
         return format(float(self), spec)
+
+
+_NUMBERS: Mapping[str, Callable[..., str]] = {
+    "us": micros,
+    "number": number,
+    "about": about,
+    "x": multiple,
+    "factor": factor_text,
+    "percent": percentage,
+    "ratio": ratio_text,
+    "and": listed,
+    "first": first_few,
+    "upper": str.upper,
+}
+"""What a sentence asks of a number or of names, by its word; a digit behind it is the second
+argument."""
+_CLAUSES = re.compile(r"\[\[(.*?)\]\]")
+
+
+class _Sentence(Formatter):
+    def format_field(self, value: Any, spec: str) -> str:
+        """Return a number as people read it, by `_NUMBERS`, ``count NOUN|NOUNS``, or a format."""
+        word, _, more = spec.partition(" ")
+        if word == "count":
+            return count(value, *more.split("|"))
+        if word in _NUMBERS:
+            return _NUMBERS[word](value, *map(int, more.split()))
+        return format(Readable(value) if isinstance(value, float) else value, spec)
+
+
+_FILLS = _Sentence()
+
+
+@cache
+def _table(package: str) -> Mapping[str, Mapping[str, str]]:
+    return read_rows(f"perfml.{package}", "words.toml")
+
+
+def say(sentence: str, /, **values: Any) -> str:
+    """Return a row of a package's ``words.toml`` (``package.table.row``), filled.
+
+    A clause in ``[[double brackets]]`` goes where one of its values is None, NaN or empty.
+    """
+    package, table, row = sentence.split(".")
+    # text and clauses take turns
+    parts = enumerate(_CLAUSES.split(_table(package)[table][row]))
+    said = (text for place, text in parts if place % 2 == 0 or _known(text, values))
+    return "".join(_FILLS.vformat(text, (), values) for text in said)
+
+
+def _known(clause: str, values: Mapping[str, Any]) -> bool:
+    names = [name for _, name, _, _ in _FILLS.parse(clause) if name]
+    held = [_FILLS.get_field(name, (), values)[0] for name in names]
+    return all(value == value and value not in (None, "", ()) for value in held)

@@ -6,7 +6,9 @@ import math
 from typing import TYPE_CHECKING
 
 from perfml.explain.confidence import NAMED
-from perfml.explain.tree.sentences import cause_in_words, sided_causes
+from perfml.explain.tree.layer_causes import sided_causes
+from perfml.explain.words import levels_in_words
+from perfml.util.words import factor_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
     from perfml.explain.compared import Side
     from perfml.explain.results import LayerDiff
     from perfml.explain.tree.causes import Contribution
+    from perfml.explain.tree.layer_causes import Causes
 
 NAMES_REST = 0.5
 """Idle multiprocessors name a rest if they are at least this share of it."""
@@ -77,6 +80,12 @@ def causes_in_words(detail: LayerDiff) -> tuple[list[str], list[str]]:
         [cause_in_words(total, detail.causes) for total in speaking[:NAMED]],
         [cause_in_words(total, detail.causes) for total in against[:NAMED]],
     )
+
+
+def cause_in_words(total: Contribution, causes: Causes) -> str:
+    """Return a cause with its factor, and its levels in the kernel where it matters most."""
+    levels = levels_in_words(total, causes)
+    return f"{total.term.label} {factor_text(total.factor)}" + (f" ({levels})" if levels else "")
 
 
 def _largest(detail: LayerDiff, sides: Sequence[Side]) -> str:

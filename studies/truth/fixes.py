@@ -19,7 +19,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pandas as pd
@@ -27,7 +27,7 @@ import pandas as pd
 from perfml.datasets import find
 from perfml.explain import load_tables, make_side
 from perfml.explain.advice.first_fix import cannot_say, launches_with, time_without_them
-from perfml.explain.advice.fix import SAID, WHY, CannotSay, Width, told
+from perfml.explain.advice.fix import SAID, CannotSay, Width, told
 from perfml.explain.launches import Launch
 from perfml.explain.tree.causes import ONE_SIDED, Contribution
 from perfml.explain.tree.layer_causes import Causes
@@ -262,7 +262,9 @@ def summary(rows: Sequence[Fixed], widths: Mapping[str, Width]) -> dict[str, Any
     }
     return {
         "cases": len(rows),
-        "unsaid": {why.upper(): sum(row.unsaid == why for row in rows) for why in WHY},
+        "unsaid": {
+            why.upper(): sum(row.unsaid == why for row in rows) for why in get_args(CannotSay)
+        },
         "all": _errors(able),
         **{name: _errors(some) for name, some in kinds.items()},
         "coverage": held,

@@ -19,7 +19,7 @@ from perfml.explain.tree.ideal import load_ideals
 from perfml.explain.tree.layer import layer_causes
 from perfml.explain.tree.layer_causes import PairCauses
 from perfml.explain.tree.one_side import has_ideal, time_after
-from perfml.explain.tree.sentences import cause_in_words
+from perfml.explain.words import levels_in_words
 from perfml.util.findings import Time
 from tests.support.causes import PLANTED, pair_with
 from tests.support.launches import launch
@@ -272,10 +272,10 @@ def _in_a_loop(kernel, number):
 
 def test_launches_of_one_kernel_are_counted_and_a_librarys_are_to_be_batched():
     causes, fix = _in_a_loop("nvjet_sm90_tst_64x8_64x16", 9)
-    assert "8 launches of nvjet_sm90_tst_64x8_64x16" in cause_in_words(causes.totals[0], causes)
+    assert "8 launches of nvjet_sm90_tst_64x8_64x16" in levels_in_words(causes.totals[0], causes)
     assert "Let one call do what 8 launches" in fix.action
     few, fix = _in_a_loop("nvjet_sm90_tst_64x8_64x16", 3)
-    assert "2 launches of" in cause_in_words(few.totals[0], few)
+    assert "2 launches of" in levels_in_words(few.totals[0], few)
     assert "Let one call" not in fix.action
 
 

@@ -31,7 +31,7 @@ def test_an_explanation_fits_and_says_how_much_did_not(layers):
     brief = brief_explanation(explain(*sides, model=None, top=40), ("a" * 4000, "b" * 4000))
     assert len(json.dumps(brief.to_dict(), indent=2).encode()) <= LARGEST
     assert brief.layers
-    assert brief.layers[0].causes[0].do
+    assert brief.layers[0]["causes"][0]["do"]
     assert brief.missing
     assert brief.left_out > 0
 
@@ -40,7 +40,7 @@ def test_lines_are_what_the_document_holds():
     brief = brief_explanation(explain(side("a", 1, 2), side("b", 1, 5), model=None), ("a", "b"))
     text = "\n".join(brief.lines)
     assert brief.verdict in text
-    assert all(each.do in text for layer in brief.layers for each in layer.causes)
+    assert all(each["do"] in text for layer in brief.layers for each in layer["causes"])
 
 
 def test_advice_fits_whatever_stands_in_the_names_of_kernels():
@@ -65,7 +65,7 @@ def test_advice_fits_whatever_stands_in_the_names_of_kernels():
 
 def test_where_the_target_is_faster_what_to_do_is_for_the_baseline():
     brief = brief_explanation(explain(side("a", 1, 5), side("b", 1, 2), model=None), ("a", "b"))
-    assert all(each.do.startswith("in a: ") for each in brief.layers[0].causes)
+    assert all(each["do"].startswith("in a: ") for each in brief.layers[0]["causes"])
 
 
 def test_causes_of_two_sides_have_both_numbers_with_units_and_ceilings_as_findings_do():
@@ -81,8 +81,8 @@ def test_causes_of_two_sides_have_both_numbers_with_units_and_ceilings_as_findin
         detail = explain(*sides, model=None).details[0]
         first = detail.causes.totals[0].term.id
         held = {one.quantity: one for one in detail.numbers[first]}
-        brief = brief_explanation(explain(*sides, model=None), ("a", "b")).layers[0].causes[0]
-        assert set(brief.numbers) <= set(held.values()), at
+        brief = brief_explanation(explain(*sides, model=None), ("a", "b")).layers[0]["causes"][0]
+        assert set(brief["numbers"]) <= set(held.values()), at
         assert detail.to_dict()["numbers"][first][0]["quantity"] in held
         for name, one in held.items():
             assert (one.unit, one.ceiling) == (

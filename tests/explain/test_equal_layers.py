@@ -99,7 +99,7 @@ def test_an_action_over_the_network_stands_first_with_its_sum():
     assert advice.findings[0] == first
     # what it says of each layer is not said again
     assert sum("wave_quantization" in one.rules for one in advice.findings) == 1
-    assert brief_advice(advice, ("run",)).layers[0].layer == first.where.name
+    assert brief_advice(advice, ("run",)).layers[0]["layer"] == first.where.name
 
 
 def test_short_launches_are_one_finding_over_the_network_though_no_layer_has_two():

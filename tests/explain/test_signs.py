@@ -3,6 +3,7 @@
 import pytest
 
 from perfml.explain import explain, load_tables, sides_of
+from perfml.explain.words import points_of
 
 pytestmark = pytest.mark.long
 
@@ -51,4 +52,4 @@ def test_the_cause_that_is_said_first_goes_the_way_of_the_measured_time(both_way
             if detail.time.slower is None or not detail.causes.towards(detail.time.log_ratio):
                 continue
             first = detail.causes.towards(detail.time.log_ratio)[0]
-            assert detail.points["why"].startswith(first.term.label), detail.layer
+            assert points_of(detail)["why"].startswith(first.term.label), detail.layer

@@ -7,10 +7,12 @@ import re
 import pandas as pd
 import pytest
 
+from perfml.explain.words import points_of
 from perfml.report import build_report, to_html, to_markdown
 from perfml.report.build import build_comparison
 from perfml.report.labels import CAUSES, WORDS, entries
 from perfml.report.pairs import advise_conditions, explain_pairs
+from perfml.report.sections.explanation import difference
 from tests.support.report_data import kernels, layers
 
 pytestmark = pytest.mark.long
@@ -89,8 +91,8 @@ def test_the_largest_loss_has_its_cause_and_its_cure(pairs):
     (loss,) = (each for each in document.answer.first if each.title.startswith("If you stay"))
     assert loss.title == "If you stay with inductor, change conv_12"
     detail = pairs[0].explanation.details[0]
-    assert detail.points["do"] in loss.text
-    assert f"run this layer with cublas. Why: {detail.difference}" in loss.text
+    assert points_of(detail)["do"] in loss.text
+    assert f"run this layer with cublas. Why: {difference(detail)}" in loss.text
     # counters that were not collected tell no saving, and the whole difference is none
     assert detail.fix is None
     assert "60.6" not in loss.gain

@@ -1,10 +1,14 @@
 """Layout decides nothing: no label is cut apart, no finding sorted, no threshold asked there."""
 
 import ast
+import re
+from string import Formatter
 
 import pytest
 
+from perfml.util.files import read_rows
 from tests.support.paths import ROOT
+from tools.words import literals
 
 LAID_OUT = (
     *sorted((ROOT / "perfml" / "report" / "sections").glob("*.py")),
@@ -106,7 +110,6 @@ far from every roof are counted."""
 
 
 WORDED = {
-    "cause_in_words",
     "factor_text",
     "filled",
     "levels_in_words",
@@ -128,6 +131,84 @@ def test_a_section_words_no_cause(path):
     assert wording(path.read_text("utf-8")) == []
 
 
+ROOMS = [path for room in ("explain", "report") for path in (ROOT / "perfml" / room).rglob("*.py")]
+SEVERAL = 4  # words from which on a text is a sentence: less is a head, a title or a label
+PROSE = re.compile(r"[(\"']?[A-Za-z][a-z'-]*[.,;:)?]*")
+SILENT = {"Annotated", "Document", "Option", "Argument", "row_of", "filterwarnings", "cannot_write"}
+"""What describes types and options, and what is no text for people."""
+
+LEFT = """
+explain/advice/finding=5 explain/advice/findings=2 explain/advice/first_fix=1
+explain/advice/hazards=4 explain/advice/measured=5 explain/advice/network=2
+explain/advice/settings=1 explain/advice/table=3 explain/advice/unexplained=14 explain/brief=2
+explain/compare=4 explain/compared=3 explain/confidence=1 explain/lines=16 explain/load=12
+explain/results=2 explain/roofs/peaks=6 explain/speed_of_light=6 explain/times=1
+explain/tree/causes=6 explain/tree/ideal=1 explain/tree/layer=3 explain/tree/one_side=3
+explain/tree/pair=1 report/build=3 report/figures/all_models=4 report/figures/comparisons=9
+report/figures/metrics=5 report/figures/models=6 report/figures/registry=3 report/figures/times=3
+report/kernels=2 report/labels=5 report/pairs=2 report/render/markdown=1 report/render/text=2
+report/sections/advice=8 report/sections/clock=19 report/sections/comparison=26
+report/sections/explanation=11 report/sections/layer_detail=23 report/sections/limits=14
+report/sections/models=13 report/sections/predicted=12 report/sections/provenance=5
+report/sections/times=11 report/tables=2 report/verbs=13 report/write=4
+"""
+"""Sentences that still stand in a module, with how many: these numbers may only shrink."""
+
+
+def is_silent(node):
+    """Return whether what stands in a node is no sentence of a result: an error, a type, help."""
+    if isinstance(node, ast.Raise):
+        return True
+    if isinstance(node, ast.Assign):
+        return getattr(node.targets[0], "id", "") == "msg"
+    if isinstance(node, ast.Subscript):
+        return getattr(node.value, "id", "") in SILENT
+    return isinstance(node, ast.Call) and (called(node).endswith("Error") or called(node) in SILENT)
+
+
+def sentences(path):
+    """Return the sentences of a module outside docstrings, errors, types and help."""
+    tree = ast.parse(path.read_text("utf-8"))
+    silent = [node for node in ast.walk(tree) if is_silent(node)]
+    lines = {line for node in silent for line in range(node.lineno, node.end_lineno + 1)}
+    return [
+        text
+        for line, text in literals(path)
+        if line not in lines and sum(map(bool, map(PROSE.fullmatch, text.split()))) >= SEVERAL
+    ]
+
+
+def test_a_sentence_stands_in_a_table():
+    """Results hold ids and numbers; their words are rows of ``words.toml``."""
+    rooms = ROOT / "perfml"
+    names = {path.relative_to(rooms).with_suffix("").as_posix(): path for path in ROOMS}
+    counts = {name: len(sentences(path)) for name, path in names.items()}
+    assert sorted(f"{name}={n}" for name, n in counts.items() if n) == LEFT.split()
+
+
+TABLES = {room: read_rows(f"perfml.{room}", "words.toml") for room in ("explain", "report")}
+
+
+def rows_of_tables():
+    """Yield every row of the tables by its name, and how often the program asks for it."""
+    sources = [path.read_text("utf-8") for path in (ROOT / "perfml").rglob("*.py")]
+    asked = re.findall(r'"((?:explain|report)\.[^"\n]+)"', "\n".join(sources))
+    # a name that is made of parts asks for all rows that it may be
+    forms = [re.sub(r"\\\{.*\\\}", r"\\w+", re.escape(name)) for name in asked]
+    for room, tables in TABLES.items():
+        for table, rows in tables.items():
+            for row, text in rows.items():
+                name = f"{room}.{table}.{row}"
+                yield name, text, sum(bool(re.fullmatch(form, name)) for form in forms)
+
+
+def test_every_row_of_the_tables_is_said_and_its_fields_have_names():
+    for name, text, asked in rows_of_tables():
+        assert asked, name
+        assert text.count("[[") == text.count("]]"), name
+        assert "" not in [field for _, field, _, _ in Formatter().parse(text)], name
+
+
 def test_what_layout_must_not_do_is_seen(tmp_path):
     bad = tmp_path / "bad.py"
     bad.write_text(
@@ -138,6 +219,19 @@ def test_what_layout_must_not_do_is_seen(tmp_path):
     )
     assert len(list(offences(bad))) == 3
     assert wording(bad.read_text("utf-8")) == ["factor_text"]
+
+
+def test_a_sentence_outside_the_tables_is_seen(tmp_path):
+    bad = tmp_path / "bad.py"
+    bad.write_text(
+        '"""A docstring of five words."""\n'
+        "def shown(us):\n"
+        "    msg = 'there is nothing of it here'\n"
+        "    if us < 0:\n"
+        "        raise ValueError(msg)\n"
+        "    return f'it takes {us} in all of them', 'two words', 'a.b c_d e-f'\n"
+    )
+    assert sentences(bad) == ["it takes x in all of them"]
 
 
 def test_every_exception_is_still_needed():

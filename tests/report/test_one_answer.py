@@ -13,6 +13,7 @@ from perfml.explain import advise, explain, load_tables, sides_of
 from perfml.explain.advice.finding import Finding, Where, saving
 from perfml.explain.brief import brief_advice, brief_explanation
 from perfml.explain.speed_of_light import KernelLevels
+from perfml.explain.words import points_of
 from perfml.report.conditions import conditions
 from perfml.report.document import Points, ReportTable
 from perfml.report.pairs import advise_conditions
@@ -114,8 +115,8 @@ def test_every_surface_says_the_same_first_finding_and_no_law_is_broken(path):
         if at < len(listed):
             assert listed[at][1].value == likely
         if at < len(brief):
-            assert brief[at].causes[0].cause.startswith(one.hazard[:300])
-            assert brief[at].verdict == saving(one)
+            assert brief[at]["causes"][0]["cause"].startswith(one.hazard[:300])
+            assert brief[at]["verdict"] == saving(one)
 
 
 def advice_in_json(advice):
@@ -166,12 +167,12 @@ def test_every_surface_says_the_same_cause_and_saving_of_two_sides(recording):
     page = why_section([Pair("", explanation, layers)], "Why", "", several=False)
     screen = explanation_summary(explanation)
     program = {each["layer"]: each for each in explanation.to_dict()["details"]}
-    short = {each.layer: each for each in brief_explanation(explanation, (name,)).layers}
+    short = {each["layer"]: each for each in brief_explanation(explanation, (name,)).layers}
     pages, screens = (
         [each for each in blocks_of(part) if isinstance(each, Points)] for part in (page, screen)
     )
     for detail in explanation.details:
-        if detail.time.slower is None or not detail.points.get("do"):
+        if detail.time.slower is None or not points_of(detail).get("do"):
             continue
         lines = detail.reasons
         assert tuple(map(capital, lines)) in [each.items for each in pages], detail.layer
@@ -179,10 +180,10 @@ def test_every_surface_says_the_same_cause_and_saving_of_two_sides(recording):
             detail.layer
         )
         assert program[detail.layer]["reasons"] == list(lines)
-        if detail.layer in short and short[detail.layer].causes:
-            do = short[detail.layer].causes[0].do
-            assert detail.points["do"][:100] in do
-            assert detail.points.get("saves", "")[:60] in do
+        if detail.layer in short and short[detail.layer]["causes"]:
+            do = short[detail.layer]["causes"][0]["do"]
+            assert points_of(detail)["do"][:100] in do
+            assert points_of(detail).get("saves", "")[:60] in do
         if detail.fix is not None:
             obeys(detail.fix)
     alone = replace(explanation, details=explanation.details[:1])
@@ -198,7 +199,7 @@ def test_every_surface_says_the_same_cause_and_saving_of_two_sides(recording):
 def obeys(fix):
     """Check what removing a cause saves: no more than there is, and as its ends say."""
     if fix.after is not None:
-        assert 0 <= fix.likely_us <= fix.most_us <= fix.now_us
+        assert 0 <= fix.likely_us <= fix.most_us <= fix.now.us
 
 
 def on_the_page(given, advice):

@@ -13,6 +13,7 @@ from perfml.datasets.loading import DEVICE_FACTS
 from perfml.errors import PerfmlError
 from perfml.explain import Advice
 from perfml.explain.advice.finding import Finding, Gain, Where
+from perfml.explain.words import points_of
 from perfml.ingest.merge.rule import merge
 from perfml.report import advise_conditions, build_report, explain_pairs, to_text
 from perfml.report.conditions import conditions
@@ -21,6 +22,7 @@ from perfml.report.figures.comparisons import layer_roofs
 from perfml.report.figures.models import readable_tree
 from perfml.report.sections.advice import advice_section
 from perfml.report.sections.explanation import (
+    difference,
     explanation_summary,
     why_section,
     why_sentence,
@@ -70,10 +72,10 @@ def test_of_many_pairs_those_with_the_largest_difference_are_kept():
 
 def test_sentence_names_layer_times_and_the_cause_as_every_surface_does(pairs):
     detail = pairs[0].explanation.details[0]
-    assert why_sentence(pairs[0]).text == f"At fp32, batch 1, {detail.difference}"
-    assert detail.points["why"] in detail.difference
+    assert why_sentence(pairs[0]).text == f"At fp32, batch 1, {difference(detail)}"
+    assert points_of(detail)["why"] in difference(detail)
     assert {"121 µs", "60.6 µs", "(2.00×)."} <= set(
-        re.findall(r"[\d.]+ µs|\(.*?\)\.", detail.difference)
+        re.findall(r"[\d.]+ µs|\(.*?\)\.", difference(detail))
     )
 
 

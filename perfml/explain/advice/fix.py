@@ -9,7 +9,7 @@ said, and what is not known.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
@@ -20,7 +20,7 @@ from perfml.explain.tree.causes import Term
 from perfml.explain.tree.one_side import unknown_of
 from perfml.util.findings import Time
 from perfml.util.json_values import json_object
-from perfml.util.words import capital, ended, micros_alike
+from perfml.util.words import capital, ended, micros_alike, say
 
 SAID = 0.5
 """A number is said where counters tell what the fix leaves for so much of the time or more."""
@@ -105,13 +105,6 @@ def _unknown(launches: Sequence[Launch], term: str) -> str:
 CannotSay = Literal["algorithm", "several", "counters"]
 """Why the time after a fix is not said."""
 
-WHY: Mapping[CannotSay, str] = {
-    "algorithm": "the two sides run different algorithms",
-    "several": "this cause is less than half of what differs between the sides",
-    "counters": "the counters of one launch do not tell",
-}
-"""The same in words."""
-
 
 @dataclass(frozen=True)
 class Fix:
@@ -134,7 +127,9 @@ class Fix:
     @property
     def do(self) -> str:
         """What to do first, in a sentence or two."""
-        return f"Take {self.take} in place of {self.side}." if self.take else self.remedy.text
+        if not self.take:
+            return self.remedy.text
+        return say("explain.fix.take", other=self.take, side=self.side)
 
     @property
     def stay(self) -> str:
@@ -144,36 +139,27 @@ class Fix:
     @property
     def action(self) -> str:
         """All that can be done."""
-        return f"{self.do} If you stay: {self.stay}" if self.take else self.do
+        return say("explain.fix.action", do=self.do, stay=self.stay)
 
     @property
     def saves(self) -> str:
         """What doing it saves: measured of the other side, else what removing the cause may."""
         if not self.take or self.other is None:
             return self.saving()
-        saved, now = micros_alike((self.now - self.other).us, self.now.us)
-        return f"{saved} of {now}, {self.now / self.other:.2f} times as fast here"
+        us = micros_alike((self.now - self.other).us, self.now.us)
+        return say("explain.fix.taken", us=us, times=self.now / self.other)
 
     def saving(self) -> str:
         """Say what removing the cause may save, or why that cannot be said."""
         time = self.after
         if time is None:
-            why = WHY[self.unsaid or "counters"]
-            return f"what removing this cause alone saves cannot be said: {why}"
+            why = say(f"explain.fix.{self.unsaid or 'counters'}")
+            return say("explain.fix.unsaid", why=why)
         times = (time.low.us, time.high.us, self.now.us, time.time.us)
-        low, high, now, about = micros_alike(*times)
-        if self.measured:
-            return f"measured without this cause: {about} instead of {now} ({low} to {high})"
-        if time.unknown:
-            most = f"{high} instead of {now}" if time.high.us < self.now.us else f"the {now} of now"
-            return (
-                f"without this cause between {low} and {most} in 80 % of such cases (no counter "
-                f"tells {time.unknown})"
-            )
-        return (
-            f"without this cause about {about} instead of {now} ({low} to {high} in 80 % of such "
-            "cases)"
-        )
+        kind = "measured" if self.measured else "about"
+        if time.unknown and not self.measured:
+            kind = "interval" if time.high.us < self.now.us else "open"
+        return say(f"explain.fix.{kind}", us=micros_alike(*times), unknown=time.unknown)
 
     @property
     def likely_us(self) -> float:
@@ -184,11 +170,6 @@ class Fix:
     def most_us(self) -> float:
         """What that saves at most in 80 % of such cases; NaN where that is not said."""
         return math.nan if self.after is None else (self.now - self.after.low).us
-
-    @property
-    def now_us(self) -> float:
-        """The layer's time on that side."""
-        return self.now.us
 
     @property
     def after_us(self) -> float | None:
@@ -211,7 +192,7 @@ class Fix:
         return (self.after.unknown or None) if self.after is not None else None
 
     JSON: ClassVar = (
-        *("side", "term", "kernel", "action", "now_us", "after_us", "after_low_us"),
+        *("side", "term", "kernel", "action", ("now_us", "now.us"), "after_us", "after_low_us"),
         *("after_high_us", "unknown", "unsaid", "confidence", "tells", "do", "saves", "stay"),
     )
     to_dict = json_object

@@ -30,7 +30,6 @@ from perfml.explain.tree.layer_causes import (
 from perfml.explain.tree.limits import load_limits
 from perfml.explain.tree.pair import Pair, why_denied
 from perfml.explain.tree.thresholds import MAJORITY, SMALL
-from perfml.util.words import percentage
 
 FEATURES = ("share", "margin", "nearness", "complete", "paired", "specific", "size", "new", "alone")
 """What the model sees; each can only raise the probability."""
@@ -260,9 +259,9 @@ def find_ambiguity(
 
 
 def _small(evidence: Evidence, ratio: float) -> Untold:
-    apart = f"{math.expm1(abs(ratio)):.1%}"
-    why = f"the sides differ by {apart}, as counters of two runs may"
-    return Untold((), evidence.first, share=evidence.share, reason=Reason.SMALL, why=why)
+    apart = {"apart": math.expm1(abs(ratio))}
+    share = evidence.share
+    return Untold((), evidence.first, share=share, reason="small", numbers=apart)
 
 
 def _missing_counters(evidence: Evidence, answered: Sequence[Answered]) -> Untold:
@@ -274,18 +273,15 @@ def _missing_counters(evidence: Evidence, answered: Sequence[Answered]) -> Untol
 
 def _doubt(evidence: Evidence, check: str) -> Untold:
     """Return why a cause whose counters are all there is not certain."""
-    first, share = evidence.first, percentage(evidence.share, 2)
+    first, share = evidence.first, evidence.share
     others: tuple[Term, ...] = ()
-    reason = Reason.LIMIT
-    works = percentage(evidence.nearness, 2)
-    why = f"it holds {share} of the difference, and its limit works at {works}"
+    reason: Reason = "limit"
+    second = share - evidence.margin
     if first.residual:
-        reason, why = Reason.REST, f"{share} of the difference is in no limit that was counted"
-    elif evidence.second is not None and evidence.margin < MAJORITY * evidence.share:
-        second = percentage(evidence.share - evidence.margin, 2)
-        others, reason = (evidence.second,), Reason.RIVAL
-        why = f"the first holds {share} of the difference, the other {second}"
+        reason = "rest"
+    elif evidence.second is not None and evidence.margin < MAJORITY * share:
+        others, reason = (evidence.second,), "rival"
     elif not evidence.paired:
-        reason, check = Reason.PAIRING, ""
-        why = "which kernels of both sides answer to each other is a guess"
-    return Untold(others, first, share=evidence.share, reason=reason, why=why, check=check)
+        reason, check = "pairing", ""
+    numbers = {"share": share, "second": second, "nearness": evidence.nearness}
+    return Untold(others, first, share=share, reason=reason, numbers=numbers, check=check)

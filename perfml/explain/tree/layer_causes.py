@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from functools import cached_property
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 import pandas as pd
 
 from perfml.explain.confidence import NAMED, Confidence, load_model
 from perfml.explain.launches import Launch
 from perfml.explain.remedies import Person, person_of
+from perfml.explain.times import Ratio
 from perfml.explain.tree.causes import Contribution, Kind, Term, is_collected
 from perfml.metrics import HOPPER, load_catalogue
 from perfml.util.json_values import Document, json_object
-from perfml.util.words import capital
+from perfml.util.words import capital, say
 
 _SECTIONS = {
     "WarpStateStats": (
@@ -39,17 +39,8 @@ _SECTIONS = {
 section files of 2025; the first that fits counts."""
 
 
-class Reason(StrEnum):
-    """Why the first cause is not certain."""
-
-    COUNTERS = "counters"  # counters of another cause of the same limit were not collected
-    RIVAL = "rival"  # a cause under another limit is nearly as large
-    LIMIT = "limit"  # no limit of the slow side is near its ceiling
-    REST = "rest"  # much of the difference is in no limit that was counted
-    SMALL = "small"  # the sides differ by no more than counters do between runs
-    PAIRING = "pairing"
-    """Which kernels answer to each other is a guess, or who runs them did not write them."""
-    PIECES = "pieces"  # ranges within the layer hold what differs, and the other side lacks them
+Reason = Literal["counters", "rival", "limit", "rest", "small", "pairing", "pieces"]
+"""Why the first cause is not certain: ``doubt`` of ``words.toml``, or counters are missing."""
 
 
 @dataclass(frozen=True)
@@ -62,27 +53,37 @@ class Untold:
     sections: Annotated[tuple[str, ...], "sections of Nsight Compute that collect these"] = ()
     collect: Annotated[str, "the set of perfml's ``collect --metrics`` that holds them"] = ""
     share: Annotated[float, "how much of the difference the first cause holds"] = 0.0
-    reason: Annotated[Reason, "why it is not certain"] = Reason.COUNTERS
-    why: Annotated[str, "the same for people; empty where counters are missing"] = ""
+    reason: Annotated[Reason, "why it is not certain"] = "counters"
+    numbers: Annotated[Mapping[str, Any], "what the reason's words say"] = field(
+        default_factory=dict
+    )
     check: Annotated[str, "what to look at, or to run, that tells"] = ""
+
+    @property
+    def why(self) -> str:
+        """Why it is not certain, in words; empty where counters are missing."""
+        counted = self.reason == "counters"
+        return "" if counted else say(f"explain.doubt.{self.reason}", **self.numbers)
 
     def sentence(self) -> str:
         """Say it in words."""
         names = [_short(term) for term in self.causes[: NAMED - 1]]
-        more = len(self.causes) - len(names)
-        others = " or ".join(names) + (f" ({more} more)" if more > 0 else "")
-        first = "the rest" if self.instead_of.residual else _short(self.instead_of)
-        doubt = f"cannot tell {others} from {first}" if names else f"cannot be certain of {first}"
-        why = f": {self.why}" if self.why else ""
-        tells = self.what_tells()
-        return f"{doubt}{why}" + (f". {capital(tells)}" if tells else "")
+        residual = self.instead_of.residual
+        return say(
+            f"explain.doubt.{'cannot_tell' if names else 'uncertain'}",
+            others=" or ".join(names),
+            more=max(len(self.causes) - len(names), 0) or None,
+            first=say("explain.doubt.the_rest") if residual else _short(self.instead_of),
+            why=self.why,
+            tells=capital(self.what_tells()),
+        )
 
     def what_tells(self) -> str:
         """Say what to collect, look at or run, that would settle it; empty where nothing would."""
         if not self.metrics:
             return self.check
-        where = f" (of ncu: {' and '.join(self.sections)})" if self.sections else ""
-        return f"collect more counters: perfml collect --metrics {self.collect}{where}"
+        sections = " and ".join(self.sections)
+        return say("explain.doubt.counters", set=self.collect, sections=sections)
 
     JSON: ClassVar = (
         *("causes", "instead_of", "metrics", "sections", "collect", "share", "reason", "check"),
@@ -94,15 +95,13 @@ class Untold:
 _LISTED = 0.02
 """Causes below 2 % of the time are not listed by themselves."""
 
-_BATCH = "run it with twice the batch: less than twice the time if the GPU was not full"
-_WAITS = "section SourceCounters shows at which instructions warps wait"
-
 
 def resolved_by(term: Term, kernel: str = "") -> str:
     """Return what tells whether a cause is the one, to the author of a kernel or to its caller."""
     if not term.author_only or person_of(kernel) is Person.AUTHOR:
         return term.resolved_by
-    return _BATCH if term.kind in (Kind.OCCUPANCY, Kind.WAVES) else _WAITS
+    grid = term.kind in (Kind.OCCUPANCY, Kind.WAVES)
+    return say(f"explain.doubt.{'batch' if grid else 'waits'}")
 
 
 def missing_counters(causes: Iterable[Term], *launches: Launch) -> tuple[str, ...]:
@@ -266,7 +265,7 @@ class Causes:
             return self.tested
         if self.totals and self.log_ratio != 0 and self.untold is None and self.probability > 0:
             return "high"
-        pieces = self.untold is not None and self.untold.reason is Reason.PIECES
+        pieces = self.untold is not None and self.untold.reason == "pieces"
         return "medium" if self.probability >= load_model()["medium"] and not pieces else "low"
 
     @cached_property
@@ -319,3 +318,22 @@ class Causes:
         *("probability", "untold", "denied"),
     )
     to_dict = json_object
+
+
+SMALL = 0.1  # a cause below a tenth of the largest one is not named
+
+
+def sided_causes(
+    time: Ratio, causes: Causes
+) -> tuple[Sequence[Contribution], Sequence[Contribution]]:
+    """Return the causes that speak for the measured difference, and those against it."""
+    # Those that are small beside the largest are left out, and all where nothing differs.
+    if time.slower is None or not causes.totals:
+        return (), ()
+    sign = 1.0 if time.log_ratio > 0 else -1.0
+    towards = [(total, sign * total.log_ratio) for total in causes.totals]
+    limit = SMALL * max(abs(value) for _, value in towards)
+    return (
+        [total for total, value in towards if value > limit],
+        [total for total, value in towards if value < -limit],
+    )

@@ -20,6 +20,7 @@ from perfml.explain.advice.finding import Finding
 from perfml.explain.advice.settings import choice
 from perfml.explain.confidence import IN_WORDS, of_measured, of_ratio, probability
 from perfml.explain.remedies import Situation, of_account, remedy_for
+from perfml.explain.words import step_action, step_cause, step_verdict
 from perfml.report.document import (
     Cell,
     Points,
@@ -32,7 +33,7 @@ from perfml.report.document import (
     words,
 )
 from perfml.report.tables import amount, share
-from perfml.util.words import Readable, capital, micros
+from perfml.util.words import Readable, capital, micros, say
 
 if TYPE_CHECKING:
     from perfml.account.account import Account
@@ -139,8 +140,8 @@ def phase_sentence(phases: Sequence[PhaseTimes]) -> Sentence:
 
 def step_section(step: StepComparison) -> Section:
     """Return two sides on the clock: the verdict, its first cause, what to do, and all parts."""
-    points = [text for text in (step.cause(), _do(step)) if text is not None]
-    rows = [[Cell(name), amount(us)] for name, us in step.rows()]
+    points = [text for text in (step_cause(step), _do(step)) if text]
+    rows = [[Cell(name), amount(us)] for name, us in _rows(step)]
     table = ReportTable(
         f"What the difference of a {step.unit} is made of; the parts add up",
         (*words("part"), *numbers(f"{step.names[1]} takes more, µs a {step.unit}")),
@@ -149,24 +150,41 @@ def step_section(step: StepComparison) -> Section:
     )
     unit = "" if step.unit == "recording" else f"a {step.unit} "
     title = f"{step.names[1]} against {step.names[0]}, {unit}on the clock"
-    notes = [Text(f"{text}", note=True) for text in step.notes()]
-    return section(title, Points(tuple(points)), table, *notes, summary=step.sentence())
+    notes = [Text(f"{text}", note=True) for text in step_notes(step)]
+    return section(title, Points(tuple(points)), table, *notes, summary=step_verdict(step))
 
 
-def _do(step: StepComparison) -> str | None:
-    action = step.action()
-    return None if action is None else f"do ({IN_WORDS[step.confidence]}): {action}"
+def _rows(step: StepComparison) -> list[tuple[str, float]]:
+    """Return the parts of the difference in words and microseconds; they add up to it."""
+    words = {each.id: each.words for each in step.changes}
+    words |= {name: say(f"report.step.{name}", unit=step.unit) for name in ("rest", "all")}
+    return [(words[name], us) for name, us in step.rows]
+
+
+def step_notes(step: StepComparison) -> tuple[str, ...]:
+    """Say it of each side, and what to believe of steps that are mostly idle."""
+    sides = (step.baseline, step.target)
+    notes = tuple(map(step_sentence, sides, step.names))
+    if not step.lengthened or not all(side.host for side in sides):
+        return notes
+    one, other = (side.busiest.step.computing_us for side in sides)
+    return (*notes, say("report.step.idle", target=other, baseline=one))
+
+
+def _do(step: StepComparison) -> str:
+    action = step_action(step)
+    return f"do ({IN_WORDS[step.confidence]}): {action}" if action else ""
 
 
 def step_differences(step: StepComparison) -> list[Sentence]:
     """Return what to do first about the difference of two steps, and the verdict of the clock."""
     differs = step.verdict in ("slower", "faster")
-    said = f"{step.names[1]} against {step.names[0]}, {step.sentence()}."
+    said = f"{step.names[1]} against {step.names[0]}, {step_verdict(step)}."
     sentences = [Sentence("time", of_ratio(step.verdict, interval=False), said)]
     if differs and step.first is not None:
         lost = step.difference_us > 0
         gain = f"{micros(abs(step.difference_us))} a step {'lost' if lost else 'gained'}"
-        text = f"{step.remedy.sentences} Why: {step.cause()}."
+        text = f"{step.remedy.sentences} Why: {step_cause(step)}."
         do = Sentence("do", step.confidence, text, f"A step is {step.verdict}", gain)
         sentences.insert(0, replace(do, command=step.remedy.line, look="lost" if lost else ""))
     return sentences

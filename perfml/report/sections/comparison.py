@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from perfml.explain.confidence import marked, of_ratio
-from perfml.explain.results import times_in_words
+from perfml.explain.words import points_of
 from perfml.report import figures
 from perfml.report.conditions import EVERY_RUN, labelled
 from perfml.report.document import (
@@ -27,8 +27,10 @@ from perfml.report.document import (
 from perfml.report.pairs import Comparison
 from perfml.report.sections.clock import step_differences, step_section
 from perfml.report.sections.explanation import (
+    difference,
     layers_alone,
     layers_table,
+    times_in_words,
     undecided_note,
     why_section,
     why_sentence,
@@ -155,9 +157,9 @@ def _steps(comparisons: Sequence[Comparison]) -> list[Sentence]:
         text = times_in_words(row["layer"], names, row["baseline_us"], row["target_us"])
         text = f"{_of(first)}{text}"
     else:
-        said = (detail.points.get(name, "") for name in ("do", "saves"))
+        said = (points_of(detail).get(name, "") for name in ("do", "saves"))
         cure = " ".join(ended(capital(each)) for each in said if each)
-        text = f"{_of(first)}{detail.difference}"
+        text = f"{_of(first)}{difference(detail)}"
         text = f"{marked(cure, detail.causes.confidence)} Why: {text}" if cure else text
     verb = "lost" if row["cost"] > 0 else "gained"
     gain = f"{micros(float(row['size']))} {verb}"

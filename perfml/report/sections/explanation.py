@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
+from perfml.explain.words import points_of
 from perfml.kernel_names import shortened
 from perfml.report.conditions import EVERY_RUN
 from perfml.report.document import (
@@ -31,7 +32,7 @@ from perfml.report.sections.layer_detail import (
     layer_section,
 )
 from perfml.report.tables import amount, sentences_of, share, time_texts
-from perfml.util.words import capital, count, listed, micros_alike, multiple, ratio_text
+from perfml.util.words import capital, count, ended, listed, micros_alike, multiple, ratio_text, say
 
 if TYPE_CHECKING:
     from perfml.explain.results import Explanation, LayerDiff
@@ -231,12 +232,27 @@ def why_sentence(pair: Pair, of: str | None = None) -> Sentence | None:
         return None
     where = "" if pair.label == EVERY_RUN else f"At {pair.label}, "
     where = where if of is None else of
-    return Sentence("why", details[0].causes.confidence, f"{where}{details[0].difference}")
+    return Sentence("why", details[0].causes.confidence, f"{where}{difference(details[0])}")
+
+
+def difference(detail: LayerDiff) -> str:
+    """Say how long a layer takes on both sides, and why."""
+    why, unsplit = points_of(detail).get("why", ""), say("explain.layer.unsplit")
+    us = detail.time.baseline_us, detail.time.target_us
+    times = times_in_words(detail.layer, detail.names, *us)
+    why = why if why in ("", unsplit) else say("report.layer.caused", why=ended(why))
+    return " ".join(filter(None, (times, why)))
+
+
+def times_in_words(layer: str, names: tuple[str, str], baseline_us: float, target_us: float) -> str:
+    """Say how long a layer takes on both sides, in a sentence."""
+    times, ratio = micros_alike(target_us, baseline_us), target_us / baseline_us
+    return say("report.layer.times", names=names, times=times, layer=layer, ratio=ratio)
 
 
 def main_points(detail: LayerDiff, *, short: bool = False) -> Points:
     """Lay out what to do, what it saves and why; the short form is its beginning."""
     lines = detail.reasons
-    if not detail.points or detail.unseen:
+    if not points_of(detail) or detail.unseen:
         lines = (detail.time.sentence(), *lines)
     return Points(lines[:_SHORT] if short else lines)

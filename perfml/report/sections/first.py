@@ -6,6 +6,7 @@ that can be avoided, with its cause and its cure. Each says what it gains and ho
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -23,6 +24,7 @@ from perfml.explain.confidence import (
     of_share,
     probability,
 )
+from perfml.explain.words import points_of
 from perfml.report.conditions import EVERY_RUN, UNNAMED, Condition, mixed, sure_of_totals, wins
 from perfml.report.document import Answer, Sentence, Sure
 from perfml.report.labels import TASKS, is_random, members, model, percent, protocol
@@ -35,16 +37,17 @@ from perfml.report.results import (
 )
 from perfml.report.sections.advice import finding_steps
 from perfml.report.sections.clock import phase_sentence, rank_steps, step_sentences
-from perfml.report.sections.explanation import why_sentence
-from perfml.util.words import count, listed, micros, multiple
+from perfml.report.sections.explanation import difference, why_sentence
+from perfml.util.words import count, say
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from perfml.modeling.results import Evaluation, Ranking
 
 Step = tuple[Finding, Sentence]
 """What is known of a thing to do, and how the page says it."""
 
-_UNKNOWN = "what can be saved is not known"
 _STEPS = 4
 """Things to do on the first screen."""
 
@@ -66,7 +69,8 @@ def first_steps(results: Results) -> list[Sentence]:
         lost = lost[0], replace(lost[1], command=setting("backend", "benchmark").line)
     narrower, use = _settings(results.gains), _use(several)
     if narrower and use and len(several) == 1:
-        title = f"If you stay with {several[0].key['precision']}, use {use[0].rules[-1]}"
+        key = several[0].key["precision"]
+        title = say("report.first.stay_use", key=key, name=use[0].rules[-1])
         use = use[0], replace(use[1], title=title)
     steps = [*rank_steps(results.ranks), narrower, use, _mix(several), lost]
     return in_order([*([step] for step in steps if step is not None), *found])[:_STEPS]
@@ -79,24 +83,17 @@ def _settings(gains: Sequence[Finding]) -> Step | None:
         return None
     first, others = types[0], types[1:2]
     measured = first.where.backend is not None
-    costs = ". ".join(f"{each.rules[1].upper()}: {each.cost}" for each in (first, *others))
-    bound = "Measured in this table, over the same layers and batch."
-    if not measured:
-        bound = "Not measured: no layer is faster than its chip's tensor cores or its memory."
-    text = f"Check the accuracy of your own model. {costs}. {bound}"
+    costs = ". ".join(say("report.first.cost", one=one) for one in (first, *others))
+    bound = say(f"report.first.{'measured' if measured else 'bound'}")
     batches = [gain for gain in gains if gain.rules[0] == "batch"]
-    for each in batches[:1]:
-        text += f" With a batch of {each.rules[1]} an item takes {micros(each.left_us)}"
-        text += f" ({each.where.backend}, no narrower type)."
-    least = "" if measured else "no less than "
-    gain = f"{least}{micros(first.left_us)} instead of {micros(first.holds.us)}"
-    gain += "".join(
-        f", in {each.rules[1].upper()} {least}{micros(each.left_us)}" for each in others
-    )
-    title = f"Compute in {first.rules[1].upper()}"
-    title += f" with {first.where.backend}" if measured else ""
-    asked = ((each.rules[1], setting("precision", each.rules[1]).line) for each in others)
-    other = (f"# or {name.upper()}: {line}" for name, line in asked)
+    batch = "".join(say("report.first.batch", one=one) for one in batches[:1])
+    text = say("report.first.accuracy", costs=costs, bound=bound, batch=batch)
+    least = "" if measured else say("report.first.least")
+    also = "".join(say("report.first.also", one=one, least=least) for one in others)
+    gain = say("report.first.instead", one=first, least=least, also=also)
+    title = say("report.first.compute", one=first)
+    asked = ((one, setting("precision", one.rules[1]).line) for one in others)
+    other = (say("report.first.or", one=one, line=line) for one, line in asked)
     command = "\n".join((first.command, *other))
     sure = of_measured(enough=measured)
     return first, Sentence("do", sure, text, title, gain, command)
@@ -104,7 +101,8 @@ def _settings(gains: Sequence[Finding]) -> Step | None:
 
 def where(condition: Condition) -> str:
     """Name a condition at the beginning of a sentence."""
-    return "Over all runs" if condition.label == EVERY_RUN else f"At {condition.label}"
+    everywhere = condition.label == EVERY_RUN
+    return say(f"report.first.{'everywhere' if everywhere else 'at'}", label=condition.label)
 
 
 def _use(shown: Sequence[Condition]) -> Step | None:
@@ -118,19 +116,19 @@ def _use(shown: Sequence[Condition]) -> Step | None:
     found = choice(("backend", name), float(now), likely, high, chance)
     if len(shown) == 1:
         text = fastest_text(shown[0])
-        gain = f"{micros(found.likely_us)} less than {second['backend']}"
-        line = setting("backend", name).line
-        said = Sentence("do", sure_of_totals(shown[0]), text, f"Use {name}", gain, line)
+        gain = say("report.first.less", us=found.likely_us, than=second["backend"])
+        line, title = setting("backend", name).line, say("report.first.use", name=name)
+        said = Sentence("do", sure_of_totals(shown[0]), text, title, gain, line)
         return found, replace(said, at=where(shown[0]), named=True)
     by_wins = wins(shown)
-    parts = [f"{name} at {listed(labels, 6)}" for name, labels in by_wins]
+    parts = [say("report.first.wins", name=one, labels=labels) for one, labels in by_wins]
     leads = [float(each.totals["total"].iloc[1] / each.totals["total"].iloc[0]) for each in shown]
-    text = f"Fastest over all layers: {'; '.join(parts)}."
-    gain = f"{min(leads):.2f} to {max(leads):.2f} times as fast as the second"
+    text = say("report.first.fastest_at", parts="; ".join(parts))
+    gain = say("report.first.leads", low=min(leads), high=max(leads))
     sure = sure_of_totals(*shown)
-    title = f"Use {by_wins[0][0]}"
-    if len(by_wins) > 1:
-        title = f"Use {listed(parts, 4)}" if len(shown) == 2 else f"{title} in most cases"
+    # of two conditions all parts fit into a title
+    row = "use" if len(by_wins) == 1 else "use_parts" if len(shown) == 2 else "use_most"
+    title = say(f"report.first.{row}", name=by_wins[0][0], parts=parts)
     return found, Sentence("do", sure, text, title, gain)
 
 
@@ -146,15 +144,16 @@ def fastest_text(condition: Condition) -> str:
     winners = condition.winners
     won = winners[winners["fastest"] == first["backend"]]
     doubtful = int((won["clear"] == 0).sum())
-    text = (
-        f"{first['backend']} is fastest: {micros(first['total'])} for "
-        f"{count(condition.common, condition.noun)} against {micros(second['total'])} for "
-        f"{second['backend']} ({multiple(second['total'] / first['total'])}). It is fastest on "
-        f"{len(won)} of {count(len(winners), condition.noun)}"
+    return say(
+        "report.first.fastest",
+        first=first,
+        second=second,
+        ratio=second["total"] / first["total"],
+        common=count(condition.common, condition.noun),
+        won=len(won),
+        layers=count(len(winners), condition.noun),
+        doubtful=doubtful or None,
     )
-    if doubtful:
-        text += f", on {doubtful} of them within the spread of the repeats"
-    return text + "."
 
 
 def _mix(shown: Sequence[Condition]) -> Step | None:
@@ -165,33 +164,33 @@ def _mix(shown: Sequence[Condition]) -> Step | None:
     share, condition, saved = gains[0]
     fastest, total = str(condition.totals["backend"].iloc[0]), condition.fastest_us
     if not share:
-        text = "no other backend gains 1 % on any choice of layers."
-        at, title = where(condition), "Keep to one backend"
-        if len(gains) > 1:
-            at, title = "", "Keep to one backend in each case"
-            text = f"Under none of {len(gains)} conditions does another backend gain 1 % on any "
-            text += "choice of layers."
+        several = len(gains) > 1
+        row = "none_of" if several else "none"
+        text = say(f"report.first.{row}", conditions=len(gains))
+        at, title = "" if several else where(condition), say(f"report.first.{row}_title")
         none = choice(("mix",), total, 0.0, 0.0, _chance("high"))
-        return none, Sentence(
-            "do", "high", text, title, "nothing to gain by mixing", look="none", at=at
-        )
+        gain = say("report.first.nothing")
+        return none, Sentence("do", "high", text, title, gain, look="none", at=at)
     changed = saved[saved > 0]
     winners = condition.winners.set_index("layer")
     clear = float(saved[winners["clear"].reindex(saved.index) == 1].sum())
     sure = of_share(clear, float(saved.sum()))
     medians = condition.times.set_index(["layer", "backend"])["median"]
     layer, best = changed.index[0], winners.loc[changed.index[0], "fastest"]
-    times = f"{micros(medians[layer, best])} under {best} instead of "
-    times += micros(medians[layer, fastest])
-    text = (
-        f"the fastest backend of every layer gives "
-        f"{micros(total - float(saved.sum()))} instead of {micros(total)}. {len(changed)} of "
-        f"{count(condition.common, condition.noun)} change their backend. {layer} saves most: "
-        f"{times}. The cost of a change of layout between backends is not counted."
+    us = float(saved.sum())
+    text = say(
+        "report.first.mix",
+        left=total - us,
+        total=total,
+        changed=len(changed),
+        common=count(condition.common, condition.noun),
+        layer=layer,
+        times=(medians[layer, best], medians[layer, fastest]),
+        best=best,
     )
-    gain = f"{micros(float(saved.sum()))} less ({percent(share)})"
-    found = choice(("mix",), total, float(saved.sum()), float(saved.sum()), _chance(sure))
-    title = "Choose the backend layer by layer"
+    gain = say("report.first.mix_gain", us=us, share=percent(share))
+    found = choice(("mix",), total, us, us, _chance(sure))
+    title = say("report.first.mix_title")
     return found, Sentence("do", sure, text, title, gain, at=where(condition))
 
 
@@ -202,32 +201,25 @@ def _loss(pairs: Sequence[Pair], *, alone: bool) -> Step | None:
         return None
     _, pair, detail = found[0]
     fix, names = detail.fix, pair.explanation
-    do = detail.points.get("do", "") if fix is None else fix.remedy.text
-    at = "" if alone or pair.label == EVERY_RUN else f"at {pair.label}, "
-    instead = f"Where the kernel cannot be changed, run this layer with {names.baseline}."
-    text = " ".join(filter(None, (do, instead, f"Why: {at}{detail.difference}")))
+    do = points_of(detail).get("do", "") if fix is None else fix.remedy.text
+    at = "" if alone or pair.label == EVERY_RUN else pair.label
+    text = say("report.first.loss", do=do, names=names, at=at, why=difference(detail))
     # the first step says to take the baseline, so this one is for who cannot
-    title = f"If you stay with {names.target}, change {detail.layer}"
+    title = say("report.first.stay", target=names.target, change=detail.layer)
     rules = tuple(total.term.id for total in detail.causes.totals[:1])
     chance = detail.causes.probability
     if fix is None:
         place = choice(rules, detail.time.target_us, 0.0, 0.0, chance)
-        return place, Sentence("do", detail.causes.confidence, text, title, _UNKNOWN)
+        return place, Sentence(
+            "do", detail.causes.confidence, text, title, say("report.first.unknown")
+        )
     place = choice((fix.term.id,), fix.now.us, fix.likely_us, fix.most_us, chance)
     return place, Sentence("do", detail.causes.confidence, text, title, fix.saving())
 
 
 SURE_RULES = {
-    "high": "Time: the repeats of the two do not overlap. Metric: in the top 3 of at least 90 % of "
-    f"at least {ENOUGH_RESAMPLES} resamples, and beyond chance. "
-    "Model: at most half the error of every baseline.",
-    "medium": "Time: a smaller lead. Metric: in the top 3 of at least 60 %, and beyond chance. "
-    "Model: better than every baseline. "
-    "Cause: another one may come first.",
-    "low": "Time: the spread is as large as the difference, or unknown. "
-    "Metric: rarely in the top 3, or a p-value above 5 %. Model: no better than a baseline. "
-    "A metric has at most the confidence of its models.",
-    "caution": "Know this of the data or the models before you use the rest.",
+    name: say(f"report.sure.{name}", resamples=ENOUGH_RESAMPLES)
+    for name in ("high", "medium", "low", "caution")
 }
 """What the words of confidence mean; printed on the report."""
 
@@ -242,7 +234,8 @@ def answer(results: Results) -> Answer:
     alone = len(shown) == 1  # whose name stands in the head of the page
     said = [_fastest(condition) for condition in shown[:_MOST_CONDITIONS]]
     if results.account is not None:  # people wait for the clock, not for the sum of kernels
-        name = "" if results.ranks is None else f"Rank {results.ranks.last.rank}"
+        ranks = results.ranks
+        name = "" if ranks is None else say("report.first.rank", rank=ranks.last.rank)
         said = step_sentences(results.account, name)
     if results.phases:
         said = [phase_sentence(results.phases)]
@@ -250,7 +243,7 @@ def answer(results: Results) -> Answer:
     said = [*steps, *(each for each in said if each.text not in {step.text for step in steps})]
     if len(shown) > _MOST_CONDITIONS:
         more = count(len(shown) - _MOST_CONDITIONS, "further condition")
-        said.append(Sentence("time", "low", f"{more}: see the times below."))
+        said.append(Sentence("time", "low", say("report.first.below", more=more)))
     said += _reasons(results.pairs, alone=alone)
     errors = {each.task: error_sentence(each) for each in results.evaluations}
     scored = {name: each.sure for name, each in errors.items() if each is not None}
@@ -263,7 +256,7 @@ def answer(results: Results) -> Answer:
     # the only condition is named once
     named = 0 if shown[0].label == EVERY_RUN else 1
     said = [each.placed(alone=alone and place >= named) for place, each in enumerate(said)]
-    heading = "Do this first" if steps else "The answer, and how sure it is"
+    heading = say(f"report.first.{'heading' if steps else 'answer'}")
     return Answer(heading, tuple(said), SURE_RULES)
 
 
@@ -277,10 +270,8 @@ def _reasons(pairs: Sequence[Pair], *, alone: bool) -> list[Sentence]:
 def _fastest(condition: Condition) -> Sentence:
     """Say who is fastest under one condition, or why that cannot be said."""
     totals = condition.totals[condition.totals["total"].notna()]
-    if totals.empty:
-        return Sentence("time", "low", "no layer has a time.", at=where(condition))
-    if condition.common == 0:
-        text = "the backends have no layer in common, so their totals do not compare."
+    if totals.empty or condition.common == 0:
+        text = say(f"report.first.{'no_time' if totals.empty else 'no_common'}")
         return Sentence("time", "low", text, at=where(condition))
     if len(totals) > 1:
         text = fastest_text(condition)
@@ -288,15 +279,19 @@ def _fastest(condition: Condition) -> Sentence:
         return Sentence("time", least, text, at=where(condition), named=True)
     first, slowest = totals.iloc[0], condition.slowest
     name, unnamed = str(first["backend"]), first["backend"] in UNNAMED.values()
-    text = f"{name} takes {micros(first['total'])} for {count(condition.common, condition.noun)}"
-    if condition.common > 1 and slowest is not None:
-        share = slowest["median"] / condition.times["median"].sum()
-        text += f". The slowest, {slowest['layer']}, is {percent(share)} of it"
+    several = condition.common > 1 and slowest is not None
+    share = slowest["median"] / condition.times["median"].sum() if several else math.nan
+    text = say(
+        "report.first.one_backend",
+        name=name,
+        us=first["total"],
+        common=count(condition.common, condition.noun),
+        slowest=slowest["layer"] if several else "",
+        share=percent(share),
+        alone="" if unnamed else say("report.first.alone"),
+    )
     sure = of_measured(enough=int(condition.times["repeats"].max()) > 1)
-    if unnamed:
-        return Sentence("time", sure, f"{text}.", at=where(condition))
-    text = f"{text}. Only one backend was measured."
-    return Sentence("time", sure, text, at=where(condition), named=True)
+    return Sentence("time", sure, text, at=where(condition), named=not unnamed)
 
 
 def _metrics(ranking: Ranking, limit: Confidence) -> list[Sentence]:
@@ -307,29 +302,27 @@ def _metrics(ranking: Ranking, limit: Confidence) -> list[Sentence]:
     best = summary.iloc[0]
     top3 = float(best["p_top3"])
     names = members(best["members"])
-    text = f"{names[0]} explains the {what} best"
     chance = ranking.null is not None and names[0] not in ranking.beyond_chance
     sure = of_metric(top3, ranking.resamples, limit, chance=chance)
-    if not is_reliable(top3):
-        text = f"No metric explains the {what} reliably. The first is {names[0]}"
-    if len(names) > 1:
-        text += f", interchangeable with {listed(names[1:], 3)}"
-    others = [group[0] for group in ranking.tied if group[0] != names[0]]
-    if others:
-        text += f" (tied with {listed(others, 3)})"
-    text += f". It is in the top 3 of {percent(top3)} of the resamples"
     also = [
-        f"{members(row['members'])[0]} ({percent(row['p_top3'])})"
+        say("report.metric.share", name=members(row["members"])[0], share=percent(row["p_top3"]))
         for _, row in summary.iloc[1:3].iterrows()
         if is_named(float(row["p_top3"]))
     ]
-    text += f", then {listed(also, 4)}." if also else "."
-    if limit == "low":
-        text += " The models that say so beat no baseline."
+    row = "best" if is_reliable(top3) else "first"
+    text = say(
+        "report.metric.explains",
+        best=say(f"report.metric.{row}", what=what, name=names[0]),
+        same=names[1:],
+        tied=[group[0] for group in ranking.tied if group[0] != names[0]],
+        share=percent(top3),
+        also=also,
+        limit=say("report.metric.beaten") if limit == "low" else "",
+    )
     if chance and ranking.null is not None:
-        text = f"No metric is shown to explain the {what} more than chance does."
-        if ranking.null.reason or ranking.beyond_chance:
-            text = f"The first metric for the {what} is {names[0]}. {ranking.chance}"
+        known = ranking.null.reason or ranking.beyond_chance
+        row = "by_chance" if known else "no_more"
+        text = say(f"report.metric.{row}", what=what, name=names[0], chance=ranking.chance)
     return [Sentence("metric", sure, text)]
 
 
@@ -343,21 +336,27 @@ def error_sentence(evaluation: Evaluation) -> Sentence | None:
     random = next((row for name, (row, _) in scores.items() if is_random(name)), None)
     what = evaluation.words.target if evaluation.words.own else TASKS[evaluation.task]
     up = higher_is_better(mine["score"])
-    verb = "is right in" if up else "is off by"
-    text = f"On {protocol(mine['protocol'])}, the best model of the {what} ({model(mine['model'])})"
-    text += f" {verb} {percent(mine['mean'])} on average"
-    if random is not None and hard:
-        text += f". On a random split it {verb} {percent(random['mean'])}"
+    verb = say(f"report.error.{'right' if up else 'off'}")
     sure: Sure = "low"
-    if simple is None:
-        text += ". No baseline was scored."
-    else:
+    if simple is not None:
         sure = of_model(float(mine["mean"]), float(simple["mean"]), higher_is_better=up)
-        text += (
-            f". The best baseline ({model(simple['model'])}) reaches {percent(simple['mean'])}"
-            + (", so no model beats it." if sure == "low" else ".")
-        )
-    if not hard:
-        text += " Unseen layers were not tested."
-        sure = "low"
+    text = say(
+        "report.error.model",
+        protocol=protocol(mine["protocol"]),
+        what=what,
+        model=model(mine["model"]),
+        verb=verb,
+        mean=percent(mine["mean"]),
+        random=percent(random["mean"]) if random is not None and hard else "",
+        baseline=_baseline(simple, beaten=sure != "low"),
+        seen="" if hard else say("report.error.seen"),
+    )
+    sure = sure if hard else "low"
     return Sentence("error", sure, text)
+
+
+def _baseline(simple: pd.Series | None, *, beaten: bool) -> str:
+    if simple is None:
+        return say("report.error.unscored")
+    row = "beaten" if beaten else "unbeaten"
+    return say(f"report.error.{row}", model=model(simple["model"]), mean=percent(simple["mean"]))

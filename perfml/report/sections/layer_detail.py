@@ -123,7 +123,7 @@ _WHICH_TO_BELIEVE = (
 
 def _disagreements(detail: LayerDiff) -> Block | None:
     if detail.disagreements:
-        points = (*detail.disagreements, _WHICH_TO_BELIEVE)
+        points = (*(each.text for each in detail.disagreements), _WHICH_TO_BELIEVE)
         return Points(points, "Where the evidence disagrees")
     return None
 
