@@ -259,4 +259,4 @@ def say(sentence: str, /, **values: Any) -> str:
 def _known(clause: str, values: Mapping[str, Any]) -> bool:
     names = [name for _, name, _, _ in _FILLS.parse(clause) if name]
     held = [_FILLS.get_field(name, (), values)[0] for name in names]
-    return all(value == value and value not in (None, "", ()) for value in held)
+    return all(value == value and value not in (None, "", (), []) for value in held)
