@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from perfml.errors import plain
 from perfml.explain.advice.finding import saving
 from perfml.explain.confidence import marked
+from perfml.explain.results import points_of, shown_by
 from perfml.explain.speed_of_light import Headroom, headroom
 from perfml.explain.tree.layer_causes import sided_causes
-from perfml.explain.words import points_of, shown_by, step_action, step_cause, step_verdict
+from perfml.explain.words import step_action, step_cause, step_verdict
 from perfml.kernel_names import shortened
 from perfml.util.findings import Evidence
 from perfml.util.json_values import Document, json_object

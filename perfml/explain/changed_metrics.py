@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import compress
@@ -11,13 +10,9 @@ from typing import Annotated, ClassVar
 import numpy as np
 import pandas as pd
 
-from perfml.explain.times import Ratio
-from perfml.explain.tree.causes import ONE_SIDED
-from perfml.explain.tree.layer_causes import Causes
 from perfml.metrics import load_catalogue
 from perfml.metrics.expressions import Array
 from perfml.tables import metric_columns
-from perfml.util.findings import Remark
 from perfml.util.json_values import Document, json_object
 
 FACTOR = 3.0
@@ -170,45 +165,3 @@ def _described(values: Array) -> list[_Repeats]:
     columns = (values.mean(axis=1), stds, values.min(axis=1), values.max(axis=1))
     rows = zip(*(each.tolist() for each in columns), strict=True)
     return [(count, *each) for each in rows]
-
-
-SLACK = 0.25
-"""A held-out prediction off by more than this factor of the log ratio's own size is no evidence."""
-
-MAJOR = 1 / 3
-"""A share of all (absolute) terms that counts as a main cause."""
-
-
-def find_disagreements(
-    time: Ratio, causes: Causes, model: ModelAttribution | None, metrics: pd.DataFrame
-) -> tuple[Remark, ...]:
-    """Return what the reader must not miss; empty where nothing contradicts."""
-    if model is None:
-        return ()
-    against = _against_measurement(time, model)
-    if time.slower is None:
-        return tuple(against)
-    sizes = sum(abs(total.log_ratio) for total in causes.totals)
-    one_sided = [total.log_ratio for total in causes.totals if total.term.id in ONE_SIDED]
-    if sum(map(abs, one_sided)) > MAJOR * sizes:
-        against.append(Remark("explain.model.one_sided", {"factor": math.exp(sum(one_sided))}))
-    first = model.values.iloc[0] if len(model.values) else None
-    if first is not None and abs(first["log_ratio"]) > 0:
-        row = metrics[metrics["metric"] == first["metric"]]
-        if len(row) and row["changed"].iloc[0] is not pd.NA and not bool(row["changed"].iloc[0]):
-            against.append(Remark("explain.model.noise", {"metric": first["metric"]}))
-    return tuple(against)
-
-
-def _against_measurement(time: Ratio, model: ModelAttribution) -> list[Remark]:
-    if model.held_out_log_ratio is None:
-        return [Remark("explain.model.untested")]
-    held, measured = model.held_out_log_ratio, time.log_ratio
-    equal = time.verdict == "no difference"
-    if time.verdict == "undecided" or (equal and abs(held) <= SLACK):
-        return []
-    kind = "same" if equal else "direction" if held * measured <= 0 else "size"
-    if kind == "size" and abs(held - measured) <= max(SLACK * abs(measured), 0.05):
-        return []
-    numbers = {"predicted": math.exp(held), "measured": time.ratio}
-    return [Remark(f"explain.model.{kind}", numbers)]

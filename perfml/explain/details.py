@@ -24,7 +24,7 @@ from perfml.experiments.verdicts import Finding, claimed_of, examine
 from perfml.explain.advice.first_fix import actions_of, first_fix, numbers_on_both, on_side
 from perfml.explain.advice.fix import Estimate
 from perfml.explain.advice.measured import confidence_by
-from perfml.explain.changed_metrics import compare_metrics, find_disagreements, sort_metrics
+from perfml.explain.changed_metrics import ModelAttribution, compare_metrics, sort_metrics
 from perfml.explain.compared import Launched, Side, same_device
 from perfml.explain.confidence import MOST
 from perfml.explain.launches import (
@@ -39,9 +39,10 @@ from perfml.explain.launches import (
 )
 from perfml.explain.results import LayerDiff
 from perfml.explain.times import Ratio, compare_times
-from perfml.explain.tree.causes import TERMS, Contribution
+from perfml.explain.tree.causes import ONE_SIDED, TERMS, Contribution
 from perfml.explain.tree.layer import kernel_causes, layer_causes
 from perfml.explain.tree.layer_causes import Causes, PairCauses, Untold
+from perfml.util.findings import Remark
 from perfml.util.words import say
 
 if TYPE_CHECKING:
@@ -242,3 +243,45 @@ def _share(kernel: str, causes: Causes, side: int) -> float:
     times = [(on_side(pair.kernels, side), pair.times_us[side]) for pair in causes.pairs]
     whole = sum(us for _, us in times)
     return sum(us for name, us in times if name == kernel) / whole if whole > 0 else 1.0
+
+
+SLACK = 0.25
+"""A held-out prediction off by more than this factor of the log ratio's own size is no evidence."""
+
+MAJOR = 1 / 3
+"""A share of all (absolute) terms that counts as a main cause."""
+
+
+def find_disagreements(
+    time: Ratio, causes: Causes, model: ModelAttribution | None, metrics: pd.DataFrame
+) -> tuple[Remark, ...]:
+    """Return what the reader must not miss; empty where nothing contradicts."""
+    if model is None:
+        return ()
+    against = _against_measurement(time, model)
+    if time.slower is None:
+        return tuple(against)
+    sizes = sum(abs(total.log_ratio) for total in causes.totals)
+    one_sided = [total.log_ratio for total in causes.totals if total.term.id in ONE_SIDED]
+    if sum(map(abs, one_sided)) > MAJOR * sizes:
+        against.append(Remark("explain.model.one_sided", {"factor": math.exp(sum(one_sided))}))
+    first = model.values.iloc[0] if len(model.values) else None
+    if first is not None and abs(first["log_ratio"]) > 0:
+        row = metrics[metrics["metric"] == first["metric"]]
+        if len(row) and row["changed"].iloc[0] is not pd.NA and not bool(row["changed"].iloc[0]):
+            against.append(Remark("explain.model.noise", {"metric": first["metric"]}))
+    return tuple(against)
+
+
+def _against_measurement(time: Ratio, model: ModelAttribution) -> list[Remark]:
+    if model.held_out_log_ratio is None:
+        return [Remark("explain.model.untested")]
+    held, measured = model.held_out_log_ratio, time.log_ratio
+    equal = time.verdict == "no difference"
+    if time.verdict == "undecided" or (equal and abs(held) <= SLACK):
+        return []
+    kind = "same" if equal else "direction" if held * measured <= 0 else "size"
+    if kind == "size" and abs(held - measured) <= max(SLACK * abs(measured), 0.05):
+        return []
+    numbers = {"predicted": math.exp(held), "measured": time.ratio}
+    return [Remark(f"explain.model.{kind}", numbers)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath, PureWindowsPath
@@ -10,14 +12,15 @@ from typing import Annotated, ClassVar
 import pandas as pd
 
 from perfml.explain.advice.fix import Fix
+from perfml.explain.advice.symptoms import filled, symptom_of
 from perfml.explain.changed_metrics import ChangedMetric, ModelAttribution
 from perfml.explain.confidence import IN_WORDS, TimeVerdict
 from perfml.explain.launches import ChangeRow, LaunchRow
 from perfml.explain.steps import StepComparison
 from perfml.explain.times import TOLERANCE, Ratio
 from perfml.explain.tree.causes import Contribution, Term
-from perfml.explain.tree.layer_causes import Causes
-from perfml.explain.words import POINTS, points_of, step_verdict
+from perfml.explain.tree.layer_causes import Causes, sided_causes
+from perfml.explain.words import levels_in_words, step_verdict
 from perfml.util.findings import Evidence, Remark
 from perfml.util.json_values import Document, json_object
 from perfml.util.lazy import drawn_by
@@ -60,6 +63,21 @@ def file_name(path: str) -> str:
     # A folder tells a person's name, so it is not shown.
     return (PureWindowsPath if "\\" in path else PurePosixPath)(path).name
 
+
+_OTHERS, _MISSING = 3, 6  # further causes, and counters, that are named
+
+POINTS: Mapping[str, str] = {
+    "do": "do",
+    "saves": "saves",
+    "why": "why",
+    "where": "where",
+    "stay": "if you stay",
+    "also": "also",
+    "doubt": "doubt",
+    "check": "to check",
+    "caution": "caution",
+}
+"""What is said of a layer of two sides, in order, and the words before it."""
 
 _AGAINST = 0.1
 """From a tenth of the time on what works against the causes is told."""
@@ -164,6 +182,64 @@ class LayerDiff:
     )
     to_dict = json_object
     plot = drawn_by("perfml.report.figures.comparisons", "attribution")
+
+
+def points_of(detail: LayerDiff) -> Mapping[str, str]:
+    """Return what people read of a layer, by the ids of `POINTS`; every surface lays out these."""
+    causes, _ = sided_causes(detail.time, detail.causes)
+    if not causes:
+        return {} if detail.time.slower is None else {"why": say("explain.layer.unsplit")}
+    first, *others = causes
+    fix = detail.fix if detail.fix is not None and detail.fix.term == first.term else None
+    saves = stay = ""
+    do = detail.action(first.term)
+    if fix is not None:
+        do, saves, stay = fix.do, fix.saves, fix.stay
+    elif first.term.residual and detail.causes.missing:
+        missing = ", ".join(detail.causes.missing[:_MISSING])
+        do = say("explain.layer.collect", missing=missing)
+    untold = detail.causes.untold
+    rivals = untold.sentence() if untold is not None and untold.causes else ""
+    against = detail.against(causes)
+    rest = math.exp(against) if against else None
+    points = {
+        "do": do,
+        "saves": saves,
+        "why": say("explain.layer.why", cause=first, shown=shown_by(detail, first), rest=rest),
+        "where": "; ".join(_places(detail)),
+        "stay": stay,
+        "also": ", ".join(map(_cause, others[:_OTHERS])),
+        "doubt": rivals,
+        "check": "" if untold is None or rivals else untold.what_tells(),
+        "caution": next((each.text for each in detail.disagreements), ""),
+    }
+    return {name: text for name, text in points.items() if text}
+
+
+def shown_by(detail: LayerDiff, cause: Contribution) -> str:
+    """Say what shows a cause: its levels, and the first numbers of either side's longest."""
+    symptom, slow = symptom_of(cause.term.id), detail.time.slower or 0
+    numbers = detail.numbers.get(cause.term.id, ())
+    shown = [levels_in_words(cause, detail.causes, detail.names[0])]
+    for at, side in enumerate((detail.names[slow], detail.names[1 - slow])):
+        # parts of the time are levels, which are said; counts say what makes them
+        units = {one.quantity: (one.slow, one.fast)[at] for one in numbers if one.unit}
+        known = defaultdict(lambda: math.nan, units)
+        text = symptom and filled(symptom.evidence, known.__getitem__, 1)
+        shown.append(say("explain.layer.on_side", side=side, shown=text) if text else "")
+    return "; ".join(filter(None, shown))
+
+
+def _places(detail: LayerDiff) -> list[str]:
+    """Say which instructions carry the causes."""
+    labels = {total.term.id: total.term.label for total in detail.causes.totals}
+    several = len(detail.lines) > 1
+    named = ((labels.get(each.term, each.term) if several else "", each) for each in detail.lines)
+    return [say("explain.layer.where", label=label, line=line.sentence()) for label, line in named]
+
+
+def _cause(total: Contribution) -> str:
+    return say("explain.layer.cause", cause=total)
 
 
 AlignedLayer = Document(

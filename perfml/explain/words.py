@@ -1,4 +1,4 @@
-"""What two sides are in sentences: a step on the clock, and a layer with its causes.
+"""What two sides are in sentences: a step on the clock, and the levels of a cause.
 
 Here to change: a sentence is a row of ``words.toml``; the causes' own words stand in
 ``tree/causes.toml``. Nothing is decided here.
@@ -7,36 +7,15 @@ Here to change: a sentence is a row of ``words.toml``; the causes' own words sta
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
-from perfml.explain.advice.symptoms import filled, symptom_of
 from perfml.explain.confidence import NAMED
-from perfml.explain.steps import AT_MOST
+from perfml.explain.steps import AT_MOST, StepComparison
 from perfml.explain.tree.causes import Contribution, Kind
-from perfml.explain.tree.layer_causes import Causes, sided_causes
+from perfml.explain.tree.layer_causes import Causes
 from perfml.util.words import Readable, micros, say
 
-if TYPE_CHECKING:
-    from perfml.explain.results import LayerDiff
-    from perfml.explain.steps import StepComparison
-
 _OVER = 1.005  # from here on a cause is no share of the difference, as others work against it
-_OTHERS, _MISSING = 3, 6  # further causes, and counters, that are named
-
-POINTS: Mapping[str, str] = {
-    "do": "do",
-    "saves": "saves",
-    "why": "why",
-    "where": "where",
-    "stay": "if you stay",
-    "also": "also",
-    "doubt": "doubt",
-    "check": "to check",
-    "caution": "caution",
-}
-"""What is said of a layer of two sides, in order, and the words before it."""
 
 
 def step_verdict(step: StepComparison) -> str:
@@ -69,64 +48,6 @@ def step_cause(step: StepComparison) -> str:
 def step_action(step: StepComparison) -> str:
     """Return what to do about the first cause: a line to type, and why; empty without one."""
     return "" if step.first is None else say("explain.step.do", step=step)
-
-
-def points_of(detail: LayerDiff) -> Mapping[str, str]:
-    """Return what people read of a layer, by the ids of `POINTS`; every surface lays out these."""
-    causes, _ = sided_causes(detail.time, detail.causes)
-    if not causes:
-        return {} if detail.time.slower is None else {"why": say("explain.layer.unsplit")}
-    first, *others = causes
-    fix = detail.fix if detail.fix is not None and detail.fix.term == first.term else None
-    saves = stay = ""
-    do = detail.action(first.term)
-    if fix is not None:
-        do, saves, stay = fix.do, fix.saves, fix.stay
-    elif first.term.residual and detail.causes.missing:
-        missing = ", ".join(detail.causes.missing[:_MISSING])
-        do = say("explain.layer.collect", missing=missing)
-    untold = detail.causes.untold
-    rivals = untold.sentence() if untold is not None and untold.causes else ""
-    against = detail.against(causes)
-    rest = math.exp(against) if against else None
-    points = {
-        "do": do,
-        "saves": saves,
-        "why": say("explain.layer.why", cause=first, shown=shown_by(detail, first), rest=rest),
-        "where": "; ".join(_places(detail)),
-        "stay": stay,
-        "also": ", ".join(map(_cause, others[:_OTHERS])),
-        "doubt": rivals,
-        "check": "" if untold is None or rivals else untold.what_tells(),
-        "caution": next((each.text for each in detail.disagreements), ""),
-    }
-    return {name: text for name, text in points.items() if text}
-
-
-def shown_by(detail: LayerDiff, cause: Contribution) -> str:
-    """Say what shows a cause: its levels, and the first numbers of either side's longest."""
-    symptom, slow = symptom_of(cause.term.id), detail.time.slower or 0
-    numbers = detail.numbers.get(cause.term.id, ())
-    shown = [levels_in_words(cause, detail.causes, detail.names[0])]
-    for at, side in enumerate((detail.names[slow], detail.names[1 - slow])):
-        # parts of the time are levels, which are said; counts say what makes them
-        units = {one.quantity: (one.slow, one.fast)[at] for one in numbers if one.unit}
-        known = defaultdict(lambda: math.nan, units)
-        text = symptom and filled(symptom.evidence, known.__getitem__, 1)
-        shown.append(say("explain.layer.on_side", side=side, shown=text) if text else "")
-    return "; ".join(filter(None, shown))
-
-
-def _places(detail: LayerDiff) -> list[str]:
-    """Say which instructions carry the causes."""
-    labels = {total.term.id: total.term.label for total in detail.causes.totals}
-    several = len(detail.lines) > 1
-    named = ((labels.get(each.term, each.term) if several else "", each) for each in detail.lines)
-    return [say("explain.layer.where", label=label, line=line.sentence()) for label, line in named]
-
-
-def _cause(total: Contribution) -> str:
-    return say("explain.layer.cause", cause=total)
 
 
 def levels_in_words(total: Contribution, causes: Causes, baseline: str = "") -> str:

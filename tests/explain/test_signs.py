@@ -3,7 +3,7 @@
 import pytest
 
 from perfml.explain import explain, load_tables, sides_of
-from perfml.explain.words import points_of
+from perfml.explain.results import points_of
 
 pytestmark = pytest.mark.long
 

@@ -43,7 +43,7 @@ INSIDE_EXPLAIN = (
     ("launches", "steps"),
     ("limits", "load"),
     ("tree",),
-    ("advice",),
+    ("advice", "words"),
     ("results", "details", "compare", "lines", "brief"),
 )
 """Folders and modules of `perfml.explain`, the lowest floor first."""

@@ -7,7 +7,7 @@ import re
 import pandas as pd
 import pytest
 
-from perfml.explain.words import points_of
+from perfml.explain.results import points_of
 from perfml.report import build_report, to_html, to_markdown
 from perfml.report.build import build_comparison
 from perfml.report.labels import CAUSES, WORDS, entries

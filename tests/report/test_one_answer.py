@@ -12,8 +12,8 @@ from perfml.errors import PerfmlError
 from perfml.explain import advise, explain, load_tables, sides_of
 from perfml.explain.advice.finding import Finding, Where, saving
 from perfml.explain.brief import brief_advice, brief_explanation
+from perfml.explain.results import points_of
 from perfml.explain.speed_of_light import KernelLevels
-from perfml.explain.words import points_of
 from perfml.report.conditions import conditions
 from perfml.report.document import Points, ReportTable
 from perfml.report.pairs import advise_conditions

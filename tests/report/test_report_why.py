@@ -13,7 +13,7 @@ from perfml.datasets.loading import DEVICE_FACTS
 from perfml.errors import PerfmlError
 from perfml.explain import Advice
 from perfml.explain.advice.finding import Finding, Gain, Where
-from perfml.explain.words import points_of
+from perfml.explain.results import points_of
 from perfml.ingest.merge.rule import merge
 from perfml.report import advise_conditions, build_report, explain_pairs, to_text
 from perfml.report.conditions import conditions

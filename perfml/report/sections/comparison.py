@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from perfml.explain.confidence import marked, of_ratio
-from perfml.explain.words import points_of
+from perfml.explain.results import points_of
 from perfml.report import figures
 from perfml.report.conditions import EVERY_RUN, labelled
 from perfml.report.document import (

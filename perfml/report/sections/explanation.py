@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from perfml.explain.words import points_of
+from perfml.explain.results import points_of
 from perfml.kernel_names import shortened
 from perfml.report.conditions import EVERY_RUN
 from perfml.report.document import (

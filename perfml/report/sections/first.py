@@ -24,7 +24,7 @@ from perfml.explain.confidence import (
     of_share,
     probability,
 )
-from perfml.explain.words import points_of
+from perfml.explain.results import points_of
 from perfml.report.conditions import EVERY_RUN, UNNAMED, Condition, mixed, sure_of_totals, wins
 from perfml.report.document import Answer, Sentence, Sure
 from perfml.report.labels import TASKS, is_random, members, model, percent, protocol
@@ -279,14 +279,14 @@ def _fastest(condition: Condition) -> Sentence:
         return Sentence("time", least, text, at=where(condition), named=True)
     first, slowest = totals.iloc[0], condition.slowest
     name, unnamed = str(first["backend"]), first["backend"] in UNNAMED.values()
-    several = condition.common > 1 and slowest is not None
-    share = slowest["median"] / condition.times["median"].sum() if several else math.nan
+    named = slowest if condition.common > 1 and slowest is not None else {}
+    share = named.get("median", math.nan) / condition.times["median"].sum()
     text = say(
         "report.first.one_backend",
         name=name,
         us=first["total"],
         common=count(condition.common, condition.noun),
-        slowest=slowest["layer"] if several else "",
+        slowest=named.get("layer"),
         share=percent(share),
         alone="" if unnamed else say("report.first.alone"),
     )
