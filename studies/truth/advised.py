@@ -167,9 +167,9 @@ def _judged(
     group: str, case: str, weight: float, layer: Layer, wanted: set[str]
 ) -> Iterator[Judged]:
     for row in in_order([*launch_findings(layer), *layer_findings(layer)]):
-        if row.part >= _LEAST:
+        if row.lost >= _LEAST:
             right = not wanted.isdisjoint(row.rules)
-            yield Judged(group, case, weight, row.part, evidence_of(row), right)
+            yield Judged(group, case, weight, row.lost, evidence_of(row), right)
 
 
 def _layers(kernels: pd.DataFrame) -> dict[str, Layer]:

@@ -83,6 +83,7 @@ class Finding:
     source: Annotated[str, "where the hazard is described"] = ""
     share: Annotated[float, "of the time, that the launches take which have it"] = 1.0
     level: Annotated[float, "how near its ceiling its limit stands; 0 without one"] = 0.0
+    lost: Annotated[float, "what it takes beside all other causes, of what it holds"] = 0.0
     # of ``known``, ``potential``, ``idle`` and ``counted`` those that it is: what its place among
     # the findings of its layer, and its probability, rest on
     marks: frozenset[str] = field(default=frozenset(), repr=False)

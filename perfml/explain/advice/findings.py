@@ -9,17 +9,17 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from perfml.explain.advice.finding import Finding, Gain, Where
-from perfml.explain.advice.referee import judged, least_saved, without
+from perfml.explain.advice.referee import judged, least_saved, saved_alone, without
 from perfml.explain.advice.symptoms import Symptom, filled, numbers_of, situation_of, symptom_of
 from perfml.explain.confidence import probability
-from perfml.explain.launches import Launch
+from perfml.explain.launches import Launch, known
 from perfml.explain.limits.state import LaunchState
 from perfml.explain.remedies import Person, Remedy, Situation, remedy_for
 from perfml.explain.tree.causes import TERMS, Kind
 from perfml.explain.tree.ideal import needs_all, unknown_needs
 from perfml.explain.tree.layer_causes import resolved_by
 from perfml.explain.tree.limits import nearness, unit_ids
-from perfml.explain.tree.one_side import SPLIT, Loss, losses, time_after
+from perfml.explain.tree.one_side import SPLIT, Loss, losses
 from perfml.explain.tree.thresholds import MAJORITY
 from perfml.util.findings import Evidence, Time
 from perfml.util.json_values import is_missing
@@ -70,8 +70,8 @@ class _Part:
         return remedy_for(self.loss.cause, self.here)
 
     @property
-    def gain(self) -> float:
-        """Likely, of the layer's time."""
+    def lost(self) -> float:
+        """What the cause takes beside all others, of the layer's time."""
         return self.loss.part * self.share
 
     @property
@@ -93,7 +93,7 @@ class _Part:
 
 
 def launch_findings(layer: Layer, *, merged: bool = False) -> list[Finding]:
-    """Return what a layer's launches lose, the largest likely gain first.
+    """Return what a layer's launches lose, what they lose most by first.
 
     `merged` says that the launches are merged layers.
     """
@@ -118,20 +118,20 @@ def launch_findings(layer: Layer, *, merged: bool = False) -> list[Finding]:
                 part = _Part(launch, state, label, share, loss, symptom, here, most)
                 together[part.together()].append(part)
     findings = [_finding(parts, layer, merged) for parts in together.values()]
-    return sorted(findings, key=lambda one: -one.likely_us)
+    return sorted(findings, key=lambda one: -one.lost)
 
 
 def _finding(parts: Sequence[_Part], layer: Layer, merged: bool) -> Finding:
-    gain = sum(part.gain for part in parts)
+    lost = sum(part.lost for part in parts)
     causes: dict[str, float] = defaultdict(float)
     for part in parts:
-        causes[part.loss.cause] += part.gain
+        causes[part.loss.cause] += part.lost
     order = sorted(causes, key=lambda name: -causes[name])
-    named = tuple(name for name in order if causes[name] >= _MATTERS * gain)
-    first = max((p for p in parts if p.loss.cause == named[0]), key=lambda p: p.gain)
+    named = tuple(name for name in order if causes[name] >= _MATTERS * lost)
+    first = max((p for p in parts if p.loss.cause == named[0]), key=lambda p: p.lost)
     symptoms = list(dict.fromkeys(symptom_of(name) for name in named))
-    kernels = list(dict.fromkeys(p.label for p in sorted(parts, key=lambda p: -p.gain)))
-    alone, most = _most(parts, named, layer, gain)
+    kernels = list(dict.fromkeys(p.label for p in sorted(parts, key=lambda p: -p.lost)))
+    likely, most = _gain(parts, named, layer, lost)
     term = TERMS[named[0]]
     marks = {
         "known": first.loss.known and not first.potential,
@@ -142,7 +142,7 @@ def _finding(parts: Sequence[_Part], layer: Layer, merged: bool) -> Finding:
     return finding_of(
         layer,
         named[0],
-        (gain, alone, most),
+        (lost, likely, most),
         first.here,
         kernel="" if merged else kernels[0],
         share=sum({id(part.launch): part.share for part in parts}.values()),
@@ -176,12 +176,12 @@ def finding_of(
 ) -> Finding:
     """Return a finding of a layer.
 
-    `gains` are of the layer's time: the likely one beside all others, that of this alone, and that
-    at most. `here` says who can do
-    something about it, and `said` what else differs from a finding of the whole layer.
+    `gains` are of the layer's time: what is lost beside all other causes, what is likely saved
+    where this alone is mended, and at most. `here` says who can do something about it, and `said`
+    what else differs from a finding of the whole layer.
     """
     time = Time(float(layer.row["layer_us"]))
-    likely, alone, high = (min(max(gain, 0.0), 1.0) for gain in gains)
+    lost, likely, high = (min(max(gain, 0.0), 1.0) for gain in gains)
     remedy, symptom = remedy_for(cause, here), symptom_of(cause)
     whose, own = "", None
     if here.reader is not Person.AUTHOR:
@@ -195,14 +195,15 @@ def finding_of(
         "source": "" if symptom is None else symptom.source,
     }
     where = Where((str(layer.row["layer"]),), said.pop("kernel", ""), **condition_of(layer.row))
-    low = min(least_saved(alone), likely)
-    middle, top, least = (Time(part * time.us) for part in (likely, high, low))
+    ends = (likely, high, least_saved(likely))
+    middle, top, least = (Time(part * time.us) for part in ends)
     gain = Gain(middle, top, "counters", least)
     known: dict[str, Any] = {"marks": frozenset({"known", "counted"}), **texts, **said}
     one = Finding(
         where=where,
         holds=time,
         gain=gain,
+        lost=lost,
         probability=0.0,
         person=here.reader,
         for_author=own,
@@ -225,30 +226,29 @@ def evidence_of(one: Finding) -> dict[str, float]:
     kind = "layer" if term is None else str(term.kind)
     return {
         **{name: float(name in one.marks) for name in ("known", "potential", "counted")},
-        "gain": one.part,
+        "lost": one.lost,
         "level": one.level,
         "share": one.share,
         "least": one.least_us / one.holds.us,
-        "log_gain": math.log(max(one.part, _SMALL)),
+        "log_lost": math.log(max(one.lost, _SMALL)),
         "place": float(term is not None and term.place),
         f"kind_{kind}": 1.0,
     }
 
 
-def _most(
-    parts: Sequence[_Part], named: Sequence[str], layer: Layer, gain: float
+def _gain(
+    parts: Sequence[_Part], named: Sequence[str], layer: Layer, lost: float
 ) -> tuple[float, float]:
     """Return what goes without the causes where nothing else is mended: as estimated, at most.
 
     The most is what the laws allow of each launch, or what goes where launches become one.
     """
-    if gain < _SMALL:
-        return gain, gain
+    if lost < _SMALL:
+        return lost, lost
     saved: dict[int, tuple[float, float]] = defaultdict(lambda: (0.0, 0.0))
     for part in parts:
         if part.loss.cause in named:
-            after = time_after(part.launch, part.loss.cause, state=part.state)
-            alone = part.loss.part if math.isnan(after) else min(1 - after, part.most)
+            alone = known(saved_alone(part.launch, part.loss.cause), part.loss.part)
             likely, most = saved[id(part.launch)]
             ends = max(likely, alone * part.share), max(most, part.most * part.share)
             saved[id(part.launch)] = ends
@@ -257,7 +257,7 @@ def _most(
     every = parts[0].remedy.fuses or parts[0].here.reader is not Person.AUTHOR
     those = {id(part.launch): part.launch for part in parts}.values()
     most = max(most, as_one(layer.launches if every else those) / layer.time_us)
-    return max(gain, likely), max(gain, likely, most)
+    return max(lost, likely), max(lost, likely, most)
 
 
 def as_one(launches: Collection[Launch]) -> float:
@@ -272,7 +272,7 @@ def _evidence(parts: Sequence[_Part], kernels: Sequence[str], layer: Layer, merg
     said = []
     for label in kernels[:_NUMBERED]:
         mine = [part for part in parts if part.label == label]
-        first = max(mine, key=lambda part: part.gain)
+        first = max(mine, key=lambda part: part.lost)
         text = filled(first.symptom.evidence, first.state.__getitem__)
         launches = {id(part.launch): part.share for part in mine}
         many = f"{len(launches)} launches, " if len(launches) > 1 else ""
@@ -287,19 +287,20 @@ def _evidence(parts: Sequence[_Part], kernels: Sequence[str], layer: Layer, merg
 
 def in_order(findings: Sequence[Finding]) -> list[Finding]:
     """Return the findings of a layer in the order in which people read them."""
-    # The largest likely gain is first. What idle machinery could do if the work allows it stands
-    # behind what was counted, and idle multiprocessors behind what the whole layer can do about its
-    # launches. Work that may all be needed, for a unit that is less than half busy, is no finding.
-    by_gain = sorted(findings, key=lambda one: -one.likely_us)
+    # What takes most of the layer is first. What idle machinery could do if the work allows it
+    # stands behind what was counted, and idle multiprocessors behind what the whole layer can do
+    # about its launches. Work that may all be needed, for a unit that is less than half busy, is no
+    # finding.
+    by_loss = sorted(findings, key=lambda one: -one.lost)
     order = []
-    for place, one in enumerate(by_gain):
+    for place, one in enumerate(by_loss):
         behind = [
             at
-            for at in range(place + 1, len(by_gain))
-            if by_gain[at].part >= _MATTERS and _stands_behind(one, by_gain[at])
+            for at in range(place + 1, len(by_loss))
+            if by_loss[at].lost >= _MATTERS and _stands_behind(one, by_loss[at])
         ]
         order.append((max([place, *behind]), bool(behind), place))
-    ordered = (by_gain[place] for *_, place in sorted(order))
+    ordered = (by_loss[place] for *_, place in sorted(order))
     return [one for one in ordered if "idle" not in one.marks]
 
 

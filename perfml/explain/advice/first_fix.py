@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from perfml.explain.advice.fix import CannotSay, Estimate, Fix, estimate, estimate_of
+from perfml.explain.advice.referee import saved_alone
 from perfml.explain.advice.symptoms import numbers_of, situation_of, symptom_of
 from perfml.explain.confidence import MOST
 from perfml.explain.launches import Launch
@@ -17,7 +18,6 @@ from perfml.explain.times import Ratio
 from perfml.explain.tree.causes import ONE_SIDED, TERMS, Kind, Term
 from perfml.explain.tree.layer_causes import Causes, PairCauses
 from perfml.explain.tree.library_kernels import is_product, of_others
-from perfml.explain.tree.one_side import time_after
 from perfml.kernel_names import kernel_traits
 from perfml.util.findings import Evidence, Time
 
@@ -249,7 +249,7 @@ def _after(
     """Return the time without a cause that some of a layer's launches have."""
     # What goes is a part of the launches, and so of the layer, however often it launches them. A
     # cause without an estimate gives NaN.
-    saved = sum(one.time_us * (1 - time_after(one, term.id)) for one in those)
+    saved = sum(one.time_us * saved_alone(one, term.id) for one in those)
     if not saved > 0:
         return None
     return estimate(now, saved / sum(one.time_us for one in launches), those, term.id)

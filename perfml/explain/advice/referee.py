@@ -20,12 +20,13 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from perfml.explain.advice.symptoms import COMPUTE_LEVEL, MEMORY_LEVEL
-from perfml.explain.launches import known
+from perfml.explain.launches import Launch, known
 from perfml.explain.limits.state import LaunchState
 from perfml.explain.limits.traffic import SECTOR
 from perfml.explain.tree.causes import TERMS, Kind
 from perfml.explain.tree.ideal import NEAR, START_US, best_counters, ideal_counters, ideal_of
 from perfml.explain.tree.limits import fullest, limit_of, load_limits, nearness, unit_ids
+from perfml.explain.tree.one_side import time_after
 
 LEAST = 0.4
 """Of the logarithm of the likely ratio, what 19 of 20 measured pairs reach (302 of ten exams): with
@@ -50,6 +51,12 @@ def most_saved(state: LaunchState, cause: str) -> float:
     # at best: no law forbids what a fix that leaves the least may save
     fixed = LaunchState(replace(state.launch, counters=best_counters(state, cause)))
     return max(0.0, min(law(cause, state, fixed) for law in _LAWS))
+
+
+def saved_alone(launch: Launch, cause: str) -> float:
+    """Return which part of a launch's time goes where only a cause is mended; NaN if unknown."""
+    state = LaunchState.of(launch)
+    return min(1 - time_after(launch, cause, state=state), most_saved(state, cause))
 
 
 def least_saved(alone: float) -> float:
