@@ -127,6 +127,11 @@ class Launch:
         return kernel_label(self.kernel, LABEL)
 
     @property
+    def single(self) -> bool:
+        """Whether it is one launch: a mean over several has no waves."""
+        return bool(self.kernel) or self["kernels"] == 1
+
+    @property
     def blocks(self) -> float:
         """How many blocks its grid has; NaN where that is not known."""
         return _product(self.grid)

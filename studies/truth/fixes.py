@@ -28,6 +28,7 @@ from perfml.datasets import find
 from perfml.explain import load_tables, make_side
 from perfml.explain.advice.first_fix import cannot_say, launches_with, time_without_them
 from perfml.explain.advice.fix import SAID, CannotSay, Width, told
+from perfml.explain.advice.referee import saved_alone
 from perfml.explain.launches import Launch
 from perfml.explain.tree.causes import ONE_SIDED, Contribution
 from perfml.explain.tree.layer_causes import Causes
@@ -142,8 +143,11 @@ def _fixed(group: str, turned: Question, sized: bool) -> Fixed:
         return _without_launches(turned, causes, replace(unknown, term=named.term.id))
     term, left = named.term.id, _left(named, causes.pairs)
     launches = _fixed_launches(turned, causes, term)
-    times = [(one, time_after(one, term, left if sized else None)) for one in launches]
-    estimate_us = slow - sum(one.time_us * (1 - fraction) for one, fraction in times)
+    saved = [
+        one.time_us * (1 - time_after(one, term, left) if sized else saved_alone(one, term))
+        for one in launches
+    ]
+    estimate_us = slow - sum(saved)
     if math.isnan(estimate_us):
         return replace(unknown, term=term)
     return replace(

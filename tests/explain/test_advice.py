@@ -99,12 +99,12 @@ def test_constants_that_all_lanes_read_are_not_serialised():
 @pytest.mark.parametrize("level", [0.7, 0.9])
 def test_work_that_may_be_needed_claims_no_more_than_its_unit_holds(level):
     # the power sum of `engine.exposed`: half of the accesses stay
-    advice = advise(launch(shared_utilization=level), min_gain=0.0)
-    names = {"shared_loads", "shared_memory_busy_time"}
-    lost = [one.lost for one in advice.of_layers if one.rules[0] in names]
+    row = by_rule(advise(launch(shared_utilization=level), min_gain=0.0).table)
+    names = {"shared_loads", "shared_memory_busy_time"} & set(row.index)
     active = HEALTHY["sm_efficiency"]
     most = active * (1 - (1 - (level / active) ** 2.5 * (1 - 0.5**2.5)) ** 0.4)
-    assert 0 < sum(lost) <= most + 1e-9
+    assert sum(row.loc[name, "gain"] for name in names) <= most + 1e-9
+    assert names
 
 
 def test_that_a_bandwidth_is_the_limit_is_said_where_it_is_nearly_used():

@@ -11,9 +11,15 @@ from perfml.datasets.opening import read_input
 from perfml.errors import PerfmlError
 from perfml.explain import advise, explain, load_tables, sides_of
 from perfml.explain.advice.finding import Finding, Where, saving
+from perfml.explain.advice.findings import launch_findings
+from perfml.explain.advice.first_fix import first_fix
+from perfml.explain.advice.table import layers_of, representative_launches
 from perfml.explain.brief import brief_advice, brief_explanation
 from perfml.explain.results import points_of
 from perfml.explain.speed_of_light import KernelLevels
+from perfml.explain.times import Ratio
+from perfml.explain.tree.ideal import ideal_launch
+from perfml.explain.tree.layer import Match, decompose_layer
 from perfml.report.conditions import conditions
 from perfml.report.document import Points, ReportTable
 from perfml.report.pairs import advise_conditions
@@ -194,6 +200,38 @@ def test_every_surface_says_the_same_cause_and_saving_of_two_sides(recording):
     for step in steps:
         if step.title == f"If you stay with {target}, change {first.layer}" and first.fix:
             assert (step.gain, step.sure) == (first.fix.saving(), first.causes.confidence)
+
+
+ONE_LAUNCH = [name for name, *_ in TWO_SIDED if "strangers" in name or "planted" in name]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", sampled(list(dict.fromkeys(ONE_LAUNCH)), 2))
+def test_a_cause_saves_the_same_beside_the_ideal_as_alone(name):
+    _, kernels = load_tables(name)
+    compared = 0
+    for layer in layers_of(representative_launches(kernels), None):
+        if len(layer.launches) > 1:
+            continue
+        (slow,) = layer.launches
+        ideal = ideal_launch(slow)
+        ratio = math.log(slow.time_us / ideal.time_us)
+        times = Ratio(ideal.time_us, slow.time_us, ratio, None, None, (1, 1), "slower")
+        causes = decompose_layer(
+            [Match(slow.label, ideal, slow)], same_device=True, single=slow.single
+        )
+        fix = first_fix(times, causes, ("ideal", "slow"), ((ideal,), (slow,)))
+        if fix is None or math.isnan(fix.likely_us):
+            continue
+        for one in launch_findings(layer):
+            if one.rules == (fix.term.id,) and one.lost >= LISTED:
+                compared += 1
+                assert one.part == pytest.approx(fix.likely_us / fix.now_us), slow.label
+    assert compared >= 10
+
+
+LISTED = 0.01
+"""Of a layer: a cause that takes less beside all others is no finding of its own."""
 
 
 def obeys(fix):

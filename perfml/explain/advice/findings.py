@@ -104,8 +104,7 @@ def launch_findings(layer: Layer, *, merged: bool = False) -> list[Finding]:
     for launch, label in zip(layer.launches, layer.labels, strict=True):
         share, state = launch.time_us / whole, LaunchState.of(launch)
         here = situation_of(launch, convolves=layer.convolves)
-        single = not merged or launch["kernels"] == 1
-        for claimed in losses(launch, single=single):
+        for claimed in losses(launch):
             if claimed.part * share < _LEAST or symptom_of(claimed.cause) is None:
                 continue
             fuses = remedy_for(claimed.cause, here).fuses
@@ -257,7 +256,7 @@ def _gain(
     every = parts[0].remedy.fuses or parts[0].here.reader is not Person.AUTHOR
     those = {id(part.launch): part.launch for part in parts}.values()
     most = max(most, as_one(layer.launches if every else those) / layer.time_us)
-    return max(lost, likely), max(lost, likely, most)
+    return likely, max(likely, most)
 
 
 def as_one(launches: Collection[Launch]) -> float:

@@ -26,7 +26,7 @@ from perfml.explain.limits.traffic import SECTOR
 from perfml.explain.tree.causes import TERMS, Kind
 from perfml.explain.tree.ideal import NEAR, START_US, best_counters, ideal_counters, ideal_of
 from perfml.explain.tree.limits import fullest, limit_of, load_limits, nearness, unit_ids
-from perfml.explain.tree.one_side import time_after
+from perfml.explain.tree.one_side import losses, time_after
 
 LEAST = 0.4
 """Of the logarithm of the likely ratio, what 19 of 20 measured pairs reach (302 of ten exams): with
@@ -54,9 +54,14 @@ def most_saved(state: LaunchState, cause: str) -> float:
 
 
 def saved_alone(launch: Launch, cause: str) -> float:
-    """Return which part of a launch's time goes where only a cause is mended; NaN if unknown."""
+    """Return which part of a launch's time goes where only a cause is mended; NaN if unknown.
+
+    It is no less than what the cause takes beside all others, and no more than the laws allow.
+    """
     state = LaunchState.of(launch)
-    return min(1 - time_after(launch, cause, state=state), most_saved(state, cause))
+    beside = max((one.part for one in losses(launch) if one.cause == cause), default=0.0)
+    alone = max(1 - time_after(launch, cause, state=state), beside)
+    return min(alone, most_saved(state, cause))
 
 
 def least_saved(alone: float) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from perfml.explain.launches import Launch, known
@@ -40,10 +40,17 @@ class Loss:
     known: bool
 
 
-def losses(launch: Launch, *, single: bool = True) -> tuple[Loss, ...]:
-    """Return what a launch loses, the most first; a mean over kernels has no waves."""
-    found = _beside(launch, ideal_launch(launch), single=single)
-    if single and 0 < launch["waves_per_sm"] <= _FEW:
+def losses(launch: Launch) -> tuple[Loss, ...]:
+    """Return what a launch loses, the most first; what was found for one is known to all."""
+    known: tuple[Loss, ...] | None = launch.__dict__.get("losses")
+    if known is None:
+        known = launch.__dict__["losses"] = _losses(launch)
+    return known
+
+
+def _losses(launch: Launch) -> tuple[Loss, ...]:
+    found = _beside(launch, ideal_launch(launch), single=launch.single)
+    if launch.single and 0 < launch["waves_per_sm"] <= _FEW:
         whole = _beside(launch, ideal_launch(launch, more_blocks=True), single=True)
         # where multiprocessors have no block, units are judged within those that do
         work = LaunchState(launch)["at_work"]
@@ -61,26 +68,28 @@ def _beside(launch: Launch, ideal: Launch, *, single: bool) -> list[Loss]:
         part = saved * each.log_ratio / ratio
         if each.term.id in unknown_needs():
             limits = (decomposed.by_limit or {}).get(each.term.id, {})
-            part = min(part, _most(state, unknown_needs()[each.term.id], limits))
+            stays = unknown_needs()[each.term.id]
+            part = min(part, 1 - stays, _most(state, dict.fromkeys(limits, stays)))
         if part > 0 and not each.term.residual:
             found.append(_loss(launch, each.term.id, part, decomposed))
     return found
 
 
-def _most(state: LaunchState, left: float, limits: Collection[str]) -> float:
-    """Return what of a launch's time goes at most where a part of the work of some limits stays."""
+def _most(state: LaunchState, left: Mapping[str, float]) -> float:
+    """Return what of a launch's time goes at most; `left` is what stays of the work of a limit."""
     # The launch takes the power sum of the times of its units (`engine.exposed`); what warps wait
     # for is a part of its time. Units of a multiprocessor work, and warps wait, while that has a
     # block.
     gone = 0.0
-    for limit in map(limit_of, limits):
+    for name, stays in left.items():
+        limit = limit_of(name)
         span = 1.0 if limit.device else max(state["active"], _LEAST_ACTIVE)
         level = min(1.0, known(state.value(limit.time) / limit.ceiling) / span)
         if limit.id in unit_ids():
-            gone += span * (1 - (1 - level**OVERLAP * (1 - left**OVERLAP)) ** (1 / OVERLAP))
+            gone += span * (1 - (1 - level**OVERLAP * (1 - stays**OVERLAP)) ** (1 / OVERLAP))
         else:
-            gone += span * level * (1 - left)
-    return min(gone, 1 - left)
+            gone += span * level * (1 - stays)
+    return gone
 
 
 def _loss(launch: Launch, cause: str, part: float, decomposed: Decomposed) -> Loss:
@@ -136,7 +145,22 @@ def time_after(
         return _bounded(before, launch, min(stays, 1.0))
     name = ideal_of(cause)
     changed = replace(launch, counters=ideal_counters(before, (name,), left))
-    return _bounded(before, changed, _waited(before, LaunchState.of(changed), name))
+    after = LaunchState.of(changed)
+    inside, stays = _waited(before, after, name), _stays(before, after, name)
+    if cause in unknown_needs() and not unit_ids().isdisjoint(stays):
+        inside = max(inside, 1 - _most(before, stays))
+    return _bounded(before, changed, inside)
+
+
+def _stays(before: LaunchState, after: LaunchState, cause: str) -> dict[str, float]:
+    """Return what stays of the limits that a fix lessens."""
+    units, waits, _ = load_limits()
+    left = {unit.id: _left(unit, before, after) for unit in units}
+    work = _work(left) if _of_work(cause) else 1.0
+    for wait in waits:
+        own = [_left(wait, before, after), *(left[name] for name in wait.units)]
+        left[wait.id] = min(*own, 1.0 if wait.cause in _MEMORY else work)
+    return {name: stays for name, stays in left.items() if stays < 1}
 
 
 def _of_shape(before: LaunchState, cause: str) -> float:
@@ -166,7 +190,7 @@ def _waited(before: LaunchState, after: LaunchState, cause: str) -> float:
     full = [left[name] for name in left if left[name] < 1 and near[name] >= _FULL]
     rows = [row for row in load_ideals() if row.cause == cause]
     stalls = any(name.startswith("stall_") for row in rows for name in row.scales)
-    work = min((left[name] for name in _WORK), default=1.0) if _of_work(cause) else 1.0
+    work = _work(left) if _of_work(cause) else 1.0
     whole = stays = 0.0
     for wait in waits:
         was = known(before.value(wait.time))
@@ -181,6 +205,10 @@ def _waited(before: LaunchState, after: LaunchState, cause: str) -> float:
     inside = min(1.0, stays / whole) if whole > 0 else min(1.0, *left.values())
     # all that is waited for beside a full unit passes meanwhile
     return min(inside, *full) if full else inside
+
+
+def _work(left: Mapping[str, float]) -> float:
+    return min((left[name] for name in _WORK), default=1.0)
 
 
 def _of_work(cause: str) -> bool:
