@@ -21,8 +21,8 @@ import pandas as pd
 from perfml.account.time_sources import only_kernels
 from perfml.experiments.responses import Responses
 from perfml.experiments.verdicts import Finding, claimed_of, examine
+from perfml.explain.advice.finding import Gain
 from perfml.explain.advice.first_fix import actions_of, first_fix, numbers_on_both, on_side
-from perfml.explain.advice.fix import Estimate
 from perfml.explain.advice.measured import confidence_by
 from perfml.explain.changed_metrics import ModelAttribution, compare_metrics, sort_metrics
 from perfml.explain.compared import Launched, Side, same_device
@@ -231,8 +231,9 @@ def _explained(detail: LayerDiff, sides: Sequence[Sequence[Responses]]) -> Layer
     confidence, gains = confidence_by(said, fix.confidence), said.gains
     if gains is not None:
         share = _share(fix.kernel, detail.causes, int(slow))
-        after, high, low = (fix.now.without(share * gain) for gain in gains)
-        fix = replace(fix, after=Estimate(after, low, high), measured=True, unsaid=None)
+        likely, low, high = (fix.now - fix.now.without(share * gain) for gain in gains)
+        gain = Gain(likely, high, "measured", low)
+        fix = replace(fix, gain=gain, unknown=None, unsaid=None)
     causes = replace(detail.causes, tested=confidence)
     fix = replace(fix, confidence=confidence)
     return replace(detail, fix=fix, proved=said.said, causes=causes)

@@ -12,7 +12,7 @@ from perfml.explain.advice.first_fix import (
     share_of,
     time_without_them,
 )
-from perfml.explain.advice.fix import WIDTH, Width, estimate, told
+from perfml.explain.advice.fix import WIDTH, Width, gain_of, told
 from perfml.explain.times import Ratio
 from perfml.explain.tree.causes import TERMS
 from perfml.explain.tree.ideal import load_ideals
@@ -128,12 +128,11 @@ def test_what_the_counters_tell_is_a_part_of_the_time():
 
 
 def test_the_interval_ends_at_the_time_as_it_is():
-    waiting = [launch({"time_us": 100.0, "stall_sync": 0.6, "stall_exec_dependency": 0.1})]
-    small, large = (estimate(Time(100.0), each, waiting, "stall_sync") for each in (0.05, 0.9))
-    assert small.time.us == pytest.approx(95.0)
-    assert small.high.us == 100.0
-    assert small.low.us == pytest.approx(95 * math.exp(WIDTH.low * WIDTH.doubt(-math.log(0.95))))
-    assert large.low.us < large.time.us < large.high.us
+    small, large = (gain_of(Time(100.0), part) for part in (0.05, 0.9))
+    assert (small.likely.us, small.low.us) == pytest.approx((5.0, 0.0))
+    least = 95 * math.exp(WIDTH.low * WIDTH.doubt(-math.log(0.95)))
+    assert small.high.us == pytest.approx(100 - least)
+    assert large.low.us < large.likely.us < large.high.us
 
 
 def test_intervals_are_wider_where_more_is_saved_and_where_no_counter_tells():
@@ -162,14 +161,14 @@ def test_the_first_cause_s_action_stands_with_the_time_without_it():
     # half of the fences are assumed to stay, so no number is said, only an interval
     assert "between 6.47 µs and the 40.0 µs of now in 80 % of such cases" in fix.saves
     assert "no counter tells how many of the fences are needed" in fix.saves
-    assert (fix.to_dict()["after_us"], fix.to_dict()["unknown"]) == (None, fix.after.unknown)
-    assert fix.to_dict()["after_low_us"] < fix.after.time.us < fix.to_dict()["after_high_us"]
+    assert (fix.to_dict()["after_us"], fix.to_dict()["unknown"]) == (None, fix.unknown)
+    assert fix.after_low_us < fix.now.us - fix.likely_us < fix.after_high_us
 
 
 def test_a_number_is_said_where_counters_tell_what_the_fix_leaves():
     fix, _ = fix_of("block_imbalance")
     assert "without this cause about " in fix.saving()
-    assert fix.to_dict()["after_us"] == pytest.approx(fix.after.time.us)
+    assert fix.to_dict()["after_us"] == pytest.approx(fix.now.us - fix.likely_us)
     assert fix.to_dict()["unknown"] is None
 
 

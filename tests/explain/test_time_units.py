@@ -38,8 +38,8 @@ def test_equal_launches_save_as_many_times_as_much(cause, often):
     one, many = fix_of(cause, 1), fix_of(cause, often)
     assert one.term == many.term
     assert many.now.us == pytest.approx(often * one.now.us)
-    for name in ("time", "low", "high"):
-        ratios = [getattr(fix.after, name) / fix.now for fix in (one, many)]
+    for name in ("likely", "low", "high"):
+        ratios = [getattr(fix.gain, name) / fix.now for fix in (one, many)]
         assert ratios[0] == pytest.approx(ratios[1])
 
 

@@ -226,7 +226,7 @@ def test_a_cause_saves_the_same_beside_the_ideal_as_alone(name):
         for one in launch_findings(layer):
             if one.rules == (fix.term.id,) and one.lost >= LISTED:
                 compared += 1
-                assert one.part == pytest.approx(fix.likely_us / fix.now_us), slow.label
+                assert one.part == pytest.approx(fix.likely_us / fix.now.us), slow.label
     assert compared >= 10
 
 
@@ -236,7 +236,7 @@ LISTED = 0.01
 
 def obeys(fix):
     """Check what removing a cause saves: no more than there is, and as its ends say."""
-    if fix.after is not None:
+    if fix.gain is not None:
         assert 0 <= fix.likely_us <= fix.most_us <= fix.now.us
 
 

@@ -7,7 +7,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
-from perfml.explain.advice.fix import CannotSay, Estimate, Fix, estimate, estimate_of
+from perfml.explain.advice.finding import Gain
+from perfml.explain.advice.fix import CannotSay, Fix, gain_of, told, unknown_of_all
 from perfml.explain.advice.referee import saved_alone
 from perfml.explain.advice.symptoms import numbers_of, situation_of, symptom_of
 from perfml.explain.confidence import MOST
@@ -137,21 +138,22 @@ def first_fix(
         if not take:
             remedy = replace(remedy, say=f"The kernel is {here.reader.whose}. {remedy.say}")
     unsaid = cannot_say(term.id, causes, launches[slow], launches[1 - slow])
-    after = None
+    gain, unknown = None, None
     if unsaid is None and term.id in ONE_SIDED:
         of_one = sum(pair.times_us[slow] for pair in causes.pairs)
         left_us = time_without_them(causes, launches[slow], slow)
-        after = estimate_of(now, 1 - left_us / of_one)
+        gain = gain_of(now, 1 - left_us / of_one)
     elif unsaid is None:
         own = launches_with(term.id, causes, launches[slow], slow)
-        after = _after(term, own, launches[slow], now)
-    if after is None and unsaid is None:
+        gain = _gain(term, own, launches[slow], now)
+        unknown = None if gain is None else unknown_of_all(own, term.id)
+    if gain is None and unsaid is None:
         unsaid = "counters"
     untold = causes.untold
     tells = "" if untold is None else untold.what_tells()
     sure = causes.confidence
     return Fix(
-        *(names[slow], term, label, remedy, now, after, unsaid, sure, tells), take=take, other=other
+        *(names[slow], term, label, remedy, now, gain, unsaid, sure, tells, unknown, take, other)
     )
 
 
@@ -243,13 +245,14 @@ def _instructions(fixed: Sequence[Launch], others: Sequence[Launch]) -> float:
     return fixed[0]["inst_executed"] / max(same) if same and max(same) > 0 else math.nan
 
 
-def _after(
+def _gain(
     term: Term, those: Sequence[Launch], launches: Sequence[Launch], now: Time
-) -> Estimate | None:
-    """Return the time without a cause that some of a layer's launches have."""
+) -> Gain | None:
+    """Return what goes without a cause that some of a layer's launches have."""
     # What goes is a part of the launches, and so of the layer, however often it launches them. A
     # cause without an estimate gives NaN.
     saved = sum(one.time_us * saved_alone(one, term.id) for one in those)
     if not saved > 0:
         return None
-    return estimate(now, saved / sum(one.time_us for one in launches), those, term.id)
+    part = saved / sum(one.time_us for one in launches)
+    return gain_of(now, part, told(those, term.id))

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
+from perfml.explain.advice.finding import Gain
 from perfml.explain.confidence import Confidence
 from perfml.explain.launches import Launch
 from perfml.explain.remedies import Remedy
@@ -58,36 +59,16 @@ WIDTH = Width(-1.03, 0.18, -1.01, 0.43, 0.5)
 `studies.truth.intervals`)."""
 
 
-@dataclass(frozen=True)
-class Estimate:
-    """A time after a fix, of what the time before it is."""
+def gain_of(now: Time, saved: float, sure: float = 1.0) -> Gain | None:
+    """Return what a fix saves, with its ends; None where nothing is saved, or all.
 
-    time: Time  # the best guess; not said where `unknown` is not empty
-    low: Time  # an interval that holds it in 80 %
-    high: Time
-    unknown: str = ""  # what no counter tells of what the fix leaves; empty where they tell it
-
-
-def estimate(now: Time, saved: float, launches: Sequence[Launch], term: str) -> Estimate | None:
-    """Return the time after the cause `term` is taken out of some launches, with its interval.
-
-    `saved` is the part of `now` that goes.
-    """
-    sure = told(launches, term)
-    return estimate_of(now, saved, sure, "" if sure >= SAID else _unknown(launches, term))
-
-
-def estimate_of(now: Time, saved: float, told: float = 1.0, unknown: str = "") -> Estimate | None:
-    """Return a time after a fix with its interval; None where nothing is saved, or all.
-
-    `saved` is the part of `now` that goes, `told` that whose counters tell what the fix leaves,
-    `unknown` what none tells.
+    `saved` is the part of `now` that goes, `sure` that whose counters tell what the fix leaves.
     """
     if not 0 < saved < 1:
         return None
     after = now.without(saved)
-    low, high = (Time(us, now.of) for us in WIDTH.around(after.us, now.us, told))
-    return Estimate(after, low, high, unknown)
+    least, most = (Time(us, now.of) for us in WIDTH.around(after.us, now.us, sure))
+    return Gain(now - after, now - least, "counters", now - most)
 
 
 def told(launches: Sequence[Launch], term: str) -> float:
@@ -96,8 +77,13 @@ def told(launches: Sequence[Launch], term: str) -> float:
     return sum(one.time_us for one in launches if not unknown_of(one, term)) / time
 
 
-def _unknown(launches: Sequence[Launch], term: str) -> str:
-    """Return what counters do not tell of the longest of the launches of which they do not."""
+def unknown_of_all(launches: Sequence[Launch], term: str) -> str | None:
+    """Return what counters do not tell of the longest of the launches of which they do not.
+
+    None where they tell it for so much of the time that a number is said.
+    """
+    if told(launches, term) >= SAID:
+        return None
     found = {unknown_of(one, term): one.time_us for one in launches}
     return max((each for each in found if each), key=lambda each: found[each])
 
@@ -115,11 +101,11 @@ class Fix:
     kernel: Annotated[str, "where that cause is largest"]
     remedy: Annotated[Remedy, "for the author of the kernel, or who calls it"]
     now: Annotated[Time, "the layer's time on that side"]
-    after: Annotated[Estimate | None, "without this cause; None if it cannot be said"]
+    gain: Annotated[Gain | None, "what goes without this cause; None if it cannot be said"]
     unsaid: Annotated[CannotSay | None, "why not"] = None
     confidence: Annotated[Confidence, "how sure the cause is that this follows"] = "high"
     tells: Annotated[str, "what would tell; empty where the confidence is high"] = ""
-    measured: Annotated[bool, "whether an experiment measured `after`, over its rounds"] = False
+    unknown: str | None = None  # what no counter tells, where there is an interval only
     # what the other side ran, where who reads it can choose that, and its time
     take: str = ""
     other: Time | None = None
@@ -151,45 +137,41 @@ class Fix:
 
     def saving(self) -> str:
         """Say what removing the cause may save, or why that cannot be said."""
-        time = self.after
-        if time is None:
+        if self.gain is None:
             why = say(f"explain.fix.{self.unsaid or 'counters'}")
             return say("explain.fix.unsaid", why=why)
-        times = (time.low.us, time.high.us, self.now.us, time.time.us)
-        kind = "measured" if self.measured else "about"
-        if time.unknown and not self.measured:
-            kind = "interval" if time.high.us < self.now.us else "open"
-        return say(f"explain.fix.{kind}", us=micros_alike(*times), unknown=time.unknown)
+        ends = self.after_low_us or 0.0, self.after_high_us or 0.0
+        times = (*ends, self.now.us, self.now.us - self.likely_us)
+        kind = "measured" if self.gain.known_by == "measured" else "about"
+        if self.unknown:
+            kind = "interval" if ends[1] < self.now.us else "open"
+        return say(f"explain.fix.{kind}", us=micros_alike(*times), unknown=self.unknown)
 
     @property
     def likely_us(self) -> float:
         """What removing the cause is likely to save, microseconds; NaN where that is not said."""
-        return math.nan if self.after is None else (self.now - self.after.time).us
+        return math.nan if self.gain is None else self.gain.likely.us
 
     @property
     def most_us(self) -> float:
         """What that saves at most in 80 % of such cases; NaN where that is not said."""
-        return math.nan if self.after is None else (self.now - self.after.low).us
+        return math.nan if self.gain is None else self.gain.high.us
 
     @property
     def after_us(self) -> float | None:
         """The time after it; None where no counter tells what it leaves."""
-        return None if self.after is None or self.after.unknown else self.after.time.us
+        return None if self.gain is None or self.unknown else (self.now - self.gain.likely).us
 
     @property
     def after_low_us(self) -> float | None:
         """In 80 % of such cases the time after it lies between this and `after_high_us`."""
-        return None if self.after is None else self.after.low.us
+        return None if self.gain is None else (self.now - self.gain.high).us
 
     @property
     def after_high_us(self) -> float | None:
         """See `after_low_us`."""
-        return None if self.after is None else self.after.high.us
-
-    @property
-    def unknown(self) -> str | None:
-        """What no counter tells, where there is an interval only."""
-        return (self.after.unknown or None) if self.after is not None else None
+        low = None if self.gain is None else self.gain.low
+        return None if low is None else (self.now - low).us
 
     JSON: ClassVar = (
         *("side", "term", "kernel", "action", ("now_us", "now.us"), "after_us", "after_low_us"),

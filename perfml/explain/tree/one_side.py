@@ -146,21 +146,22 @@ def time_after(
     name = ideal_of(cause)
     changed = replace(launch, counters=ideal_counters(before, (name,), left))
     after = LaunchState.of(changed)
-    inside, stays = _waited(before, after, name), _stays(before, after, name)
-    if cause in unknown_needs() and not unit_ids().isdisjoint(stays):
+    stays = _stays(before, after, name)
+    inside = _waited(before, after, name, stays)
+    if cause in unknown_needs() and min(stays[unit] for unit in unit_ids()) < 1:
         inside = max(inside, 1 - _most(before, stays))
     return _bounded(before, changed, inside)
 
 
 def _stays(before: LaunchState, after: LaunchState, cause: str) -> dict[str, float]:
-    """Return what stays of the limits that a fix lessens."""
+    """Return what a fix leaves of every limit."""
     units, waits, _ = load_limits()
     left = {unit.id: _left(unit, before, after) for unit in units}
-    work = _work(left) if _of_work(cause) else 1.0
+    work = _work(left, cause)
     for wait in waits:
         own = [_left(wait, before, after), *(left[name] for name in wait.units)]
         left[wait.id] = min(*own, 1.0 if wait.cause in _MEMORY else work)
-    return {name: stays for name, stays in left.items() if stays < 1}
+    return left
 
 
 def _of_shape(before: LaunchState, cause: str) -> float:
@@ -182,16 +183,18 @@ def _bounded(before: LaunchState, changed: Launch, inside: float) -> float:
     return min(1.0, start + (1 - start) * max(inside, fullest(LaunchState.of(changed))))
 
 
-def _waited(before: LaunchState, after: LaunchState, cause: str) -> float:
+def _waited(
+    before: LaunchState, after: LaunchState, cause: str, stays: Mapping[str, float]
+) -> float:
     """Return what stays of the time of a warp: of what it waits for, and of its instructions."""
     units, waits, _ = load_limits()
-    left = {unit.id: _left(unit, before, after) for unit in units}
+    left = {unit.id: stays[unit.id] for unit in units}
     near = {unit.id: nearness(before, unit.id) for unit in units}
     full = [left[name] for name in left if left[name] < 1 and near[name] >= _FULL]
     rows = [row for row in load_ideals() if row.cause == cause]
     stalls = any(name.startswith("stall_") for row in rows for name in row.scales)
-    work = _work(left) if _of_work(cause) else 1.0
-    whole = stays = 0.0
+    work = _work(left, cause)
+    whole = kept = 0.0
     for wait in waits:
         was = known(before.value(wait.time))
         whole += was
@@ -201,18 +204,16 @@ def _waited(before: LaunchState, after: LaunchState, cause: str) -> float:
             was = min(was, known(after.value(wait.time)))
         else:
             was *= _of_units(wait, before, after, left, near)
-        stays += was if wait.cause in _MEMORY else was * work
-    inside = min(1.0, stays / whole) if whole > 0 else min(1.0, *left.values())
+        kept += was if wait.cause in _MEMORY else was * work
+    inside = min(1.0, kept / whole) if whole > 0 else min(1.0, *left.values())
     # all that is waited for beside a full unit passes meanwhile
     return min(inside, *full) if full else inside
 
 
-def _work(left: Mapping[str, float]) -> float:
-    return min((left[name] for name in _WORK), default=1.0)
-
-
-def _of_work(cause: str) -> bool:
-    return TERMS[cause].kind is Kind.WORK
+def _work(left: Mapping[str, float], cause: str) -> float:
+    """Return what a fix leaves of the instructions."""
+    less = TERMS[cause].kind is Kind.WORK
+    return min((left[name] for name in _WORK), default=1.0) if less else 1.0
 
 
 def _left(unit: Limit, before: LaunchState, after: LaunchState) -> float:
