@@ -5,7 +5,7 @@ import math
 import pytest
 
 from perfml.explain import TERMS, advise, explain
-from perfml.explain.advice.first_fix import _after
+from perfml.explain.advice.first_fix import _gain
 from perfml.explain.load import pair_kernels
 from perfml.ingest.merge.groups import kernels_as_layers
 from perfml.util.findings import Time
@@ -70,4 +70,4 @@ def test_times_of_a_launch_and_of_all_launches_have_no_difference():
 
 def test_where_no_launch_has_the_cause_there_is_no_time_after_it():
     launch = pair_with("memory_fence")[1]
-    assert _after(TERMS["memory_fence"], (), (launch,), Time(launch.time_us)) is None
+    assert _gain(TERMS["memory_fence"], (), (launch,), Time(launch.time_us)) is None

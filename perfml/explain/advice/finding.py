@@ -10,6 +10,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from operator import attrgetter
 from typing import Annotated, ClassVar, Literal, TypeVar
 
@@ -166,8 +167,8 @@ FINDING_ROW = row_of(Finding, "A finding as a row of a table.")
 def table_of(findings: Iterable[Finding]) -> pd.DataFrame:
     """Return findings as a table, a row each, in their order."""
     columns = exported(Finding, "ROW")
-    rows = [[attrgetter(name)(one) for name in columns.values()] for one in findings]
-    return pd.DataFrame(rows, columns=list(columns))
+    cells = attrgetter(*columns.values())
+    return pd.DataFrame([cells(one) for one in findings], columns=list(columns))
 
 
 def grouped(findings: Iterable[Finding], by: Callable[[Finding], Hashable]) -> list[Finding]:
@@ -203,13 +204,11 @@ def _joined(same: Sequence[Finding]) -> Finding:
     order = sorted(rules, key=lambda name: -rules[name])
     hazards = list(dict.fromkeys(said[name] for name in order))
     several = len({one.rules for one in same}) > 1
-    whole = sum(high.values())
     weights = [known(one.likely_us) if sum(likely.values()) else 1.0 for one in same]
-    names = [name for layers in likely for name in layers]
     gain = first.gain
     if gain is not None:
         of = first.holds.of
-        ends = (min(least, sum(likely.values())), sum(likely.values()), whole)
+        ends = (min(least, sum(likely.values())), sum(likely.values()), sum(high.values()))
         low, middle, top = (Time(us, of) for us in ends)
         gain = replace(gain, low=low, likely=middle, high=top)
     verdicts = {one.tested for one in same}
@@ -217,7 +216,7 @@ def _joined(same: Sequence[Finding]) -> Finding:
         first,
         rules=tuple(filter(None, order)) if several else first.rules,
         hazard="; ".join(hazards[:_HAZARDS]) if several else first.hazard,
-        where=replace(first.where, layers=tuple(dict.fromkeys(names))),
+        where=replace(first.where, layers=tuple(dict.fromkeys(chain(*likely)))),
         holds=replace(first.holds, us=sum(times.values())),
         gain=gain,
         probability=sum(w * one.probability for w, one in zip(weights, same, strict=True))

@@ -116,7 +116,7 @@ def launch_findings(layer: Layer, *, merged: bool = False) -> list[Finding]:
             if symptom is not None and loss.part * share >= _LEAST:
                 part = _Part(launch, state, label, share, loss, symptom, here, most)
                 together[part.together()].append(part)
-    findings = [_finding(parts, layer, merged) for parts in together.values()]
+    findings = (_finding(parts, layer, merged) for parts in together.values())
     return sorted(findings, key=lambda one: -one.lost)
 
 
@@ -299,8 +299,8 @@ def in_order(findings: Sequence[Finding]) -> list[Finding]:
             if by_loss[at].lost >= _MATTERS and _stands_behind(one, by_loss[at])
         ]
         order.append((max([place, *behind]), bool(behind), place))
-    ordered = (by_loss[place] for *_, place in sorted(order))
-    return [one for one in ordered if "idle" not in one.marks]
+    places = (place for *_, place in sorted(order))
+    return [by_loss[place] for place in places if "idle" not in by_loss[place].marks]
 
 
 def _stands_behind(one: Finding, other: Finding) -> bool:

@@ -79,13 +79,10 @@ def cannot_say(
 ) -> CannotSay | None:
     """Return why the time without a cause cannot be said; None where it can."""
     at = int(causes.log_ratio > 0)
-    if _of_library(slow) != _of_library(fast) or is_replaced(term, causes, at):
+    other = _of_library(slow) != _of_library(fast) or is_replaced(term, causes, at)
+    if other or (term not in ONE_SIDED and _another(slow, fast)):
         return "algorithm"
-    if term not in ONE_SIDED and _another(slow, fast):
-        return "algorithm"
-    if share_of(term, causes) < MOST:
-        return "several"
-    return None
+    return "several" if share_of(term, causes) < MOST else None
 
 
 def share_of(term: str, causes: Causes) -> float:
@@ -149,11 +146,12 @@ def first_fix(
         unknown = None if gain is None else unknown_of_all(own, term.id)
     if gain is None and unsaid is None:
         unsaid = "counters"
-    untold = causes.untold
-    tells = "" if untold is None else untold.what_tells()
-    sure = causes.confidence
+    tells = "" if causes.untold is None else causes.untold.what_tells()
     return Fix(
-        *(names[slow], term, label, remedy, now, gain, unsaid, sure, tells, unknown, take, other)
+        *(names[slow], term, label, remedy, now, gain, unsaid, causes.confidence, tells),
+        unknown=unknown,
+        take=take,
+        other=other,
     )
 
 
@@ -187,8 +185,10 @@ def actions_of(
     if time.slower is None:
         return {}
     along = causes.towards(1.0 if time.slower else -1.0)
-    found = (total.term.id for total in along)
-    return {term: remedy_of_cause(term, causes, launches, time.slower)[1].text for term in found}
+    return {
+        total.term.id: remedy_of_cause(total.term.id, causes, launches, time.slower)[1].text
+        for total in along
+    }
 
 
 def numbers_on_both(
@@ -227,8 +227,7 @@ def _numbers(
 def launches_with(term: str, causes: Causes, launches: Sequence[Launch], slow: int) -> list[Launch]:
     """Return the slower side's launches in which a cause is, of all kernels of the layer."""
     sign = 1.0 if slow else -1.0
-    pairs = (pair for pair in causes.pairs if sign * pair.part_of(term) > 0)
-    labels = {on_side(pair.kernels, slow) for pair in pairs}
+    labels = {on_side(pair.kernels, slow) for pair in causes.pairs if sign * pair.part_of(term) > 0}
     return [one for one in launches if not one.kernel or one.label in labels]
 
 

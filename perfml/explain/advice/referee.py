@@ -93,7 +93,7 @@ def _by_units(cause: str, state: LaunchState, fixed: LaunchState) -> float:
 def _by_totals(cause: str, state: LaunchState, fixed: LaunchState) -> float:
     touched = _touched(cause, state, fixed)
     compute, memory = (state.launch[name] for name in (COMPUTE_LEVEL, MEMORY_LEVEL))
-    kinds = {_of_memory(unit) for unit in touched}
+    kinds = {unit not in _COMPUTE for unit in touched}
     level = max(
         0.0 if False in kinds else known(compute),
         0.0 if True in kinds else max(known(memory), known(state.launch["l1_utilization"])),
@@ -112,7 +112,7 @@ def _by_union(cause: str, state: LaunchState, fixed: LaunchState) -> float:
     behind = [state.value(wait.time) for wait in waits if less & set(wait.units)]
     if any(map(math.isnan, behind)):
         # what is waited for is not known; in front of a unit that is hardly used there is no queue
-        if any(_of_memory(unit) and nearness(state, unit) >= NEAR for unit in less):
+        if any(unit not in _COMPUTE and nearness(state, unit) >= NEAR for unit in less):
             return 1.0
         behind = [known(us) for us in behind]
     return sum(min(nearness(state, unit), 1.0) for unit in less) + sum(behind)
@@ -150,10 +150,6 @@ _LAWS: tuple[Callable[[str, LaunchState, LaunchState], float], ...] = (
     _by_result,
     _by_tail,
 )
-
-
-def _of_memory(unit: str) -> bool:
-    return unit not in _COMPUTE
 
 
 def without(state: LaunchState, cause: str) -> LaunchState:

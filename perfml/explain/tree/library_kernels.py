@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from perfml.explain.confidence import MOST
 from perfml.explain.launches import Launch, adds_up
@@ -35,23 +35,15 @@ _OF_PROGRAMS = (Kind.OCCUPANCY, Kind.STALL, Kind.RESIDUAL)
 """Kinds of terms that say how a kernel is built and runs."""
 
 
-@dataclass(frozen=True)
-class _Work:
-    """What a run of launches did: a term, the counters that add up to it, the level of its unit."""
-
-    term: str
-    counters: tuple[str, ...]
-    level: str
-
-
 _ASKED = ("global_requests", "narrow_access", "redundant_traffic", "sectors_per_request")
 _COSTS = ("l2_sectors_per_l1_sector", "dram_bytes_per_sector")
 """What the work of a memory is a product of: what was asked for in L1, and what that costs."""
 
-_WORKS = (
-    _Work("dram_bytes", ("dram_read_bytes", "dram_write_bytes"), "dram_utilization"),
-    _Work("instructions", ("inst_executed",), "issue_slot_utilization"),
-)
+_WORKS = {
+    "dram_bytes": (("dram_read_bytes", "dram_write_bytes"), "dram_utilization"),
+    "instructions": (("inst_executed",), "issue_slot_utilization"),
+}
+"""What a run of launches did, by term: the counters that add up to it, the level of its unit."""
 
 
 _MIX = ("integer_arithmetic", "integer_division", "lsu_pipe_time")
@@ -102,14 +94,14 @@ def judge_by_work(
     contributions = _counted_in_all(_netted(contributions, sign), sign)
     slow = after if step > 0 else before
     grown = []
-    for work in _WORKS:
-        levels = [sum(one.total(work.counters) for one in side) for side in (before, after)]
+    for name, (counters, unit) in _WORKS.items():
+        levels = [sum(one.total(counters) for one in side) for side in (before, after)]
         if min(levels) > 0 and sign * math.log(levels[1] / levels[0]) >= MOST * abs(step) > 0:
-            grown.append((_level(slow, work.level), work, levels))
+            grown.append((_level(slow, unit), name, levels))
     if not grown:
         return tuple(contributions)
-    _, work, levels = max(grown, key=lambda each: each[0])
-    term = TERMS[work.term]
+    _, name, levels = max(grown, key=lambda each: each[0])
+    term = TERMS[name]
     own = sum(one.log_ratio for one in contributions if one.term == term)
     room = max(0.0, sign * (math.log(levels[1] / levels[0]) - own))
     taken = [

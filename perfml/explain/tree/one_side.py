@@ -42,10 +42,9 @@ class Loss:
 
 def losses(launch: Launch) -> tuple[Loss, ...]:
     """Return what a launch loses, the most first; what was found for one is known to all."""
-    known: tuple[Loss, ...] | None = launch.__dict__.get("losses")
-    if known is None:
-        known = launch.__dict__["losses"] = _losses(launch)
-    return known
+    found: tuple[Loss, ...] = launch.__dict__.get("losses") or _losses(launch)
+    launch.__dict__["losses"] = found
+    return found
 
 
 def _losses(launch: Launch) -> tuple[Loss, ...]:
