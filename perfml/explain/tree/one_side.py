@@ -145,10 +145,10 @@ def time_after(
     name = ideal_of(cause)
     changed = replace(launch, counters=ideal_counters(before, (name,), left))
     after = LaunchState.of(changed)
-    stays = _stays(before, after, name)
-    inside = _waited(before, after, name, stays)
-    if cause in unknown_needs() and min(stays[unit] for unit in unit_ids()) < 1:
-        inside = max(inside, 1 - _most(before, stays))
+    kept = _stays(before, after, name)
+    inside = _waited(before, after, name, kept)
+    if cause in unknown_needs() and min(kept[unit] for unit in unit_ids()) < 1:
+        inside = max(inside, 1 - _most(before, kept))
     return _bounded(before, changed, inside)
 
 
