@@ -165,6 +165,19 @@ class DeviceAccount:
             copies=tuple(replace(each, us=each.us * by) for each in self.copies),
         )
 
+    def part(self, share: float) -> DeviceAccount:
+        """Return the same of a part of the work, which is the same work all along."""
+        names = ("computing_us", "copying_us", "both_us", "idle_us")
+        return replace(
+            self,
+            step=replace(self.step, **{name: share * getattr(self.step, name) for name in names}),
+            idle=_mean_rows([(self.idle, share)]),
+            parts=_mean_rows([(self.parts, share)]),
+            copies=_mean_rows([(self.copies, share)]),
+            launches=share * self.launches,
+            communication_us=share * self.communication_us,
+        )
+
     @functools.cached_property
     def traits(self) -> frozenset[str]:
         """What the names of its kernels tell."""
@@ -274,6 +287,12 @@ class Account:
             cut=(),
             devices=tuple(each.within(self.bare_us) for each in self.devices),
         )
+
+    def part(self, share: float) -> Account:
+        """Return the account of a part of its work, where that is the same work all along."""
+        walls = tuple(share * us for us in self.kept_us)
+        parts = tuple(each.part(share) for each in self.devices)
+        return replace(self, walls_us=walls, warm_up=False, cut=(), devices=parts, repeated=None)
 
     @functools.cached_property
     def launched(self) -> Mapping[str, float]:

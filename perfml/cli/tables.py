@@ -346,7 +346,9 @@ def inspect(
     }
     counts = f"{count(len(frame), 'row')}, {count(len(runs), 'run')}"
     output.result(document, [f"{found.kind} table, {counts}"])
-    show_runs(output, runs, "Runs")
+    # beside a clock the sum of kernels, which may run side by side, is no second time
+    hidden = () if account is None else ("us_per_iteration",)
+    show_runs(output, [{k: run[k] for k in run if k not in hidden} for run in runs], "Runs")
     if notes and not output.as_json:
         output.result({}, notes)
     if ranks is not None and not output.as_json:

@@ -24,7 +24,7 @@ from perfml.explain.compared import (
 )
 from perfml.explain.details import DetailReader
 from perfml.explain.results import Explanation, by_difference
-from perfml.explain.steps import StepComparison
+from perfml.explain.steps import StepComparison, of_as_many_launches
 from perfml.explain.times import (
     FEWEST,
     OVERLAP,
@@ -276,10 +276,14 @@ def step_comparison(left: Side, right: Side) -> StepComparison | None:
     if not marked and before.repeated is not None and after.repeated is not None:
         # what repeats in both, as one may be recorded for longer
         before, after = before.repeated, after.repeated
+    sides = of_as_many_launches(before, after)
+    if sides is None:
+        return None
+    before, after, often = sides
     both = [chips.of_table(side.layers) for side in (left, right)]
     capability = min((float(chip.capability) for chip in both if chip.capability), default=math.nan)
     bandwidth = min(chip.dram_bytes_per_us for chip in both) / 1e3
-    return StepComparison((left.name, right.name), before, after, capability, bandwidth)
+    return StepComparison((left.name, right.name), before, after, capability, bandwidth, often)
 
 
 def _learned(rows: pd.DataFrame, model: str, seed: int, warnings: list[str]) -> Explainer | None:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from perfml.account.account import Account
-from perfml.datasets.loading import EXPERIMENTS
+from perfml.datasets.loading import EXPERIMENTS, UNKNOWN
 from perfml.errors import PerfmlError, TableError, did_you_mean
 from perfml.experiments.responses import Responses
 from perfml.ingest.merge.groups import launch_numbers
@@ -206,7 +206,8 @@ def check_conditions(baseline: Side, target: Side) -> list[str]:
                     cure=f"Keep one, such as: --where {name}={both[0]}",
                 )
     for name in _SHARED:
-        left, right = _values(baseline, name), _values(target, name)
+        sides = (_values(side, name) for side in (baseline, target))
+        left, right = ([each for each in said if each != UNKNOWN] for said in sides)
         if left != right and left and right and name not in (baseline.by, target.by):
             warnings.append(
                 f"the sides differ in {name} too: {', '.join(left)} against {', '.join(right)}"

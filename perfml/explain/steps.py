@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar, Literal
@@ -29,6 +30,9 @@ take up to 1.4 times the later ones where they are not warm-up."""
 _TWO = 2
 """Two equal steps a side lie apart by more than this many times their own scatter in 4 % of pairs,
 by more than once in 9 % (200,000 drawn, normal and exponential); two beside three in 3 %."""
+_WINDOW = 0.1
+"""Recordings whose lengths differ by less may be windows of one length: what begins before its end
+is recorded as long as it lasts (our choice)."""
 _CLOSE = 0.05
 """Steps within 5 % of each other are no difference, as layers are (`perfml.explain.times`)."""
 _RANKED, _MEDIANS = 4, 3
@@ -66,6 +70,9 @@ class StepComparison:
     target: Account
     capability: float = math.nan  # compute capability of the slower side's device
     bandwidth: float = math.nan  # of its memory, GB/s
+    often: float = (
+        1.0  # how often the target was recorded to launch what the baseline launches once
+    )
 
     @cached_property
     def _sides(self) -> tuple[Account, Account]:
@@ -309,7 +316,7 @@ class StepComparison:
     @property
     def unit(self) -> str:
         """What is compared (`perfml.account.account.Account.unit`)."""
-        return self._sides[0].unit
+        return next((side.unit for side in self._sides if side.unit != "recording"), "recording")
 
     @property
     def slower(self) -> str:
@@ -345,6 +352,40 @@ class StepComparison:
         *("numbers", ("do", "command"), "changes"),
     )
     to_dict = json_object
+
+
+def of_as_many_launches(before: Account, after: Account) -> tuple[Account, Account, float] | None:
+    """Return two sides for as many launches where nothing marks what repeats in one of them.
+
+    Both may be recorded for as long, such as by a server in a window of fixed length: then the one
+    that repeats its work more often is faster. With them is how often the second one launches what
+    the first one does once; 1 where they are left as they are. None where one side is a step, and
+    the other all that was recorded of another number of launches.
+    """
+    alone = [side.unit == "recording" for side in (before, after)]
+    one, other = map(_launches, (before, after))
+    factors = [other[name] / one[name] for name in one if name in other]
+    often = statistics.median(factors) if factors else 1.0
+    same = one.keys() == other.keys() and all(
+        math.isclose(each, often, rel_tol=_CLOSE) for each in factors
+    )
+    if any(alone) and not all(alone) and not same:
+        return None
+    windows = all(alone) and math.isclose(before.step_us, after.step_us, rel_tol=_WINDOW)
+    repeats = same and (windows or alone[0] != alone[1])
+    if not repeats or math.isclose(often, 1.0, rel_tol=_CLOSE):
+        return before, after, 1.0
+    if alone[1]:
+        return before, after.part(1 / often), often
+    return before.part(often), after, often
+
+
+def _launches(account: Account) -> Mapping[str, float]:
+    """Return how often the busiest device launches each kernel."""
+    counts: defaultdict[str, float] = defaultdict(float)
+    for part in account.busiest.parts:
+        counts[part.kernel] += part.launches
+    return {name: times for name, times in counts.items() if times > 0}
 
 
 def _walls(account: Account) -> list[float]:

@@ -178,11 +178,17 @@ class Clock:
         across = min(self.ratio.processes) > 1
         return across or bool(abs(self.ratio.log_ratio) > np.log1p(least))
 
-    def single_beyond(self, share: float) -> bool:
-        """Return whether times without repeats on both sides rose by more than a share."""
-        if self.ratio is None or self.repeated or self.ratio.unclaimed:
+    @property
+    def single(self) -> bool:
+        """Whether there are times, of which nothing but a repeat more would make an interval."""
+        return self.ratio is not None and not self.repeated and not self.ratio.unclaimed
+
+    def single_beyond(self, share: float, verdict: str = "slower") -> bool:
+        """Return whether times without repeats on both sides rose or fell by more than a share."""
+        if self.ratio is None or not self.single:
             return False
-        return bool(self.ratio.log_ratio > np.log1p(share))
+        moved = self.ratio.log_ratio if verdict == "slower" else -self.ratio.log_ratio
+        return bool(moved > np.log1p(share))
 
 
 def layer_ratio(before: pd.DataFrame, after: pd.DataFrame, policy: Policy) -> Ratio | None:

@@ -58,6 +58,9 @@ ALL = "(all layers)"
 """Name of what the verdict in all is of."""
 
 
+_ONCE = "a single repeat gives no interval: record several (10 steps, or ncu --launch-count 10)"
+"""What is said where times without an interval leave a verdict open."""
+
 _OF_CLOCK = {
     "slower": Verdict.SLOWER,
     "faster": Verdict.BETTER,
@@ -283,7 +286,7 @@ def _in_all(
             "no layer of one side answers to a layer of the other: use the same range names"
         )
     if network.single_beyond(SAME_WORK):
-        reasons[Verdict.UNCLEAR] = "slower in all in a single repeat: time several"
+        reasons[Verdict.UNCLEAR] = f"slower in all; {_ONCE}"
     known = {layer.verdict for layer in layers}
     verdict = next(verdict for verdict in Verdict if verdict in known or verdict in reasons)
     reason = reasons.get(verdict, "") if verdict not in known else ""
@@ -318,6 +321,8 @@ def _judge_layer(
     else:
         time = None if unlike else layer_ratio(before, after, policy)
         verdict, reason = _decide(work, Clock(time), limits)
+        if verdict is Verdict.UNCLEAR and Clock(time).single:
+            reason = f"{reason}; {_ONCE}"
     odd = tuple(change.counter for change in changes if change.odd_repeats)
     return LayerVerdict(layer, verdict, reason, tuple(changed), time, work.counted, odd)
 
@@ -379,6 +384,8 @@ def _decide(work: _Work, clock: Clock, limits: _Limits) -> tuple[Verdict, str]:
     if more:
         if faster:
             return Verdict.BETTER, f"{_words(more)}, and the time fell"
+        if clock.single_beyond(limits.single, "faster"):
+            return Verdict.UNCLEAR, f"{_words(more)}, yet faster"
         return Verdict.WORSE, f"{_words(more)}{_confirmed(clock, 'slower')}"
     if work.unknown:
         return Verdict.UNCLEAR, work.unknown
@@ -386,7 +393,7 @@ def _decide(work: _Work, clock: Clock, limits: _Limits) -> tuple[Verdict, str]:
         if clock.moved("slower", SAME_WORK if work.counted else 0.0):
             return Verdict.SLOWER, f"{_words(less)}, and the time rose"
         if clock.single_beyond(limits.single):
-            return Verdict.UNCLEAR, f"{_words(less)}, yet slower in a single repeat: time several"
+            return Verdict.UNCLEAR, f"{_words(less)}, yet slower"
         return Verdict.BETTER, f"{_words(less)}{_confirmed(clock, 'faster')}"
     return _by_time(work, clock, limits)
 
@@ -408,7 +415,7 @@ def _by_time(work: _Work, clock: Clock, limits: _Limits) -> tuple[Verdict, str]:
     if clock.moved("slower", limits.doubtful):
         return Verdict.UNCLEAR, f"slower, {basis}: time several processes a side"
     if clock.single_beyond(limits.single):
-        return Verdict.UNCLEAR, f"slower in a single repeat, {basis}: time several"
+        return Verdict.UNCLEAR, f"slower, {basis}"
     if work.counted:
         return Verdict.SAME, "the same counted work"
     if clock.moved("faster", limits.doubtful):

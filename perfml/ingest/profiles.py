@@ -21,7 +21,7 @@ from perfml.account.account import ACCOUNT
 from perfml.account.window import window_of_each
 from perfml.errors import InputError, PerfmlError
 from perfml.experiments.record import FILE as EXPERIMENTS
-from perfml.ingest.inferred import NAMED_BY_CLASS, precision_of, with_phases
+from perfml.ingest.inferred import MIXED, NAMED_BY_CLASS, precision_of, with_phases
 from perfml.ingest.layer_map import LayerMap, apply_layer_map
 from perfml.ingest.run_labels import (
     CONDITION,
@@ -441,6 +441,10 @@ def _one_run(run: _Run, user: Identity) -> tuple[pd.DataFrame, list[str]]:
     told = Identity(backend=found[0].provenance.get("backend"))
     guess = from_manifest(manifest).over(from_name(files[0])).over(told)
     known = user.over(guess)
+    if known.precision and known.precision != user.over(from_manifest(manifest)).precision:
+        launches = pd.concat([frame[["kernel", "time_us"]] for frame in frames])
+        precision, said = _checked(known.precision, launches)
+        known, notes = replace(known, precision=precision), [*notes, *said]
     parts = []
     for frame, each in zip(frames, profiles, strict=True):
         named = with_products(frame.copy(), manifest)
@@ -466,6 +470,20 @@ def _one_run(run: _Run, user: Identity) -> tuple[pd.DataFrame, list[str]]:
             named[name] = named[name].astype("string")
         parts.append(named)
     return _stack(parts), notes
+
+
+def _checked(guess: str, launches: pd.DataFrame) -> tuple[str, list[str]]:
+    """Return the precision of a run of which a file's name alone tells one, and what to say.
+
+    The names of kernels are no guess: where they tell another one, they decide.
+    """
+    told = precision_of(launches)
+    if told in (guess, MIXED):
+        return guess, []
+    label = "--label precision=NAME says another"
+    if told is None:
+        return guess, [f"precision {guess} is only what the file's name says: {label}"]
+    return told, [f"the file's name says {guess}, and its kernels compute in {told}: {label}"]
 
 
 def _marked(profile: Kernels) -> bool:

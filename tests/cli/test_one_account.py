@@ -69,6 +69,8 @@ def test_a_profile_without_ranges_takes_the_time_of_all_its_launches(many, tmp_p
     assert "computing 1,100" in said
     assert "short, takes 91" in said
     assert document("inspect", many)["runs"][0]["us_per_iteration"] == 1100
+    # of one recording people read one time, the clock's
+    assert "µs an" not in run("inspect", many).stdout
     first = document("advise", many)["kernels"][0]
     assert (first["kernel"], first["launches"]) == ("short", 100)
     assert first["share"] == pytest.approx(1000 / 1100)

@@ -80,6 +80,15 @@ def test_missing_counters_of_another_cause_are_named_with_their_section():
     assert "perfml collect --metrics" in untold.what_tells()
 
 
+@pytest.mark.parametrize(("capability", "lacks"), [("7.5", True), ("9.0", False), (None, False)])
+def test_what_a_device_has_no_instructions_for_is_no_rival_on_it(capability, lacks):
+    known = {"kernel": "k", "capability": capability}
+    untold, _ = ambiguity(tuple(launch({**known, "time_us": time}) for time in (10.0, 40.0)))
+    rivals = {term.id for term in untold.causes}
+    assert rivals.isdisjoint({"async_copy", "narrow_copies", "stall_gmma"}) is lacks
+    assert len(rivals) > 5
+
+
 def test_a_difference_as_small_as_that_of_two_runs_has_no_certain_cause():
     before, after = pair_with("constant_serialization")
     untold, sure = ambiguity((before, replace(after, time_us=1.01 * before.time_us)))

@@ -57,6 +57,7 @@ class Side:
 
     def __init__(self, number):
         self.value = lambda formula: number
+        self.launch = launch({"time_us": 1.0})
 
 
 @pytest.mark.parametrize("cause", [term.id for term in TERMS.values() if term.level is not None])
@@ -152,3 +153,13 @@ def test_a_grid_that_leaves_multiprocessors_without_a_block_comes_before_the_bus
     assert first.rules[0] == "wave_quantization"
     numbers = {one.quantity: one.slow for one in first.numbers}
     assert (numbers["blocks"], numbers["multiprocessors"]) == (2.0, 132.0)
+
+
+@pytest.mark.parametrize(("capability", "denied"), [("7.5", True), ("8.0", False), (None, False)])
+def test_what_a_device_has_no_instructions_for_is_no_cause_on_it(capability, denied):
+    counters = {**FAST, "capability": capability, "inst_executed_async_copies": 1e4}
+    slow = {**counters, "time_us": 100.0, "inst_executed_async_copies": 1e3}
+    pair = Pair(
+        *(launch({**one, "stall_memory_dependency": 0.5}) for one in (counters, slow)), single=True
+    )
+    assert ("compute capability" in why_denied(pair, "async_copy")) is denied

@@ -327,3 +327,6 @@ def test_an_unknown_layer_and_a_foreign_table_are_errors(recorded_kernels):
 def test_sides_that_differ_in_more_than_the_backend_are_warned_of(kernels_of):
     found = explain(kernels_of([{"batch": 1}]), kernels_of([{"batch": 8}]), model=None)
     assert "the sides differ in batch too: 1 against 8" in found.warnings
+    sides = ([{"precision": name}] for name in ("fp32", "unknown"))
+    found = explain(*map(kernels_of, sides), model=None)
+    assert not any("precision" in each for each in found.warnings)

@@ -16,7 +16,7 @@ from perfml.explain.advice.symptoms import situation_of
 from perfml.explain.limits.state import LaunchState
 from perfml.explain.tree.causes import TERMS
 from perfml.explain.tree.ideal import ideal_of
-from perfml.explain.tree.limits import fullest
+from perfml.explain.tree.limits import fullest, limit_of
 from perfml.explain.tree.one_side import has_ideal
 from perfml.util.findings import Time
 from tests.support.launches import launch
@@ -203,3 +203,47 @@ def test_what_a_machine_saves_without_a_cause_lies_between_least_and_most(cause)
                 inside += one.least_us <= saved * one.holds.us <= one.saved_us * (1 + 1e-6)
     assert named >= 30
     assert inside >= 0.8 * named
+
+
+def at_roof(rules, column="dram_utilization", level=0.91, time=100.0):
+    """Return the findings of a report of one kernel at its roof, with rules of Nsight Compute."""
+    table = make_kernels([{"kernel": "k", "time_us": time, column: level}])
+    shape = dict(zip(("grid", "block"), table[["grid", "block"]].iloc[0], strict=True))
+    total = {"kernel": "k", **shape, "compute": 0.2, "memory": level}
+    results = [{"kernel": "k", **shape, **rule} for rule in rules]
+    return advise(table, sources=[{"rules": results, "speed_of_light": [total]}]).findings
+
+
+WAITS = {
+    "rule": "CPIStall",
+    "message": "On average, each warp spends 40 cycles being stalled waiting for a scoreboard "
+    "dependency on a L1TEX operation.",
+}
+
+
+@pytest.mark.parametrize(
+    "estimate", [{}, {"saves": 0.6, "scope": "local"}, {"saves": 0.6, "scope": "global"}]
+)
+@pytest.mark.parametrize(
+    ("column", "unit"), [("threads", "Memory"), ("l1_utilization", limit_of("l1").label)]
+)
+def test_of_a_kernel_at_its_roof_the_full_unit_stands_before_what_it_waits_for(
+    estimate, column, unit
+):
+    first, *others = at_roof([{**WAITS, **estimate}], column)
+    assert {"memory", "not_known"} == {*first.rules}
+    assert first.hazard.startswith(unit)
+    assert first.level == pytest.approx(0.91)
+    assert any("CPIStall" in one.rules for one in others)
+    assert all(not one.saved_us > 9.0 + 1e-6 for one in others)
+
+
+def test_of_a_kernel_below_its_roof_a_wait_that_saves_much_stands_first():
+    first = at_roof([{**WAITS, "saves": 0.6, "scope": "global"}], level=0.3)[0]
+    assert first.rules == ("CPIStall",)
+
+
+def test_what_lessens_the_work_of_the_unit_at_its_roof_stands_first():
+    first = at_roof([{**WAITS, "saves": 0.6, "scope": "global"}], "dram_utilization")[0]
+    assert first.rules == ("dram_busy_time",)
+    assert first.likely_us > 9.0

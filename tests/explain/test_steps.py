@@ -17,6 +17,7 @@ from perfml.explain.words import step_action, step_cause
 from perfml.readers import read
 from perfml.report.sections.clock import step_notes
 from tests.support.command_line import run
+from tests.support.nsys_export import Export
 from tests.support.paths import ROOT
 from tests.support.torch_trace import Trace
 
@@ -315,3 +316,43 @@ def test_a_kernel_that_changed_for_certain_stands_below_an_undecided_clock(tmp_p
     assert "undecided" in brief[0]
     assert "aten::op3" in brief[0]
     assert any("op3 is" in line for line in run("explain", *paths).stdout.splitlines())
+
+
+def window(path, gap_us, times, length_ms=200.0):
+    """Write what a server does in a time of fixed length: three kernels a request, in any order."""
+    export, random, now = Export(path), np.random.default_rng(len(times)), 1e6
+    while now < length_ms * 1e6:
+        for name in random.permutation(list(times)):
+            end = now + times[name] * random.uniform(970.0, 1030.0)
+            export.launch(f"{name}(float *)", int(now) - 500, int(now), int(end))
+            now = end + 1e3 * gap_us
+    return export.close()
+
+
+@pytest.mark.parametrize(
+    ("gap_us", "times", "ratio", "verdict"),
+    [
+        (100.0, (1000, 300, 200), 1.0, "no difference"),
+        (10.0, (300, 200, 100), 0.35, "faster"),  # twice as short, and launched without gaps
+        (10.0, (1000, 300, 200), 0.85, "undecided"),  # one window a side
+        (1100.0, (1000, 300, 200), 2.67, "slower"),
+    ],
+)
+def test_in_windows_of_one_length_what_repeats_more_often_is_faster(
+    gap_us, times, ratio, verdict, tmp_path
+):
+    names = ("gemm", "norm", "act")
+    one = window(tmp_path / "one.sqlite", 100.0, dict(zip(names, (1000, 300, 200), strict=True)))
+    other = window(tmp_path / "other.sqlite", gap_us, dict(zip(names, times, strict=True)))
+    step = explain(str(one), str(other), model=None).step
+    assert step.verdict == verdict
+    assert step.ratio == pytest.approx(ratio, rel=0.03)
+    back = explain(str(other), str(one), model=None).step
+    assert back.ratio == pytest.approx(1 / step.ratio, rel=0.03)
+
+
+def test_a_recording_that_launches_other_kernels_more_often_is_compared_as_it_is(tmp_path):
+    one = window(tmp_path / "one.sqlite", 100.0, {"gemm": 1000, "norm": 300, "act": 200})
+    other = window(tmp_path / "other.sqlite", 100.0, {"gemm": 400, "norm": 300, "more": 100})
+    step = explain(str(one), str(other), model=None).step
+    assert (step.often, step.verdict) == (1.0, "no difference")

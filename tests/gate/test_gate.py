@@ -517,6 +517,20 @@ def test_a_report_for_ci_is_written_whole(tables):
     assert ElementTree.parse(tables / "gate.xml").getroot().tag == "testsuite"
 
 
+@pytest.mark.parametrize("counted", [True, False])
+def test_a_single_launch_that_runs_in_half_the_time_is_to_be_repeated(counted):
+    sides = [
+        layers(repeats=1, scatter=0, time=10.0),
+        layers(repeats=1, scatter=0, time=5.4, inst_executed=1.06e6),
+    ]
+    sides = sides if counted else [side.drop(columns="inst_executed") for side in sides]
+    result = judge(*sides)
+    assert result.verdict is Verdict.UNCLEAR
+    assert "--launch-count" in result.layers[0].reason
+    several = [pd.concat([side.assign(iteration=n) for n in range(4)]) for side in sides]
+    assert "--launch-count" not in judge(*several).layers[0].reason
+
+
 def test_a_single_launch_cannot_confirm_what_was_counted():
     result = judge(layers(repeats=1), layers(repeats=1, time=50.0, inst_executed=2e6))
     assert result.verdict is Verdict.WORSE

@@ -82,6 +82,28 @@ def test_what_the_user_says_names_the_run(recorded):
     assert set(frame["batch"]) == {4}
 
 
+@pytest.mark.parametrize(
+    ("source", "name", "precision", "warned"),
+    [
+        ("yolov4tiny_cudnn_b1_fp32.csv.xz", "net_fp32.csv.xz", "fp32", False),
+        ("yolov4tiny_cudnn_b1_fp32.csv.xz", "net_bf16.csv.xz", "fp32", True),  # kernels tell
+        ("vectors.csv", "vectors_bf16.csv", "bf16", True),  # of another type nothing does
+    ],
+)
+def test_a_precision_that_only_the_file_is_named_by_does_not_decide(
+    source, name, precision, warned, recorded, tmp_path
+):
+    path = tmp_path / name
+    data = (recorded / "ncu" / source).read_bytes()
+    path.write_bytes(data.replace(b"float", b"T") if source == "vectors.csv" else data)
+    kernels = ingest([path])
+    assert set(kernels.frame["precision"]) == {precision}
+    assert any("--label precision" in each for each in kernels.warnings) is warned
+    told = ingest([path], settings=IngestSettings(Identity(precision="fp16")))
+    assert set(told.frame["precision"]) == {"fp16"}
+    assert not any("--label precision" in each for each in told.warnings)
+
+
 def test_a_run_folder_is_named_by_its_manifest(sweep, tmp_path):
     folder = tmp_path / "out" / "run-1"
     folder.mkdir(parents=True)

@@ -10,7 +10,7 @@ import pytest
 from perfml.datasets.opening import read_input
 from perfml.errors import PerfmlError
 from perfml.explain import advise, explain, load_tables, sides_of
-from perfml.explain.advice.finding import Finding, Where, saving
+from perfml.explain.advice.finding import Finding, Gain, Where, saving
 from perfml.explain.advice.findings import launch_findings
 from perfml.explain.advice.first_fix import first_fix
 from perfml.explain.advice.table import layers_of, representative_launches
@@ -280,12 +280,13 @@ def test_recordings_are_found():
     assert len(recordings()) > 20
 
 
-def test_a_group_of_kernels_takes_the_time_of_all_and_is_told_once():
+def test_of_a_group_of_kernels_the_numbers_of_a_step_are_of_all_and_told_once():
+    gain = Gain(Time(20.0, "step"), Time(20.0, "step"), "counters")
     one = Finding(
         rules=("grid",),
         where=Where(("a", "b")),
         holds=Time(50.0, "step"),
-        gain=None,
+        gain=gain,
         probability=0.5,
         hazard="few blocks",
         evidence="",
@@ -295,8 +296,10 @@ def test_a_group_of_kernels_takes_the_time_of_all_and_is_told_once():
         KernelLevels(name, 1, us, us / 100, 0.1, 0.2, 0.1)
         for name, us in (("a", 30.0), ("other", 50.0), ("b", 20.0))
     ]
-    first, again = (step.text for step in finding_steps([one, one], levels))
-    assert "50.0 µs, 50 %" in first
-    assert "µs" not in again
-    (single,) = finding_steps([replace(one, where=Where(("b",)))], levels)
-    assert "20.0 µs, 20 %" in single.text
+    single = replace(one, where=Where(("a",)), holds=Time(30.0, "step"))
+    alone, group = (f"{step.gain} {step.text}" for step in finding_steps([single, one], levels))
+    assert ("of 30.0 µs" in alone, "30 %" in alone) == (True, True)
+    # the other kernel of the group takes 20 of the 50 microseconds that the saving is of
+    assert ("of 50.0 µs" in group, "20.0 µs, 20 %" in group) == (True, False)
+    together = finding_steps([one], levels)[0]
+    assert "50 %" in together.text

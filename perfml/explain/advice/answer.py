@@ -29,6 +29,7 @@ from perfml.explain.launches import LABEL, Launch, kernel_label, known
 from perfml.explain.limits.state import LaunchState
 from perfml.explain.remedies import Remedy, Situation, person_of, remedy_for
 from perfml.explain.speed_of_light import fact_key, unit_keys
+from perfml.explain.tree.causes import TERMS, Kind
 from perfml.ingest.merge.groups import kernel_units, launches_behind_rows
 from perfml.util.findings import Time
 
@@ -63,14 +64,33 @@ def in_one_order(
     ordered = [one for one in ordered if one not in idle]
     if not numbered:
         return (*unexplained, *ordered)
-    # no unit is the limit of the longest kernel, and what is known to save is next to nothing
-    lead = [one for one in unexplained[:1] if one.clock or _LATENCY in one.rules]
-    few = all(ordered[0].expected_us < _LITTLE * one.holds.us for one in lead)
+    # no unit is the limit of the longest kernel, and what is known to save is next to nothing; or
+    # one is, and no more is known to save than it leaves
+    lead = [one for one in unexplained[:1] if one.clock or one.level or _LATENCY in one.rules]
+    few = all(_saves_little(ordered[:numbered], one) for one in lead)
     first = lead if few else []
     # where to measure next, of what no finding is about
-    names = {name for one in ordered[:numbered] for name in (*one.where.layers, one.where.kernel)}
+    names = {name for one in ordered[:numbered] for name in _places(one)}
     rest = [one for one in unexplained[len(first) :] if names.isdisjoint(one.where.layers)]
     return (*first, *ordered[:numbered], *rest, *ordered[numbered:])
+
+
+def _saves_little(ordered: Sequence[Finding], limit: Finding) -> bool:
+    """Return whether findings save no more than the limit of a kernel leaves.
+
+    What is likely to save more of it lessens the work of the unit that is at its roof.
+    """
+    left = _LITTLE
+    if limit.level:
+        left = max(_LITTLE, 1 - limit.level)
+        own = (one for one in ordered if limit.where.layers[0] in _places(one))
+        if any(one.likely_us > left * one.holds.us for one in own):
+            return False
+    return ordered[0].expected_us < left * limit.holds.us
+
+
+def _places(one: Finding) -> tuple[str, ...]:
+    return (*one.where.layers, one.where.kernel)
 
 
 def _is_part(one: Finding, other: Finding) -> bool:
@@ -84,12 +104,11 @@ def _with_rules(
     together, alone = list(own), dict[tuple[Where, str], Finding]()
     for rule, means in said:
         # without ranges the layer is the kernel in its shape, which is more than the kernel's name
-        names = {*rule.where.layers, rule.where.kernel}
+        names = {*_places(rule)}
         places = [
             at
             for at, one in enumerate(together)
-            if not means.isdisjoint(one.rules)
-            and not names.isdisjoint((*one.where.layers, one.where.kernel))
+            if not means.isdisjoint(one.rules) and not names.isdisjoint(_places(one))
         ]
         for at in places:
             one = together[at]
@@ -109,9 +128,6 @@ _NOTHING = re.compile(
 )
 """Messages that are no findings: on metrics that were not collected, on what nobody switched on."""
 
-_HIDES = re.compile(r"occupancy|issue slots|schedulers?\b|stalled waiting", re.IGNORECASE)
-"""Messages about warps that hide too little, whose cure takes no work from any unit."""
-
 
 def file_rules(
     kernels: pd.DataFrame | None,
@@ -126,8 +142,6 @@ def file_rules(
     results = [each for source in sources for each in source.get("rules", ())]
     if kernels is None or not results:
         return ()
-    totals = [one for each in sources for one in each.get("speed_of_light", ())]
-    fullest = {fact_key(one): _level(one) for one in totals}
     units, codes = kernel_units(kernels)
     often = launches_behind_rows(kernels, codes)
     repeats = max(kernels.groupby(repeat_keys(kernels), dropna=False).ngroups, 1)
@@ -143,12 +157,15 @@ def file_rules(
         unit, rule = units[place], str(each["rule"]) or rule_of(message)
         alike = [one for one in load_symptoms()[0] if one.says(rule, message)]
         saves = math.nan if each.get("saves") is None else float(each["saves"])
-        if _HIDES.search(message):  # what only hides waits leaves the fullest unit its time
-            saves = min(saves, 1 - fullest.get(fact_key(each), 0.0))
-        if alike and unit.kernel in longest and saves > 0:
+        if alike and unit.kernel in longest:
             state = LaunchState.of(longest[unit.kernel])
-            most = (most_saved(state, cause) for symptom in alike for cause in symptom.causes)
-            saves = min(saves, max(most))
+            # of waits the rule names the one: others of its symptom are told by other messages
+            causes = (
+                cause
+                for first, *others in (symptom.causes for symptom in alike)
+                for cause in (first, *(() if TERMS[first].kind is Kind.STALL else others))
+            )
+            saves = min(saves, max(most_saved(state, cause) for cause in causes))
         if not alike and not saves > _WORTH:
             continue  # what estimates nothing, and means no cause that has a remedy, has no content
         # an estimate of one unit's use is rarely reached: it is no time
@@ -192,8 +209,3 @@ def _of_rule(
         check=remedy.check,
         says=("Nsight Compute",),
     )
-
-
-def _level(fact: Mapping[str, Any]) -> float:
-    """Return how busy the busiest unit of a kernel is, of its peak; 0 if not known."""
-    return max(known(float(fact.get(name, math.nan))) for name in ("compute", "memory"))

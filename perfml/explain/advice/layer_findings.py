@@ -199,9 +199,18 @@ def layer_findings(layer: Layer) -> list[Finding]:
 
 
 def launch_finding(layer: Layer) -> Finding | None:
-    """Return the finding that many launches are short; None where they are not."""
+    """Return the finding that many launches of a network are short; None where they are not.
+
+    Those of one operation can be one launch. Those of many have work of their own, of which only
+    the start of a launch goes where it is joined with another one, and their time at most.
+    """
     told = short_launches(layer)
-    return None if told is None else _finding("launch_bound", told, layer)
+    if told is None:
+        return None
+    numbers, share, _ = told
+    short = (one.time_us for one in _beside(layer) if one.time_us < SHORT_US)
+    starts = sum(min(time, START_US) for time in short)
+    return _finding("launch_bound", (numbers, starts / layer.time_us, share), layer)
 
 
 def _finding(name: str, told: _Told, layer: Layer) -> Finding:

@@ -6,6 +6,7 @@ import math
 import re
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,8 +19,9 @@ from perfml.chips.lookup import vendor
 from perfml.explain.advice.finding import Finding, Where
 from perfml.explain.confidence import probability
 from perfml.explain.remedies import Situation, person_of, remedy_for
-from perfml.explain.speed_of_light import is_ordinary, kernel_levels
+from perfml.explain.speed_of_light import KernelLevels, is_ordinary, kernel_levels
 from perfml.explain.tree.ideal import START_US
+from perfml.explain.tree.limits import Limit, limit_of
 from perfml.ingest.merge.groups import KernelUnit, kernel_units, launches_behind_rows
 from perfml.kernel_names import function_name, kernel_label, kernel_traits
 from perfml.util.findings import Time
@@ -43,6 +45,9 @@ _GRAPH = re.compile(r"CUDA_graph_\d+")
 
 
 _LIMITS = ("compute", "memory", "latency")
+
+_UNITS = {"dram_utilization": "dram", "l2_utilization": "l2", "l1_utilization": "l1"}
+_NEAR = 0.02  # of the peak: Nsight Compute's total of memory is that of its busiest part
 
 
 def longest_kernels(
@@ -78,16 +83,19 @@ def longest_kernels(
         sum_, of_one = micros(float(spent[at])), micros(float(spent[at] / often[at]))
         text = f"{sum_} in {count(round(often[at]), 'launch', 'launches')}, {of_one} each."
         label, few = units[at].label, _few_blocks(row)
-        if (own := limits.get(label)) is not None and own.at_roofline:
-            continue
+        own = limits.get(label)
+        full = own is not None and own.at_roofline
         if own is not None and own.time_us < _SHORTEST * START_US:
             title = f"Launch less often, or fuse {label}"
             text += " A launch takes no less: its start is the limit."
         elif own is not None:
-            title, text = (
-                f"{own.limit.capitalize()} limits {label}",
-                remedy_for(own.limit, Situation(person_of(units[at].kernel))).say,
-            )
+            person = person_of(units[at].kernel)
+            unit = _fullest(kernels[codes == at], own) if full else None
+            title = f"{own.limit.capitalize() if unit is None else unit.label} limits {label}"
+            text = remedy_for(own.limit if unit is None else unit.whole, Situation(person)).say
+            if full:
+                numbers = {"level": 100 * own.efficiency}
+                text = f"{remedy_for('at_roof', Situation(numbers=numbers)).say} {text}"
         elif _GRAPH.fullmatch(units[at].kernel):
             title = f"Trace the kernels inside {label}"
             text += " It was traced as a whole, so its kernels are not known."
@@ -97,9 +105,10 @@ def longest_kernels(
             title, text = f"Profile {label}", f"{text} Its counters will tell what limits it."
         # what a kernel's warps wait for says more than that they wait
         waits = pd.notna(row.get("stall_memory_dependency"))
-        limit = () if own is None or waits else (own.limit,)
+        limit = () if own is None or (waits and not full) else (own.limit,)
         time = Time(float(held[at]), "all launches" if account is None else account.of)
-        found.append(_to_measure(label, time, title, text, command, *limit))
+        one = _to_measure(label, time, title, text, command, *limit)
+        found.append(replace(one, level=own.efficiency) if own is not None and full else one)
     return tuple(found)
 
 
@@ -119,6 +128,16 @@ def _held(
     share = np.divide(spent, of_label, out=np.zeros_like(spent), where=of_label > 0)
     held = share * np.array([known.get(label, 0.0) for label in labels])
     return held, account.busiest.step.busy_us
+
+
+def _fullest(launches: pd.DataFrame, levels: KernelLevels) -> Limit | None:
+    """Return the level of memory that is as busy as memory as a whole; None if not known."""
+    near = (
+        limit_of(unit)
+        for name, unit in _UNITS.items()
+        if name in launches and launches[name].mean() > levels.memory - _NEAR
+    )
+    return next(near, None) if levels.limit == "memory" else None
 
 
 def longest_layer(layer: str, time_us: float) -> Finding:

@@ -76,6 +76,8 @@ class Term:
         that are above 0 then, by why it is no cause where they are not.
     gives
         The cause that has its part where it is denied; empty where the rest has it.
+    capability
+        The compute capability from which devices can have it.
     """
 
     id: str
@@ -93,8 +95,14 @@ class Term:
     author_only: bool = False
     beside: Mapping[str, Expression] = field(default_factory=dict)
     gives: str = ""
+    capability: float = 0.0
 
     JSON_ID: ClassVar = "id"
+
+    def possible(self, launch: Launch) -> bool:
+        """Whether the device of a launch can have it; one that is not known can."""
+        known = launch.chip.capability
+        return known is None or not float(known) < self.capability
 
     @property
     def compares(self) -> bool:

@@ -212,7 +212,7 @@ def _missing(first: Term, limits: Mapping[str, float], pair: Answered) -> Iterat
     for term in TERMS.values():
         if term == first or is_proven(term, pair.before, pair.after):
             continue
-        if any(slow[name] == 0 for name in term.none_where):
+        if any(slow[name] == 0 for name in term.none_where) or not term.possible(slow.launch):
             continue
         of_rest = first.residual and (bool(term.limits) or term.kind is Kind.STALL)
         if of_rest or places & set(term.limits):

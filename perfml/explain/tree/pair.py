@@ -145,4 +145,6 @@ def why_denied(pair: Pair, cause: str) -> str:
     # stalls are exempt: their levels are shares of a time that changed too
     if term.kind is not Kind.STALL and pair.worse(cause) < 1:
         return "it is better on the slower side"
+    if not term.possible(pair.slow.launch):
+        return f"it needs a device of compute capability {term.capability}"
     return next((why for why, one in term.beside.items() if one.number(pair.quantity) <= 0), "")

@@ -129,7 +129,7 @@ def _who(one: Finding) -> str:
 def finding_steps(
     found: Sequence[Finding], levels: Sequence[KernelLevels], label: str = ""
 ) -> list[Sentence]:
-    """Return findings as things to do; `levels` say of a kernel how long it takes, and its limit.
+    """Return findings as things to do; `levels` say of a kernel what it takes, and its limit.
 
     `label` is the condition that they hold for, where there are several.
     """
@@ -137,7 +137,8 @@ def finding_steps(
     steps = []
     for one in found:
         names = {*one.where.layers, one.where.kernel}
-        own = [each for each in levels if each.kernel in names - told]
+        own = [each for each in levels if each.kernel in names]
+        own = [] if told & {each.kernel for each in own} else own
         steps.append(_step(one, own, label))
         told |= names
     return steps
@@ -156,9 +157,8 @@ def _step(one: Finding, own: Sequence[KernelLevels], label: str) -> Sentence:
         title = f"{title} in {shortened([one.where.name], _NAME)[0]}"
     why = [one.hazard if long else "", one.evidence]
     if own:
-        times, shares = ([getattr(each, name) for each in own] for name in ("total_us", "share"))
         it = "it takes" if len(own) == 1 else f"these {len(own)} take"
-        why.append(f"{it} {micros(sum(times))}, {percent(sum(shares))} of the time")
+        why.append(f"{it} {percent(sum(each.share for each in own))} of the time")
         why.append(own[0].sentence() if len(own) == 1 else f"of the longest, {own[0].sentence()}")
     why = [each for each in why if each]
     text = with_check(one.what_to_do, one.confidence, one.tells)

@@ -165,6 +165,8 @@ def step_notes(step: StepComparison) -> tuple[str, ...]:
     """Say it of each side, and what to believe of steps that are mostly idle."""
     sides = (step.baseline, step.target)
     notes = tuple(map(step_sentence, sides, step.names))
+    if step.often != 1:
+        notes = (*notes, say("report.step.often", side=step.names[1], often=step.often))
     if not step.lengthened or not all(side.host for side in sides):
         return notes
     one, other = (side.busiest.step.computing_us for side in sides)
