@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import statistics
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from perfml import chips
+from perfml.account.account import Account
 from perfml.account.device_time import OFTEN, busy_on_one_device
 from perfml.account.time_sources import not_comparable, time_notes
 from perfml.errors import PerfmlError, did_you_mean
@@ -24,7 +27,7 @@ from perfml.explain.compared import (
 )
 from perfml.explain.details import DetailReader
 from perfml.explain.results import Explanation, by_difference
-from perfml.explain.steps import StepComparison, of_as_many_launches
+from perfml.explain.steps import CLOSE, StepComparison
 from perfml.explain.times import (
     FEWEST,
     OVERLAP,
@@ -43,6 +46,11 @@ from perfml.util.typing import Progress
 
 if TYPE_CHECKING:
     from perfml.explain.model import Explainer
+
+
+_WINDOW = 0.1
+"""Recordings whose lengths differ by less may be windows of one length: what begins before its end
+is recorded as long as it lasts (our choice)."""
 
 
 def layer_ratios(
@@ -276,7 +284,7 @@ def step_comparison(left: Side, right: Side) -> StepComparison | None:
     if not marked and before.repeated is not None and after.repeated is not None:
         # what repeats in both, as one may be recorded for longer
         before, after = before.repeated, after.repeated
-    sides = of_as_many_launches(before, after)
+    sides = _as_many_launches(before, after)
     if sides is None:
         return None
     before, after, often = sides
@@ -284,6 +292,40 @@ def step_comparison(left: Side, right: Side) -> StepComparison | None:
     capability = min((float(chip.capability) for chip in both if chip.capability), default=math.nan)
     bandwidth = min(chip.dram_bytes_per_us for chip in both) / 1e3
     return StepComparison((left.name, right.name), before, after, capability, bandwidth, often)
+
+
+def _as_many_launches(before: Account, after: Account) -> tuple[Account, Account, float] | None:
+    """Return two sides for as many launches where nothing marks what repeats in one of them.
+
+    Both may be recorded for as long, such as by a server in a window of fixed length: then the one
+    that repeats its work more often is faster. With them is how often the second one launches what
+    the first one does once; 1 where they are left as they are. None where one side is a step, and
+    the other all that was recorded of another number of launches.
+    """
+    alone = [side.unit == "recording" for side in (before, after)]
+    one, other = map(_launches, (before, after))
+    factors = [other[name] / one[name] for name in one if name in other]
+    often = statistics.median(factors) if factors else 1.0
+    same = one.keys() == other.keys() and all(
+        math.isclose(each, often, rel_tol=CLOSE) for each in factors
+    )
+    if any(alone) and not all(alone) and not same:
+        return None
+    windows = all(alone) and math.isclose(before.step_us, after.step_us, rel_tol=_WINDOW)
+    repeats = same and (windows or alone[0] != alone[1])
+    if not repeats or math.isclose(often, 1.0, rel_tol=CLOSE):
+        return before, after, 1.0
+    if alone[1]:
+        return before, after.part(1 / often), often
+    return before.part(often), after, often
+
+
+def _launches(account: Account) -> Mapping[str, float]:
+    """Return how often the busiest device launches each kernel."""
+    counts: defaultdict[str, float] = defaultdict(float)
+    for part in account.busiest.parts:
+        counts[part.kernel] += part.launches
+    return {name: times for name, times in counts.items() if times > 0}
 
 
 def _learned(rows: pd.DataFrame, model: str, seed: int, warnings: list[str]) -> Explainer | None:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar, Literal
@@ -30,10 +29,7 @@ take up to 1.4 times the later ones where they are not warm-up."""
 _TWO = 2
 """Two equal steps a side lie apart by more than this many times their own scatter in 4 % of pairs,
 by more than once in 9 % (200,000 drawn, normal and exponential); two beside three in 3 %."""
-_WINDOW = 0.1
-"""Recordings whose lengths differ by less may be windows of one length: what begins before its end
-is recorded as long as it lasts (our choice)."""
-_CLOSE = 0.05
+CLOSE = 0.05
 """Steps within 5 % of each other are no difference, as layers are (`perfml.explain.times`)."""
 _RANKED, _MEDIANS = 4, 3
 """Steps a side from which on ranks decide: with four, two sides that lie apart have p = 0.029. Of
@@ -131,13 +127,13 @@ class StepComparison:
         if self.alone:
             return None
         launching = sum(each.us for each in self.changes if each.id == LAUNCH_BOUND)
-        rest, least = self.difference_us - launching, _CLOSE * min(e.step_us for e in self._sides)
+        rest, least = self.difference_us - launching, CLOSE * min(e.step_us for e in self._sides)
         factor = math.exp(abs(self.log_ratio))
         if abs(rest) > least:
             against = rest * self.difference_us < 0 and any(self.idle) and factor < AT_MOST
             return "against" if against else None
         launches = [side.busiest.launches for side in self._sides]
-        alike = math.isclose(*launches, rel_tol=_CLOSE) and factor < _PROFILED
+        alike = math.isclose(*launches, rel_tol=CLOSE) and factor < _PROFILED
         return "longer" if alike and all(self.idle) else None
 
     @property
@@ -186,7 +182,7 @@ class StepComparison:
         before, after = (side.busiest for side in self._sides)
         moved = [sum(each.bytes for each in side.copies) for side in (before, after)]
         event = abs(after.step.longest_us - before.step.longest_us)
-        alike = copies if math.isclose(*moved, rel_tol=_CLOSE) else 0.0
+        alike = copies if math.isclose(*moved, rel_tol=CLOSE) else 0.0
         return alike + math.copysign(min(abs(idle), event), idle)
 
     @property
@@ -228,7 +224,7 @@ class StepComparison:
     @property
     def first(self) -> Change | None:
         """The largest part that goes the same way; None where the sides do not differ."""
-        near = self.verdict == "undecided" and abs(self.log_ratio) <= math.log1p(_CLOSE)
+        near = self.verdict == "undecided" and abs(self.log_ratio) <= math.log1p(CLOSE)
         if near or self.verdict == "no difference":
             return None
         along = [each for each in self.changes if self._sign * each.us > 0]
@@ -298,7 +294,7 @@ class StepComparison:
     def unlike(self) -> Evidence | None:
         """The first number of operands or launches that differs."""
         known = () if self.first is None else self._of_operands(self.first)[1:]
-        close = (math.isclose(e.slow, e.fast, rel_tol=_CLOSE / 2) for e in known)
+        close = (math.isclose(e.slow, e.fast, rel_tol=CLOSE / 2) for e in known)
         return next((e for e, same in zip(known, close, strict=True) if not same), None)
 
     @property
@@ -354,40 +350,6 @@ class StepComparison:
     to_dict = json_object
 
 
-def of_as_many_launches(before: Account, after: Account) -> tuple[Account, Account, float] | None:
-    """Return two sides for as many launches where nothing marks what repeats in one of them.
-
-    Both may be recorded for as long, such as by a server in a window of fixed length: then the one
-    that repeats its work more often is faster. With them is how often the second one launches what
-    the first one does once; 1 where they are left as they are. None where one side is a step, and
-    the other all that was recorded of another number of launches.
-    """
-    alone = [side.unit == "recording" for side in (before, after)]
-    one, other = map(_launches, (before, after))
-    factors = [other[name] / one[name] for name in one if name in other]
-    often = statistics.median(factors) if factors else 1.0
-    same = one.keys() == other.keys() and all(
-        math.isclose(each, often, rel_tol=_CLOSE) for each in factors
-    )
-    if any(alone) and not all(alone) and not same:
-        return None
-    windows = all(alone) and math.isclose(before.step_us, after.step_us, rel_tol=_WINDOW)
-    repeats = same and (windows or alone[0] != alone[1])
-    if not repeats or math.isclose(often, 1.0, rel_tol=_CLOSE):
-        return before, after, 1.0
-    if alone[1]:
-        return before, after.part(1 / often), often
-    return before.part(often), after, often
-
-
-def _launches(account: Account) -> Mapping[str, float]:
-    """Return how often the busiest device launches each kernel."""
-    counts: defaultdict[str, float] = defaultdict(float)
-    for part in account.busiest.parts:
-        counts[part.kernel] += part.launches
-    return {name: times for name, times in counts.items() if times > 0}
-
-
 def _walls(account: Account) -> list[float]:
     """Return the steps that count; one that the device did beside the one before takes a tick."""
     return [max(us, _TICK_US) for us in account.kept_us]
@@ -407,7 +369,7 @@ def bounds_of(one: Sequence[float], other: Sequence[float]) -> tuple[float, floa
 
 
 def _verdict(one: Sequence[float], other: Sequence[float]) -> TimeVerdict:
-    apart, near = math.log(statistics.median(other) / statistics.median(one)), math.log1p(_CLOSE)
+    apart, near = math.log(statistics.median(other) / statistics.median(one)), math.log1p(CLOSE)
     scatter = max(math.log(max(side) / min(side)) for side in (one, other))
     if (bounds := bounds_of(one, other)) is not None:
         low, high = bounds
