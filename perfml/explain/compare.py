@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from perfml import chips
-from perfml.account.account import Account
+from perfml.account.account import SUM, Account
 from perfml.account.device_time import OFTEN, busy_on_one_device
 from perfml.account.time_sources import not_comparable, time_notes
 from perfml.errors import PerfmlError, did_you_mean
@@ -278,7 +278,8 @@ def explain(
 def step_comparison(left: Side, right: Side) -> StepComparison | None:
     """Return two sides on the clock; None unless both were recorded with times."""
     before, after = left.account, right.account
-    if before is None or after is None:
+    # a sum of times is no time on the clock
+    if before is None or after is None or (before.unit == SUM) != (after.unit == SUM):
         return None
     marked = {before.unit, after.unit} - {"recording", "range"}
     if not marked and before.repeated is not None and after.repeated is not None:

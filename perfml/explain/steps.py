@@ -15,7 +15,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from perfml.account.account import Account
+from perfml.account.account import SUM, Account
 from perfml.account.causes import LAUNCH_BOUND, TIMES, Change, amounts, causes, changes
 from perfml.explain.confidence import Confidence, TimeVerdict, confidence_of, probability
 from perfml.explain.remedies import Remedy, of_account, remedy_for
@@ -181,6 +181,8 @@ class StepComparison:
             return 0.0
         before, after = (side.busiest for side in self._sides)
         moved = [sum(each.bytes for each in side.copies) for side in (before, after)]
+        if not any(moved):  # of unknown size: as many copies may be equal ones
+            moved = [sum(each.times for each in side.copies) for side in (before, after)]
         event = abs(after.step.longest_us - before.step.longest_us)
         alike = copies if math.isclose(*moved, rel_tol=CLOSE) else 0.0
         return alike + math.copysign(min(abs(idle), event), idle)
@@ -189,9 +191,11 @@ class StepComparison:
     def leads(self) -> bool:
         """Whether the clock says more than times of kernels do.
 
-        It does of steps that both sides mark, and where more than a third of what differs passes
-        between kernels.
+        It does of steps that both sides mark, where there are no kernels, and where more than a
+        third of what differs passes between them.
         """
+        if not any(each.busiest.launches for each in self._sides):
+            return True
         if all(each.host and each.marked_by for each in self._sides):
             return True
         large = abs(self.between_us) >= _SHOWN * min(side.step_us for side in self._sides)
@@ -311,8 +315,14 @@ class StepComparison:
 
     @property
     def unit(self) -> str:
-        """What is compared (`perfml.account.account.Account.unit`)."""
-        return next((side.unit for side in self._sides if side.unit != "recording"), "recording")
+        """What is compared (`perfml.account.account.Account.unit`), or of what it is the sum."""
+        known = (side.unit for side in self._sides if side.unit not in ("recording", SUM))
+        return next(known, "recording")
+
+    @property
+    def summed(self) -> bool:
+        """Whether sums of times are compared: nobody knows when anything ran."""
+        return self._sides[0].unit == SUM
 
     @property
     def slower(self) -> str:

@@ -21,8 +21,8 @@ _OVER = 1.005  # from here on a cause is no share of the difference, as others w
 def step_verdict(step: StepComparison) -> str:
     """Say how long a step takes on either side, and the verdict."""
     unit = "recording" if step.unit == "recording" else "unit"
-    what = say(f"explain.step.{unit}", unit=step.unit)
-    how = say(f"explain.step.{'alone' if step.alone else 'clock'}")
+    what = say(f"explain.step.{'sum' if step.summed else unit}", unit=step.unit)
+    how = say(f"explain.step.{'all' if step.summed else 'alone' if step.alone else 'clock'}")
     doubt = "" if step.doubt is None else f"explain.step.{step.doubt}"
     doubt = doubt and say(doubt, unit=step.unit, most=AT_MOST)
     return say("explain.step.verdict", step=step, what=what, how=how, doubt=doubt)

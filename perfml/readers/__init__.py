@@ -134,7 +134,7 @@ FORMATS = (
     Format("rocprof", "kernels, counters and --stats of rocprof, pmc_perf.csv", (".csv",)),
     Format("ncu.text_page", "text that Nsight Compute prints", (".txt", ".log")),
     Format("ncu.csv_page", "--csv of Nsight Compute (raw and details page)", (".csv", ".txt")),
-    Format("nsys.stats_csv", "nsys stats --format csv (GPU trace, kernel sums)", (".csv",)),
+    Format("nsys.stats_csv", "GPU trace and sums of nsys stats", (".csv", ".txt", ".log")),
     Format("nvprof.csv_log", "--csv of nvprof", (".csv", ".log")),
     Format("nvprof.text_log", "logs and traces of nvprof", (".txt", ".log", ".profile")),
 )

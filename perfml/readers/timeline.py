@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,8 +11,8 @@ import pandas as pd
 from perfml.account.account import Account
 from perfml.account.build import account_without_host, kernels_of, moves_of
 from perfml.account.device_time import NOTHING, Spans, exposed_us, idle_before
-from perfml.account.recording import move_kind
-from perfml.readers.frame import text_column
+from perfml.account.recording import Activity, move_kind
+from perfml.readers.frame import CodedRanges, kernels_frame, text_column
 from perfml.tables import MOVED_COLUMNS
 from perfml.util.typing import Ints
 
@@ -35,6 +35,21 @@ def timed_columns(
         "start_us": kernels.start_us,
         "gap_us": idle_before(kernels, copies),
     }
+
+
+def moved_frame(
+    moves: Sequence[Activity], tool: str, devices: Mapping[int, str | None]
+) -> pd.DataFrame:
+    """Return the table of a recording without kernels: its rows are the copies and fills.
+
+    `devices` are names by number.
+    """
+    rows = sorted(moves, key=lambda each: each.start)
+    spans = Spans.of([(each.device, each.start, each.end) for each in rows]).after(rows[0].start)
+    columns = timed_columns(spans, np.array([each.stream for each in rows]), tool)
+    columns["kernel"] = [each.name for each in rows]
+    columns["device"] = [devices.get(each.device) for each in rows]
+    return kernels_frame(pd.DataFrame(columns), CodedRanges.none(len(rows)))
 
 
 def printed_clock(

@@ -1,16 +1,21 @@
 """Two traces: the verdict is the step on the clock, with its first cause and what to do."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from perfml.account.account import Account, Copies, DeviceAccount, Idle, Part
+from perfml.account.build import account_of_sums
 from perfml.account.device_time import DeviceTime
 from perfml.explain import explain
 from perfml.explain.advice.answer import in_one_order
 from perfml.explain.advice.network import step_findings
+from perfml.explain.advice.unexplained import longest_kernels
+from perfml.explain.compare import step_comparison
+from perfml.explain.compared import make_side
 from perfml.explain.confidence import COUNTED
 from perfml.explain.steps import StepComparison, bounds_of
 from perfml.explain.words import step_action, step_cause
@@ -19,6 +24,7 @@ from perfml.report.sections.clock import step_notes
 from tests.support.command_line import run
 from tests.support.nsys_export import Export
 from tests.support.paths import ROOT
+from tests.support.tables import make_kernels
 from tests.support.torch_trace import Trace
 
 pytestmark = pytest.mark.long
@@ -49,6 +55,37 @@ def sides(one, other):
         return Account("step", tuple(walls), False, (device,), (), False)
 
     return StepComparison(("a", "b"), account(one), account(other))
+
+
+def summed(kernel_us, copies):
+    return account_of_sums([("k(float*)", "", kernel_us, 2.0)], copies)
+
+
+def test_sums_of_two_summaries_are_compared_with_their_copies():
+    # by hand: 12,948 us of managed memory against 1,112 + 27,101 + 12,669 us
+    copied = [("[CUDA memcpy HtoD]", 27_101.0, 2), ("[CUDA memcpy DtoH]", 12_669.0, 1)]
+    one, other = summed(12_948.0, ()), summed(1_112.0, copied)
+    step = StepComparison(("managed", "manual"), one, other)
+    assert (step.verdict, step.first_cause, step.leads) == ("slower", "copies_to_device", True)
+    assert step.ratio == pytest.approx(40_882 / 12_948)
+    # as many copies of a size that nobody knows may be equal ones
+    longer = [(name, 2 * us, times) for name, us, times in copied]
+    assert StepComparison(("a", "b"), other, summed(1_112.0, longer)).verdict == "undecided"
+    # a sum is no time on the clock
+    table = make_kernels([{"kernel": "k"}])
+    sides = [replace(make_side(name, table), account=one) for name in "ab"]
+    assert step_comparison(*sides) is not None
+    clocked = replace(sides[1], account=replace(one, unknown=()))
+    assert step_comparison(sides[0], clocked) is None
+
+
+def test_what_goes_of_copies_in_a_summary_is_not_known_and_they_stand_by_their_time():
+    found = step_findings(summed(1_112.0, [("[CUDA memcpy HtoD]", 27_101.0, 2)]))
+    (copies,) = found
+    assert (copies.rules, copies.gain, copies.holds.us) == (("copies_to_device",), None, 27_101.0)
+    kernels = make_kernels([{"kernel": "k(float*)", "layer": None, "time_us": 1_112.0}])
+    ordered = in_one_order((), found, (), longest_kernels(kernels))
+    assert [each.holds.us for each in ordered] == [27_101.0, 1_112.0]
 
 
 @pytest.mark.parametrize(

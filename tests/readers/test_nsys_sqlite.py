@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perfml.account.account import ACCOUNT, Account
 from perfml.account.device_time import Spans, busy_share, idle_before
 from perfml.errors import InputError
 from perfml.readers import Source, read, recognise
@@ -194,12 +195,32 @@ def test_what_nsight_systems_warned_of_is_passed_on(tmp_path):
 
 def test_an_export_without_kernels_says_what_it_has_and_how_to_record(export):
     export.range("conv_01", 0, 100)
-    export.copy(0, 10)
     with pytest.raises(
-        InputError, match=r"holds no kernels .*1 row of MEMCPY(?s:.*)--trace=cuda"
+        InputError, match=r"holds no kernels .*1 row of NVTX_EVENTS(?s:.*)--trace=cuda"
     ) as no:
         export.read()
     assert len(str(no.value).splitlines()) == 2
+
+
+def test_an_export_of_copies_alone_has_them_as_its_rows_and_on_the_clock(export):
+    export.copy(1_000, 11_000, copyKind=1)
+    export.copy(15_000, 20_000, copyKind=2)
+    found = export.read()
+    assert found.frame["time_us"].tolist() == [10.0, 5.0]
+    assert found.frame["device"].tolist() == ["GPU 0"] * 2
+    account = Account.from_dict(found.provenance[ACCOUNT])
+    assert account.busiest.step.copying_us == 15.0
+    assert {each.kind: each.us for each in account.busiest.copies} == {
+        "to_device": 10.0,
+        "to_host": 5.0,
+    }
+
+
+def test_copies_that_were_called_and_not_recorded_are_named(export):
+    export.call("cudaMemcpy_v3020", 0, 10, 1)
+    with pytest.raises(InputError, match="1 call that copies memory") as no:
+        export.read()
+    assert "launches kernels" not in str(no.value.cure)
 
 
 def test_graphs_traced_as_a_whole_are_rows_and_name_the_option_that_shows_their_kernels(export):

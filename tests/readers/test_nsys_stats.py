@@ -9,6 +9,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from perfml.account.account import ACCOUNT, Account
+from perfml.account.audit import CLOCK, IDLE
 from perfml.errors import InputError
 from perfml.ingest import ingest
 from perfml.readers import read
@@ -48,7 +50,8 @@ def test_a_trace_has_each_launch_in_the_order_it_began(tmp_path):
     # the copy ended at 1500, the first kernel at 5818
     assert frame["gap_us"].tolist() == pytest.approx([0.2, 3.182])
     assert "shared_memory_per_block" not in frame
-    assert any("1 memory copies" in text for text in found.warnings)
+    (copied,) = Account.from_dict(found.provenance[ACCOUNT]).busiest.copies
+    assert (copied.kind, copied.us, copied.times) == ("to_device", 0.5, 1)
 
 
 def test_sums_are_means_over_their_launches(tmp_path):
@@ -67,6 +70,71 @@ def test_sums_by_shape_have_the_shape_and_other_units_are_read(tmp_path):
     assert (frame["grid"][0], frame["block"][0]) == ("(896, 1, 1)", "(256, 1, 1)")
     assert frame["time_us"][0] == 0.5
     assert frame["threads"][0] == 896 * 256
+
+
+COPIED = (
+    "Time (%),Total Time (ns),Count,Avg (ns),Med (ns),Min (ns),Max (ns),StdDev (ns),Operation\n"
+    "75.0,300000,3,100000.0,1.0,1,1,0.0,[CUDA memcpy HtoD]\n"
+    "25.0,100000,2,50000.0,1.0,1,1,0.0,[CUDA memcpy DtoH]\n"
+)
+BOTH = (
+    "Time (%),Total Time (ns),Instances,Avg (ns),Category,Operation\n"
+    '50.0,82360,2,41180.0,CUDA_KERNEL,"gemm<1>(float *, int)"\n'
+    "30.0,5001,2,2500.5,CUDA_KERNEL,add\n"
+    "15.0,300000,3,100000.0,MEMORY_OPER,[CUDA memcpy HtoD]\n"
+    "5.0,100000,2,50000.0,MEMORY_OPER,[CUDA memcpy DtoH]\n"
+)
+PRINTED = """
+max error 0
+[5/7] Executing 'gpukernsum' stats report
+
+CUDA Kernel Statistics:
+
+ Time (%)  Total Time (ns)  Instances  Avg (ns)           Name
+ --------  ---------------  ---------  --------  ---------------------
+     94.3           82,360          2  41,180.0  gemm<1>(float *, int)
+      5.7            5,001          2   2,500.5  add
+
+[6/7] Executing 'gpumemtimesum' stats report
+
+CUDA Memory Operation Statistics (by time):
+
+ Time (%)  Total Time (ns)  Count  Avg (ns)       Operation
+ --------  ---------------  -----  ---------  ------------------
+     75.0          300,000      3  100,000.0  [CUDA memcpy HtoD]
+     25.0          100,000      2   50,000.0  [CUDA memcpy DtoH]
+
+CUDA Memory Operation Statistics (by size):
+
+ Total (MB)  Count  Avg (MB)       Operation
+ ----------  -----  --------  ------------------
+  2,147.484      3     0.175  [CUDA memcpy HtoD]
+"""
+
+
+@pytest.mark.parametrize("text", [f"{SUMS}\n{COPIED}", BOTH, PRINTED], ids=["csv", "both", "text"])
+def test_sums_of_kernels_and_copies_are_one_account(text, tmp_path):
+    found = read(written(tmp_path, text, "out.txt"))
+    assert found.frame["kernel"].tolist() == ["gemm<1>(float *, int)", "add"]
+    assert found.frame["time_us"].tolist() == [41.18, 2.5005]
+    account = Account.from_dict(found.provenance[ACCOUNT])
+    step = account.busiest.step
+    assert (step.computing_us, step.copying_us, step.idle_us) == (pytest.approx(87.361), 400.0, 0)
+    copied = [(each.kind, each.us, each.times) for each in account.busiest.copies]
+    assert copied == [("to_device", 300.0, 3), ("to_host", 100.0, 2)]
+    # when they ran is not known: nothing is idle, nor known to be hidden
+    assert {IDLE, CLOCK} <= set(account.unknown)
+
+
+def test_without_kernels_the_copies_are_the_rows(tmp_path):
+    lines = TRACE.splitlines(keepends=True)
+    for text, times in ((COPIED, [100.0, 50.0]), (lines[4] + lines[6], [0.5])):
+        found = read(written(tmp_path, text))
+        assert found.frame["time_us"].tolist() == times
+        account = Account.from_dict(found.provenance[ACCOUNT])
+        assert account.busiest.step.copying_us == pytest.approx(
+            sum(times * found.frame["launches"])
+        )
 
 
 def test_the_trace_of_2021_is_read(tmp_path):
@@ -93,7 +161,6 @@ def test_of_a_trace_and_sums_in_one_file_the_trace_stays(tmp_path):
         (SUMS.replace("5001", "nan"), "Total Time (ns) is no number"),
         (SUMS.replace(",2,2500.5", ",0,2500.5"), "no launches"),
         (SUMS.replace("Total Time (ns)", "Total Time (weeks)"), "weeks"),
-        ("".join(TRACE.splitlines(keepends=True)[i] for i in (4, 6)), "holds no kernels"),
     ],
 )
 def test_damage_is_named_with_its_line(text, said, tmp_path):

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfml.account.account import Account
+from perfml.account.account import ACCOUNT, Account
 from perfml.errors import InputError, PerfmlError
 from perfml.ingest import ingest
 from perfml.readers import read
@@ -140,6 +140,17 @@ def test_memory_copies_and_sets_are_counted(profile):
     found = profile.read()
     assert found.provenance["memory_operations"] == 3
     assert any(text.startswith("3 memory copies and sets") for text in found.warnings)
+
+
+def test_a_profile_of_copies_alone_has_them_as_its_rows(profile):
+    moved_at(profile)
+    rows = [(EPOCH, EPOCH + 3000, 0, 4096, 1, 1, 3), (EPOCH + 9000, EPOCH + 10_000, 0, 1, 2, 3, 1)]
+    columns = "start, end, deviceId, bytes, copyKind, srcKind, dstKind"
+    profile.insert("CUPTI_ACTIVITY_KIND_MEMCPY", rows, columns)
+    found = profile.read()
+    assert found.frame["time_us"].tolist() == [3.0, 1.0]
+    copies = Account.from_dict(found.provenance[ACCOUNT]).busiest.copies
+    assert {each.kind: each.us for each in copies} == {"to_device": 3.0, "to_host": 1.0}
 
 
 def test_invalid_timestamps_are_missing_times_with_a_warning(profile):
@@ -283,13 +294,18 @@ if SHARED.is_dir():
         assert any("85 metrics without their names" in warning for warning in found.warnings)
 
 
-def test_kernels_and_copies_have_a_clock(profile):
-    fill(profile)
+def moved_at(profile):
+    """Give copies and fills the columns that say when and where they ran."""
     for table, columns in (("MEMCPY", ("copyKind", "srcKind", "dstKind")), ("MEMSET", ())):
         for name in ("start", "end", "deviceId", *columns):
             profile.connection.execute(
                 f"ALTER TABLE CUPTI_ACTIVITY_KIND_{table} ADD COLUMN {name} INT"
             )
+
+
+def test_kernels_and_copies_have_a_clock(profile):
+    fill(profile)
+    moved_at(profile)
     columns = "start, end, deviceId, bytes, copyKind, srcKind, dstKind"
     times = (EPOCH + 90_000, EPOCH + 95_000)
     profile.insert("CUPTI_ACTIVITY_KIND_MEMCPY", [(*times, 0, 4096, 1, 1, 3)], columns)

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perfml.account.account import ACCOUNT, Account
 from perfml.errors import InputError
 from perfml.ingest import ingest
 from perfml.ingest.merge.groups import kernel_units
@@ -151,7 +152,41 @@ def test_summary_has_mean_times_in_microseconds_and_no_api_calls():
     assert frame["launches"].tolist() == [6, 12]
     assert frame["time_source"].tolist() == ["nvprof", "nvprof"]
     assert found.provenance["memory_operations"] == 2
-    assert any(text.startswith("2 memory copies and sets") for text in found.warnings)
+    # by hand: 6 x 800 ms and 12 x 1 ms of kernels, 2 x 0.96 us of copies
+    step = Account.from_dict(found.provenance[ACCOUNT]).busiest
+    assert step.step.computing_us == pytest.approx(4_812_000)
+    assert [(each.kind, each.us, each.times) for each in step.copies] == [("to_device", 1.92, 2)]
+    assert not any("left out" in text for text in found.warnings)
+
+
+def test_a_log_of_copies_alone_has_them_as_its_rows(tmp_path):
+    lines = (DATA / "summary.txt").read_text().splitlines(keepends=True)
+    found = parse(tmp_path, "".join(lines[:4] + lines[7:]))
+    assert found.frame["kernel"].tolist() == ["[CUDA memcpy HtoD]"]
+    assert found.frame["launches"].tolist() == [2]
+    assert Account.from_dict(found.provenance[ACCOUNT]).busiest.step.copying_us == 1.92
+
+
+@pytest.mark.parametrize(
+    ("last", "launches"),
+    [
+        ("        50.0%  2.0ms    2  1.0ms  1.0ms  1.0ms  add(int, float*)", [2]),
+        ("        50.0%  2.0ms    2  1.0ms  1.0ms  1.0ms  add(int, fl", None),
+    ],
+)
+def test_a_last_row_without_a_line_break_is_read_where_it_is_seen_to_be_whole(
+    last, launches, tmp_path
+):
+    head = "".join((DATA / "summary.txt").read_text().splitlines(keepends=True)[:4])
+    if launches is None:
+        with pytest.raises(InputError, match="cut off"):
+            parse(tmp_path, head + last)
+    else:
+        assert parse(tmp_path, head + last).frame["launches"].tolist() == launches
+    # a row of a table that is not read may end anywhere
+    rest = f"{head}{last[:-4]} k)\n==1== Unified Memory profiling result:\n"
+    rest += "   Count  Avg Size  Min Size  Max Size  Total Size  Total Time  Name\n       1  1.5"
+    assert len(parse(tmp_path, rest).frame) == 1
 
 
 def test_summary_of_old_nvprof_without_a_type_column():

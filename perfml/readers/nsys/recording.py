@@ -189,6 +189,11 @@ class Export:
             (activity for activity in activities if activity.end > activity.start),
         )
 
+    def moved(self) -> list[Activity]:
+        """Return all copies and fills that have times."""
+        moves = (move for kind, rows in self.moves.items() for move in self._moves(kind, rows))
+        return [move for move in moves if move.end > move.start]
+
     def _unique(self, correlation: Ints, process: Ints) -> Ints:
         """Return ids of calls that count over all processes; each counts its own from 1."""
         return np.where(correlation > 0, correlation + (process << 36) * self.by_process, -1)

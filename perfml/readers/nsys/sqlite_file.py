@@ -9,13 +9,14 @@ absent. The file also holds the environment of the profiled program; none of tha
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from perfml.account.account import ACCOUNT
-from perfml.account.audit import AUDIT, Fact, is_launch, said
+from perfml.account.audit import AUDIT, COPYING, Fact, is_launch, said
 from perfml.account.device_time import busy_share
 from perfml.account.window import of_the_first
 from perfml.errors import InputError, plain
@@ -34,7 +35,7 @@ from perfml.readers.nsys.recording import (
 )
 from perfml.readers.source import ReadOptions, Source, at_most
 from perfml.readers.sqlite_database import Database, is_database, on_the_clock, opened
-from perfml.readers.timeline import timed_columns
+from perfml.readers.timeline import moved_frame, timed_columns
 from perfml.tables import Kernels
 from perfml.util.typing import Ints
 from perfml.util.words import Readable, count
@@ -96,7 +97,7 @@ class _Reader:
         raw = raw.assign(graph=-1)
         if len(graphs):
             raw = pd.concat([raw, graphs], ignore_index=True).fillna(-1).astype("int64")
-        if raw.empty:
+        if raw.empty and (self._called(is_launch) or not any(map(len, self.moves.values()))):
             raise self._nothing()
         raw = on_the_clock(raw)
         by_process = bool((raw["globalPid"] >= 0).all())
@@ -124,9 +125,13 @@ class _Reader:
         self.warnings += at_most(audit.sentences)
         # millions of ranges, and the table takes as much again
         del ranges, own, export
-        launches = self._launches(raw, text_column(codes, names))
-        inside = instances if any(around.around) else None
-        frame = kernels_frame(launches, around, instances=inside)
+        if raw.empty:
+            named = {number: name for number, (name, _) in self._devices().items()}
+            frame = moved_frame(recorded.moved(), "nsys", named)
+        else:
+            launches = self._launches(raw, text_column(codes, names))
+            inside = instances if any(around.around) else None
+            frame = kernels_frame(launches, around, instances=inside)
         self._other_records(len(processes), raw)
         provenance = self._provenance(raw, frame)
         provenance |= {AUDIT: audit.to_dict()} if audit.facts else {}
@@ -136,6 +141,10 @@ class _Reader:
                 self.warnings.append(of_the_first(len(account.walls_us), counted, len(raw)))
         return Kernels(frame, provenance, tuple(self.warnings))
 
+    def _called(self, kind: Callable[[str], object]) -> int:
+        """Return how many API calls are of a kind, by their names."""
+        return sum(bool(kind(self.calls.names[at])) for at in self.calls.name.tolist())
+
     def _nothing(self) -> InputError:
         held = [
             f"{count(rows, 'row')} of {name.removeprefix('CUPTI_ACTIVITY_KIND_')}"
@@ -144,12 +153,17 @@ class _Reader:
         ]
         msg, found = "this Nsight Systems export holds no kernels", ", ".join(held)
         cure = "Record a program that launches kernels: nsys profile --trace=cuda,nvtx CMD ..."
+        launches, copies = self._called(is_launch), self._called(COPYING.fullmatch)
+        lost = Fact("launches_without_kernels", launches, launches)
         if said := self._messages():
             found = "; ".join(said)[:400]
             cure = "Nsight Systems says why. Mend that, or record with a newer version of it."
-        elif launches := sum(is_launch(self.calls.names[at]) for at in self.calls.name.tolist()):
-            lost = Fact("launches_without_kernels", launches, launches)
+        elif launches:
             found, cure = lost.words, lost.cure
+        elif copies:
+            copying = count(copies, "call that copies", "calls that copy")
+            found = f"{copying} memory, and nothing that a device did"
+            cure = lost.cure
         where = self.database.where
         return InputError(msg, where=where, found=found or "no CUDA activity", cure=cure)
 

@@ -1,23 +1,26 @@
-"""Read what ``nsys stats --format csv`` prints of kernels: the GPU trace, or sums over launches.
+"""Read what ``nsys stats`` and ``nsys profile --stats=true`` print: the GPU trace, or sums.
 
-``cuda_gpu_trace`` (before 2022 ``gputrace``) has a row a launch, ``cuda_gpu_kern_sum``
+``cuda_gpu_trace`` (before 2022 ``gputrace``) has a row a launch or copy, ``cuda_gpu_kern_sum``
 (``gpukernsum``) a row a kernel with the mean over its launches, with ``:gb`` or ``_gb_sum`` a row a
-kernel and shape. Neither has the NVTX ranges around launches, which the SQLite export has. Other
-tables that the tool prints around them are passed over. The shared memory of the trace is rounded
-to thousands of bytes, so it is left out.
+kernel and shape; ``cuda_gpu_mem_time_sum`` (``gpumemtimesum``) has a row a kind of copy, and
+``cuda_gpu_sum`` both. Values stand between commas, or in columns under a line of dashes. None has
+the NVTX ranges around launches, which the SQLite export has. Other tables that the tool prints
+around them are passed over. The shared memory of the trace is rounded to thousands of bytes, so it
+is left out.
 """
 
 from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from perfml.account.account import ACCOUNT, Account
+from perfml.account.build import account_of_sums
 from perfml.errors import InputError
 from perfml.readers.frame import kernels_frame
 from perfml.readers.source import ReadOptions, Source
@@ -28,13 +31,21 @@ from perfml.util.words import count
 NAME = "nsys-stats"
 
 # spaces, not \s: that goes on over lines, and is tried again from each of them
-_TRACE = re.compile(r'[ \t]*"?Start ?\((\w+)\)"?,"?Duration ?\((\w+)\)"?,"?CorrId"?,"?GrdX"?,')
-_SUM = re.compile(r'[ \t]*"?Time ?\(%\)"?,"?Total Time ?\((\w+)\)"?,"?Instances"?,.*"?Name"?\s*')
-_HEADER = re.compile(rf"(?m)^\ufeff?(?:{_TRACE.pattern}|{_SUM.pattern}$)")
+_NEXT = r'"?(?:,|[ \t]{1,80})"?'
+_TRACE = re.compile(
+    rf'[ \t]*"?Start ?\((\w+)\){_NEXT}Duration ?\((\w+)\){_NEXT}CorrId{_NEXT}GrdX\b'
+)
+_SUM = re.compile(
+    rf'[ \t]*"?Time ?\(%\){_NEXT}Total Time ?\((\w+)\){_NEXT}(?:Instances|Count|Operations)\b'
+    r'.*(?:Name|Operation)"?[ \t]*$'
+)
+_DASHES = re.compile(r"[ \t]*-{2,}(?:[ \t]+-{2,})+[ \t]*")
 _NANOSECONDS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
 """By unit, which was ``nsec`` and so on at first."""
 _NUMBER = re.compile(r"\d{1,18}(?:\.\d{1,12})?(?:e[-+]?\d{1,2})?")
 _WHOLE = re.compile(r"\d{1,15}")
+_MOVED = "MEMORY_OPER"
+"""Category of copies and fills in sums that have kernels, too."""
 _SIZES = ("GrdX", "GrdY", "GrdZ", "BlkX", "BlkY", "BlkZ")
 _ORDINAL = re.compile(r" \(\d+\)$")
 _SHAPE = re.compile(r"\s*(\d{1,10})\s+(\d{1,10})\s+(\d{1,10})\s*")
@@ -50,41 +61,38 @@ Row = dict[str, Any]
 
 
 Move = tuple[str, str | None, float, float, float]
-"""Name, device, start, duration and bytes, if known, of a memory copy or set."""
+"""Name, device, start, duration and bytes, if known, of a memory copy or set; nanoseconds."""
 
 
 def recognises(source: Source) -> bool:
     """Tell whether the beginning holds the header of a trace or of sums over kernels."""
-    return _HEADER.search(source.head_text()) is not None
+    return next(_tables(source.head_text()), None) is not None
 
 
 def read(source: Source, options: ReadOptions | None = None) -> Kernels:
     """Read a trace, or where there is none the sums; counters are in neither.
 
-    Raises `InputError` if a row is cut or damaged, or there are no kernels.
+    Without kernels the rows are the copies and fills. Raises `InputError` if a row is cut or
+    damaged, or there are no rows.
     """
     del options
-    trace, sums, memory = _read_tables(source)
-    rows = trace or sums
+    trace, moves, sums, moved = _read_tables(source)
+    rows = trace or sums or [_copied(move) for move in moves] or moved
     if not rows:
-        held = f"{count(len(memory), 'memory operation')}, no kernel"
         msg = "this output of nsys stats holds no kernels"
-        raise InputError(msg, where=str(source.path), found=held, cure=_AGAIN)
+        raise InputError(msg, where=str(source.path), found="no rows", cure=_AGAIN)
     warnings = [f"There are no NVTX ranges in this, so there are no layers; {_BESIDE}"]
     if trace and sums:
         warnings.append("The sums were left out; the trace has every launch.")
-    elif sums:
+    elif rows is sums:
         total = sum(row["launches"] for row in rows)
         warnings.append(
             f"{count(len(rows), 'row is a mean', 'rows are means')} over {total} launches, so how "
             "launches differ is not in it."
         )
-    if memory:
-        warnings.append(
-            f"{len(memory)} memory copies and sets are no kernels and were left out. They "
-            "count as work where gaps between kernels are given."
-        )
-    columns, account = _columns(rows, memory, traced=bool(trace))
+    traced = bool(trace or moves)
+    columns, account = _columns(trace, moves) if traced else ({}, _account(sums, moved))
+    columns = columns or _table(rows)
     frame = kernels_frame(columns, [()] * len(rows))
     devices = frame["device"].dropna().unique()
     provenance = {
@@ -92,52 +100,73 @@ def read(source: Source, options: ReadOptions | None = None) -> Kernels:
         "tool_version": None,
         "device": ", ".join(map(str, devices)) or None,
         "compute_capability": None,
-        "summary": not trace,
+        "summary": not traced,
         **({} if account is None else {ACCOUNT: account.to_dict()}),
     }
     return Kernels(frame, provenance, tuple(warnings))
 
 
-def _read_tables(source: Source) -> tuple[list[Row], list[Row], list[Move]]:
-    """Return launches, sums over kernels, and memory copies and sets."""
+def _read_tables(source: Source) -> tuple[list[Row], list[Move], list[Row], list[Row]]:
+    """Return launches, copies, and sums of both."""
     trace: list[Row] = []
+    moves: list[Move] = []
     sums: list[Row] = []
-    memory: list[Move] = []
-    header: list[str] = []
-    traced, scales = False, (1.0, 1.0)
-    for number, line in _lines(source):
+    moved: list[Row] = []
+    for number, header, line, spans in _tables(source.text()):
         where = f"{source.path}:{number}"
-        head = _TRACE.match(line) or _SUM.fullmatch(line)
-        if head is not None:
-            header, traced = _cells(line, where), head.re is _TRACE
-            units = [unit.removesuffix("ec") for unit in head.groups() if unit]
-            unknown = [unit for unit in units if unit not in _NANOSECONDS]
-            if unknown:
-                msg = "the unit of the times is not known"
-                raise InputError(msg, where=where, found=unknown[0][:40], cure=_AGAIN)
-            scales = _NANOSECONDS[units[0]], _NANOSECONDS[units[-1]]
-        elif not line.strip():
-            header = []  # a blank line ends a table; what follows may be another one
+        names = _cells(header, where, spans)
+        head = _TRACE.match(header) or _SUM.match(header)
+        assert head is not None
+        units = [unit.removesuffix("ec") for unit in head.groups() if unit]
+        unknown = [unit for unit in units if unit not in _NANOSECONDS]
+        if unknown:
+            msg = "the unit of the times is not known"
+            raise InputError(msg, where=where, found=unknown[0][:40], cure=_AGAIN)
+        scales = _NANOSECONDS[units[0]], _NANOSECONDS[units[-1]]
+        cells = _cells(line, where, spans)
+        if len(cells) != len(names):
+            msg = f"the row does not have the {len(names)} cells of the header"
+            cure = f"Is the file cut? {_AGAIN}"
+            raise InputError(msg, where=where, found=f"{len(cells)} cells", cure=cure)
+        row = dict(zip((name.strip() for name in names), cells, strict=True))
+        if head.re is _SUM:
+            copies = row.get("Category", "" if "Name" in row else _MOVED) == _MOVED
+            (moved if copies else sums).append(_sum(row, scales[0], where))
+        elif row["GrdX"].strip():
+            trace.append(_launch(row, scales, where))
+        else:
+            name = row.get("Name", "").strip()
+            moves.append((name, _device(row), *_span(row, scales, where), 0.0))
+    return trace, moves, sums, moved
+
+
+_Spans = tuple[tuple[int, int | None], ...]
+
+
+def _tables(text: str) -> Iterator[tuple[int, str, str, _Spans]]:
+    """Yield each row of a table: its number, the header, the line, and where columns stand.
+
+    Between commas nothing has to say that. A blank line ends a table; what follows may be another.
+    """
+    header = before = ""
+    spans: _Spans = ()
+    for number, line in enumerate(text.removeprefix("\ufeff").splitlines(), 1):
+        known = _TRACE.match(before) or _SUM.match(before)
+        if not line.strip():
+            header = ""
+        elif _TRACE.match(line) or _SUM.match(line):
+            header, spans = line if "," in line else "", ()
+        elif known and not header and _DASHES.fullmatch(line):
+            header, spans = before, _columns_under(line)
         elif header:
-            cells = _cells(line, where)
-            if len(cells) != len(header):
-                msg = f"the row does not have the {len(header)} cells of the header"
-                cure = f"Is the file cut? {_AGAIN}"
-                raise InputError(msg, where=where, found=f"{len(cells)} cells", cure=cure)
-            row = dict(zip(header, cells, strict=True))
-            if not traced:
-                sums.append(_sum(row, header[1], scales[0], where))
-            elif row["GrdX"].strip():
-                trace.append(_launch(row, scales, where))
-            else:
-                name = row.get("Name", "").strip()
-                memory.append((name, _device(row), *_span(row, scales, where), 0.0))
-    return trace, sums, memory
+            yield number, header, line, spans
+        before = line
 
 
-def _lines(source: Source) -> Iterator[tuple[int, str]]:
-    for number, line in enumerate(source.text().splitlines(), 1):
-        yield number, line.removeprefix("\ufeff")
+def _columns_under(dashes: str) -> _Spans:
+    """Return where the cells of a row lie: from each run of dashes to the next one."""
+    starts = [run.start() for run in re.finditer("-+", dashes)]
+    return tuple(zip(starts, (*starts[1:], None), strict=True))
 
 
 def _span(row: dict[str, str], scales: tuple[float, float], where: str) -> tuple[float, float]:
@@ -171,9 +200,10 @@ def _launch(row: dict[str, str], scales: tuple[float, float], where: str) -> Row
     }
 
 
-def _sum(row: dict[str, str], total: str, scale: float, where: str) -> Row:
-    launches = int(_number(row["Instances"], "Instances", where, whole=True))
-    name = next((row[key].strip() for key in row if key.strip() == "Name"), "")
+def _sum(row: dict[str, str], scale: float, where: str) -> Row:
+    _, total, often = list(row)[:3]
+    launches = int(_number(row[often], often, where, whole=True))
+    name = row.get("Name", row.get("Operation", "")).strip()
     if launches == 0 or not name:
         msg = "a row of the sums has no launches or no name"
         raise InputError(msg, where=where, found=f"{launches} launches", cure=_AGAIN)
@@ -184,18 +214,39 @@ def _sum(row: dict[str, str], total: str, scale: float, where: str) -> Row:
     return {"kernel": name, **known, "device": None, "time_us": time, "launches": launches}
 
 
-def _columns(
-    rows: list[Row], memory: list[Move], *, traced: bool
-) -> tuple[dict[str, Any], Account | None]:
-    """Return the columns of the table, and of a trace its account."""
+def _table(rows: Sequence[Row]) -> dict[str, Any]:
     table = pd.DataFrame(rows).assign(time_source="nsys")
-    if not traced:
-        return {str(name): column for name, column in table.items()}, None
+    return {str(name): column for name, column in table.items()}
+
+
+def _copied(move: Move) -> Row:
+    """Return a copy as a row of a table."""
+    name, device, _, time, _ = move
+    return {"kernel": name, "device": device, "time_us": time / 1e3, "launches": 1}
+
+
+def _account(sums: Sequence[Row], moved: Sequence[Row]) -> Account:
+    """Return the account of sums of kernels and of copies."""
+    kernels, copies = (
+        [(row["kernel"], row["time_us"] * row["launches"], row["launches"]) for row in rows]
+        for rows in (sums, moved)
+    )
+    return account_of_sums(((name, "", us, n) for name, us, n in kernels), copies)
+
+
+def _columns(trace: Sequence[Row], moves: Sequence[Move]) -> tuple[dict[str, Any], Account | None]:
+    """Return the columns of the launches of a trace, and its account."""
+    table = pd.DataFrame(trace, columns=None if trace else [*_OF_TRACE])
     table = table.sort_values("start", kind="stable", ignore_index=True)
-    kernels = table.assign(time=table["time_us"] * 1e3)
-    columns, account = printed_clock(kernels, memory, "nsys")
-    printed = table.drop(columns=["start", "stream"])
-    return columns | {str(name): column for name, column in printed.items()}, account
+    kernels = table.assign(time=table["time_us"].astype(float) * 1e3)
+    columns, account = printed_clock(kernels, moves, "nsys")
+    if not trace:
+        return {}, account
+    shown = table.assign(time_source="nsys").drop(columns=["start", "stream"])
+    return columns | {str(name): column for name, column in shown.items()}, account
+
+
+_OF_TRACE = ("kernel", "device", "time_us", "stream", "start")
 
 
 def _sizes(sizes: list[int]) -> Row:
@@ -216,7 +267,10 @@ def _number(cell: str, name: str, where: str, *, whole: bool = False) -> float:
     return float(text)
 
 
-def _cells(line: str, where: str) -> list[str]:
+def _cells(line: str, where: str, spans: _Spans) -> list[str]:
+    if spans:
+        *numbers, last = (line[slice(*span)].strip() for span in spans)
+        return [*(cell.replace(",", "") for cell in numbers), last]
     try:
         return next(csv.reader([line], strict=True))
     except (csv.Error, StopIteration) as error:

@@ -84,6 +84,19 @@ def read(source: Source, options: ReadOptions | None = None) -> Kernels:
     return reader.tables.finish(source, NAME, options or ReadOptions())
 
 
+def _ended(row: str) -> bool:
+    """Return whether a row without a line break is seen to be whole: its last cell is closed.
+
+    Examples
+    --------
+    >>> _ended('2.1ms  [CUDA memcpy HtoD]'), _ended('1.1ms  add(int, float*'), _ended("98.7")
+    (True, False, False)
+    """
+    closed = all(row.count(one) == row.count(other) for one, other in ("()", "[]"))
+    closed &= row.count('"') % 2 == 0
+    return closed and row.endswith((")", "]", '"', "%", "B/s"))
+
+
 @dataclass
 class Reader:
     """Walks the lines of a log; ``mode`` is the table that rows belong to, empty outside tables.
@@ -99,7 +112,7 @@ class Reader:
     units: dict[str, str] | None = None
 
     def walk(self, text: str) -> None:
-        """Take every line; raise `InputError` if the last row has no end."""
+        """Take every line; raise `InputError` if the last row may lack its end."""
         last = None
         for line in self.tables.log.lines(text):
             if line.message is not None:
@@ -107,7 +120,9 @@ class Reader:
             elif line.text.strip():
                 self._take(line)
             last = line
-        if last is not None and (last.message is not None or (last.text.strip() and self.mode)):
+        read = self.mode not in {"", "unified", "ranges"} and not self.kind.startswith("API")
+        rest = "" if last is None else last.text.strip()
+        if last is not None and (last.message is not None or (rest and read and not _ended(rest))):
             raise self.tables.log.cut(last.number, text.rsplit("\n", 1)[-1])
 
     def split(self, text: str) -> list[str] | None:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from perfml.account.account import ACCOUNT
+from perfml.account.account import ACCOUNT, Account
 from perfml.account.audit import Audit, said
+from perfml.account.build import account_of_sums
 from perfml.errors import InputError
 from perfml.readers.frame import kernels_frame
 from perfml.readers.nvprof.join import join
@@ -68,7 +69,8 @@ class Tables:
     """The tables found in one log, filled row by row.
 
     Rows of metrics tables are `averages`; `titles` are the kinds of tables met, for messages;
-    `memory` are operations that are no kernels, and how often; `events` are no metrics.
+    `moves` are the copies and fills of a trace, those of a summary stand in it. `events` are no
+    metrics.
     """
 
     log: Log
@@ -77,7 +79,6 @@ class Tables:
     trace: list[Row] = field(default_factory=list)
     moves: list[Row] = field(default_factory=list)
     titles: list[str] = field(default_factory=list)
-    memory: Counter[str] = field(default_factory=Counter)
     events: set[str] = field(default_factory=set)
     notes: list[str] = field(default_factory=list)
     _groups: dict[tuple[int, int | None, str | None, str], Row] = field(default_factory=dict)
@@ -118,8 +119,6 @@ class Tables:
             return
         if kind not in {"", "GPU activities"}:
             self.notes.append(f"The summary's {kind!r} row {name!r} is no kernel and was left out.")
-        elif not is_kernel(name):
-            self.memory[name] += launches
         else:
             self.summary.append(Row(kernel_name(name), None, process, launches, mean_us))
 
@@ -132,7 +131,6 @@ class Tables:
         size, stream = (np.nan_to_num(each.number) if each else 0.0 for each in told)
         row.bytes, row.stream = float(size), int(stream)
         if not is_kernel(row.kernel):
-            self.memory[row.kernel] += 1
             ends = (cells.get(f"{end}MemType") for end in ("Src", "Dst"))
             row.kernel += f" ({' -> '.join(end or '' for end in ends)})"
             self.moves.append(row)
@@ -143,60 +141,45 @@ class Tables:
     def finish(self, source: Source, name: str, options: ReadOptions) -> Kernels:
         """Make the Kernels table of everything that was found.
 
-        Raises `InputError` if there is no kernel.
+        Where no kernel ran its rows are the copies and fills. Raises `InputError` if there is
+        neither.
         """
         traced = [row for row in self.trace if row.metrics]
         counted = traced or self.averages
-        timed = [row for row in self.trace if not row.metrics] or self.summary
-        if not counted and not timed:
+        timed = [row for row in self.trace if not row.metrics]
+        timed = timed or [row for row in self.summary if is_kernel(row.kernel)]
+        moves = [row for row in self._moved if _MOVED.search(row.kernel) and row.time_us > 0]
+        rows = timed if counted or timed else moves
+        if not counted and not rows:
             raise self._nothing()
-        found = self._warnings(bool(traced))
-        provenance = self._provenance(source, name, [*counted, *timed])
+        columns, account = (
+            _clock(timed, moves, Audit(said(self.log.spoken)).unknown) if rows else ({}, None)
+        )
+        found = self._warnings(bool(traced), clocked=account is not None and not counted)
+        provenance = self._provenance(source, name, [*counted, *rows])
+        if account is not None:
+            provenance[ACCOUNT] = account.to_dict()
         results = [
-            build(rows, provenance, found if first else (), raw=options.raw)
-            for first, rows in ((True, counted), (not counted, timed))
-            if rows
+            build(each, provenance, found if first else (), raw=options.raw)
+            for first, each in ((True, counted), (not counted, rows))
+            if each
         ]
-        if timed:
-            results[-1] = self._with_clock(results[-1], timed)
+        if columns:
+            last = results[-1]
+            results[-1] = replace(last, frame=validate_kernels(last.frame.assign(**columns)))
         if len(results) == 1:
             return results[0]
         both = join(results[0], results[1])
         own = {key: both.provenance[key] for key in both.provenance if key not in _JOINED}
         return Kernels(both.frame, own, both.warnings)
 
-    def _with_clock(self, kernels: Kernels, rows: Sequence[Row]) -> Kernels:
-        """Return a table with when its kernels ran, and with its account, if a trace says it.
-
-        Printed starts are rounded: on its stream an operation begins when the one before is over.
-        Of several processes there is none.
-        """
-        ran = [*rows, *(row for row in self.moves if _MOVED.search(row.kernel) and row.time_us > 0)]
-        if not all(row.start_us >= 0 for row in ran) or len({row.process for row in ran}) > 1:
-            return kernels
-        audit = Audit(said(self.log.spoken))
-        over: dict[tuple[str | None, int], float] = {}
-        for row in sorted(ran, key=lambda row: row.start_us):
-            place = row.device, row.stream
-            row.start_us = max(row.start_us, over.get(place, 0.0))
-            over[place] = row.start_us + row.time_us
-        kinds = ("kernel", "device", "stream", "start_us", "time_us", "bytes")
-        columns = {name: [getattr(row, name) for row in ran] for name in kinds}
-        table = pd.DataFrame(columns).rename(columns={"start_us": "start", "time_us": "time"})
-        table[["start", "time"]] *= 1e3
-        count = len(rows)
-        copies = table.loc[count:, ["kernel", "device", "start", "time", "bytes"]]
-        timed, account = printed_clock(
-            table[:count], copies.to_numpy().tolist(), "nvprof", audit.unknown
-        )
-        frame = kernels.frame.assign(
-            **{name: timed[name] for name in timed if name != "time_source"}
-        )
-        step = {} if account is None else {ACCOUNT: account.to_dict()}
-        return Kernels(validate_kernels(frame), kernels.provenance | step, kernels.warnings)
+    @property
+    def _moved(self) -> list[Row]:
+        """What was copied and filled, and what else is no kernel."""
+        return self.moves or [row for row in self.summary if not is_kernel(row.kernel)]
 
     def _nothing(self) -> InputError:
-        memory = [f"{count} x {name}" for name, count in self.memory.items()]
+        memory = [f"{row.launches} x {row.kernel}" for row in self._moved]
         events = [f"{len(self.events)} events, which are no metrics"] if self.events else []
         error = self.log.nothing(list(dict.fromkeys(self.titles)))
         if memory or events:
@@ -208,12 +191,11 @@ class Tables:
             )
         return error
 
-    def _warnings(self, traced: bool) -> tuple[str, ...]:
+    def _warnings(self, traced: bool, *, clocked: bool) -> tuple[str, ...]:
         found = [*self.log.warnings(), *at_most(list(dict.fromkeys(self.notes)))]
-        if self.memory:
-            found.append(
-                f"{self.memory.total()} memory copies and sets are no kernels and were left out."
-            )
+        moved = sum(row.launches for row in self._moved)
+        if moved and not clocked:
+            found.append(f"{moved} memory copies and sets are no kernels and were left out.")
         if self.events:
             found.append(
                 f"{len(self.events)} events are no metrics and were left out: "
@@ -240,12 +222,48 @@ class Tables:
             "compute_capability": None,
             "command": "; ".join(dict.fromkeys(commands)) or None,
             "processes": sorted({row.process for row in rows if row.process is not None}),
-            "memory_operations": self.memory.total(),
+            "memory_operations": sum(row.launches for row in self._moved),
             LOG_RUNS: self.log.runs,
         }
 
 
 _JOINED = ("times_path", "times_sha256", "times_format")
+
+
+def _clock(
+    timed: Sequence[Row], moves: Sequence[Row], unknown: Collection[str]
+) -> tuple[dict[str, Any], Account | None]:
+    """Return when kernels ran, as columns, and the account of kernels and copies.
+
+    Without starts it is that of their sums. Printed starts are rounded: on its stream an operation
+    begins when the one before is over. Of several processes there is none.
+    """
+    ran = [*timed, *moves]
+    begun = [row for row in ran if row.start_us >= 0]
+    if len({row.process for row in ran}) > 1 or len(begun) not in (0, len(ran)):
+        return {}, None
+    if not begun:
+        if not all(np.isfinite(row.time_us) for row in ran):
+            return {}, None
+        kernels, copies = (
+            [(row.kernel, row.time_us * row.launches, row.launches) for row in side]
+            for side in (timed, moves)
+        )
+        return {}, account_of_sums(((name, "", us, n) for name, us, n in kernels), copies)
+    over: dict[tuple[str | None, int], float] = {}
+    for row in sorted(ran, key=lambda row: row.start_us):
+        place = row.device, row.stream
+        row.start_us = max(row.start_us, over.get(place, 0.0))
+        over[place] = row.start_us + row.time_us
+    names = ("kernel", "device", "stream", "start_us", "time_us", "bytes")
+    columns = {name: [getattr(row, name) for row in ran] for name in names}
+    table = pd.DataFrame(columns).rename(columns={"start_us": "start", "time_us": "time"})
+    table[["start", "time"]] *= 1e3
+    copied = table.loc[len(timed) :, ["kernel", "device", "start", "time", "bytes"]]
+    known, account = printed_clock(
+        table[: len(timed)], copied.to_numpy().tolist(), "nvprof", unknown
+    )
+    return {name: known[name] for name in known if timed and name != "time_source"}, account
 
 
 def build(

@@ -27,7 +27,7 @@ from perfml.readers.nsys.recording import COPY_WAYS, spans_of
 from perfml.readers.nvprof.values import dim3
 from perfml.readers.source import ReadOptions, Source
 from perfml.readers.sqlite_database import Database, is_database, on_the_clock, opened
-from perfml.readers.timeline import timed_columns
+from perfml.readers.timeline import moved_frame, timed_columns
 from perfml.tables import Kernels
 from perfml.util.ranges import joined_names
 from perfml.util.words import count
@@ -88,7 +88,7 @@ class _Reader:
             ignore_index=True,
         )
         if raw.empty:
-            raise self._nothing()
+            return self._copied()
         raw = on_the_clock(raw)
         strings = self._strings()
         launched = self._launched(raw)
@@ -110,11 +110,24 @@ class _Reader:
         if account is not None and not numbers:  # counters run each kernel again and again
             provenance[ACCOUNT] = account.to_dict()
         frame = kernels_frame(launches, paths, instances=instances)
-        self._other_records()
+        timed = sum(move.end > move.start for move in moved)
+        self._other_records(timed if ACCOUNT in provenance else 0)
         return Kernels(frame, provenance, tuple(self.warnings))
 
-    def _moves(self, first: int) -> tuple[list[Activity], Spans]:
-        """Return copies and fills, and when they ran, counted from the first kernel on."""
+    def _copied(self) -> Kernels:
+        """Return the table of a profile without kernels: of its copies and fills."""
+        moved, _ = self._moves()
+        account = account_without_host(moved)
+        if account is None:
+            raise self._nothing()
+        devices = self._devices(self._strings())
+        provenance = self._provenance(devices, []) | {ACCOUNT: account.to_dict()}
+        moved = [move for move in moved if move.end > move.start]
+        named = {number: name for number, (name, _) in devices.items()}
+        return Kernels(moved_frame(moved, "nvprof", named), provenance, tuple(self.warnings))
+
+    def _moves(self, first: int | None = None) -> tuple[list[Activity], Spans]:
+        """Return copies and fills, and when they ran, from the first kernel or of them on."""
         rows = pd.concat(
             self.profile.integers(
                 _ACTIVITY + name, (), ("start", "end", "deviceId", "bytes", *_MOVED)
@@ -128,6 +141,7 @@ class _Reader:
             "Memset" if fill else f"{way} ({source} -> {sink})"
             for fill, way, source, sink in zip(rows["fill"], ways, *ends, strict=True)
         ]
+        first = int(rows["start"].min()) if first is None and len(rows) else first or 0
         copies = spans_of(rows).after(first)
         return moves_of(names, copies, rows["bytes"].clip(lower=0).tolist()), copies
 
@@ -296,13 +310,12 @@ class _Reader:
             for time, flags, number, kind, name, blob, domain in rows
         ]
 
-    def _other_records(self) -> None:
-        """Say what the file holds that is not in the table."""
-        memory = sum(self.profile.count(_ACTIVITY + name) for name in _MEMORY)
+    def _other_records(self, clocked: int) -> None:
+        """Say what the file holds beside the table, and `clocked` copies of the account."""
+        memory = sum(self.profile.count(_ACTIVITY + name) for name in _MEMORY) - clocked
         if memory:
             self.warnings.append(
-                f"{memory} memory copies and sets are no kernels and were left out. They count as "
-                "work where gaps between kernels are given."
+                f"{memory} memory copies and sets are no kernels and were left out."
             )
         nested = self.profile.count(_ACTIVITY + "CDP_KERNEL")
         if nested:

@@ -148,8 +148,8 @@ def step_section(step: StepComparison) -> Section:
         rows,
         title="Where the difference is",
     )
-    unit = "" if step.unit == "recording" else f"a {step.unit} "
-    title = f"{step.names[1]} against {step.names[0]}, {unit}on the clock"
+    unit = "on the clock" if step.unit == "recording" else f"a {step.unit} on the clock"
+    title = f"{step.names[1]} against {step.names[0]}, {'in all' if step.summed else unit}"
     notes = [Text(f"{text}", note=True) for text in step_notes(step)]
     return section(title, Points(tuple(points)), table, *notes, summary=step_verdict(step))
 
