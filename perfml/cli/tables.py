@@ -382,13 +382,13 @@ def inspect(
 def _show_kernels(output: Output, kernels: list[dict[str, Any]]) -> None:
     """Print the list of kernels with their calls and times."""
     from perfml.kernel_names import kernel_label
-    from perfml.util.words import number, percentage
+    from perfml.util.words import number, percent
 
     shown = kernels if output.verbose else kernels[:KERNELS]
     names = ("total_us", "mean_us", "least_us", "largest_us")
     rows = [
         (
-            percentage(row["share"]),
+            percent(row["share"], 3),
             f"{row['calls']:,}",
             *("-" if math.isnan(row[name]) else number(row[name]) for name in names),
             kernel_label(row["kernel"], 64),

@@ -129,7 +129,7 @@ def show_ranks(output: Output, ranks: Ranks) -> None:
 def show_step(output: Output, account: Account, name: str = "") -> None:
     """Print what a step takes on the clock, and its kernels; `name` is whose it is."""
     from perfml.account.words import kernel_rows, step_sentence
-    from perfml.report.labels import percent
+    from perfml.util.words import percent
 
     output.result({}, [step_sentence(account, name)])
     rows = kernel_rows(account)

@@ -25,7 +25,7 @@ from perfml.util.findings import Evidence, Remark
 from perfml.util.json_values import Document, json_object
 from perfml.util.lazy import drawn_by
 from perfml.util.shown import Shown
-from perfml.util.words import ended, multiple, number, percentage, say
+from perfml.util.words import ended, multiple, number, percent, say
 
 
 @dataclass(frozen=True)
@@ -376,7 +376,7 @@ class Explanation(Shown):
         table = self.by_share[order]
         for name in ("baseline_us", "target_us"):
             table[name] = table[name].map(number)
-        table["share"] = table["share"].map(lambda value: percentage(value, 2))
+        table["share"] = table["share"].map(lambda value: percent(value, 2))
         sides = (self.baseline, self.target)
         if self.baseline == self.target:
             sides = ("baseline", "target")

@@ -23,7 +23,7 @@ from perfml.ingest.merge.groups import (
 )
 from perfml.metrics.expressions import Array
 from perfml.readers.ncu.findings import LONGEST, unit_means
-from perfml.util.words import micros, percentage
+from perfml.util.words import micros, percent
 
 LOW = 0.6
 """Fraction of the peak below which latency is the limit: that of Nsight Compute's rule
@@ -224,10 +224,10 @@ def headroom(
     saved, of = max(known_us, key=lambda saving: saving[0] / saving[1], default=(0.0, whole))
     stop = at_roof >= ALL_AT_ROOF and saved < SMALL_GAIN * of and not unknown
     known = sum(each.total_us for each in measured) / whole
-    roof = f"{percentage(at_roof)} of the kernels' time is at a roofline"
+    roof = f"{percent(at_roof, 3)} of the kernels' time is at a roofline"
     saving = f"the largest known saving is {micros(saved)} of {micros(of)}."
     reason = f"{roof}, and {saving if known_us else 'no saving is known.'}"
     reason = f"Stop: nothing left to gain here; {reason}" if stop else f"Go on: {reason}"
     if known < ALL_AT_ROOF:
-        reason += f" How busy the GPU was is known for {percentage(known)} of it."
+        reason += f" How busy the GPU was is known for {percent(known, 3)} of it."
     return Headroom(stop, reason, tuple(limits), tuple(levels))

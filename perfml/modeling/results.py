@@ -14,7 +14,7 @@ from perfml.util.json_values import Document, json_object
 from perfml.util.lazy import drawn_by
 from perfml.util.shown import screen, section
 from perfml.util.typing import Floats
-from perfml.util.words import Readable, count, listed, number, percentage
+from perfml.util.words import Readable, count, listed, number, percent
 
 LEVEL = 0.05
 """A p-value up to here is called more than chance."""
@@ -202,9 +202,9 @@ class Evaluation:
     def _shown(self) -> pd.DataFrame:
         scores = self.scores.drop(columns=["baseline", "score"]).rename(columns={"splits": "fits"})
         for name in ("mean", "median"):
-            scores[name] = scores[name].map(percentage)
+            scores[name] = scores[name].map(percent)
         spread = [
-            f"{percentage(low)} to {percentage(high)}"
+            f"{percent(low, 3)} to {percent(high, 3)}"
             for low, high in zip(scores.pop("q025"), scores.pop("q975"), strict=True)
         ]
         scores.insert(len(scores.columns) - 1, "95 % of the fits", spread)
@@ -349,7 +349,7 @@ class Ranking:
             if self.task == "classification":
                 return f"{said} {how}"
             seen = (
-                f"An R2 of {ASKED_R2:g} would be shown in {percentage(null.power)} of such tables"
+                f"An R2 of {ASKED_R2:g} would be shown in {percent(null.power, 3)} of such tables"
             )
             return f"{said} {seen}. {how}"
         more = len(names) - _MOST_NAMED

@@ -8,7 +8,6 @@ around them stand in ``glossary.toml``.
 from __future__ import annotations
 
 import functools
-import math
 import re
 import tomllib
 from collections import Counter
@@ -60,22 +59,6 @@ def clean(value: object, limit: int = 4000) -> str:
         return "–"
     text = _UNPRINTABLE.sub("\ufffd", str(value))
     return text if len(text) <= limit else f"{text[:limit]}… ({len(text):,} characters)"
-
-
-def percent(value: float) -> str:
-    """Return a fraction in percent; a share below one percent keeps a decimal.
-
-    Examples
-    --------
-    >>> percent(0.253), percent(0.0071), percent(0.0), percent(0.0001)
-    ('25 %', '0.7 %', '0 %', '<0.1 %')
-    """
-    if not math.isfinite(value):
-        return "–"
-    if 0 < value < 0.0005:
-        return "<0.1 %"
-    places = 1 if 0 < abs(value) < 0.0995 else 0
-    return f"{100 * value:.{places}f} %"
 
 
 def short_models(names: Iterable[str]) -> dict[str, str]:

@@ -8,9 +8,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from perfml.report.document import Cell, Column, Picture, ReportTable, Text
-from perfml.report.labels import percent
 from perfml.util.json_values import is_missing
-from perfml.util.words import number
+from perfml.util.words import number, percent
 
 if TYPE_CHECKING:
     import pandas as pd

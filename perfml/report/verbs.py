@@ -9,7 +9,7 @@ import pandas as pd
 
 from perfml.datasets.loading import UNKNOWN
 from perfml.report.document import Block, Document, Points, Text, section
-from perfml.report.labels import model, percent, protocol
+from perfml.report.labels import model, protocol
 from perfml.report.sections.advice import (
     answer_table,
     more_with_other_sets,
@@ -18,7 +18,7 @@ from perfml.report.sections.first import error_sentence
 from perfml.report.sections.limits import MOST_KERNELS, limits_table
 from perfml.report.sections.models import MEANINGS, ranks_table
 from perfml.report.tables import frame_table, time_texts
-from perfml.util.words import count, number, percentage
+from perfml.util.words import count, number, percent
 
 if TYPE_CHECKING:
     from perfml.explain import Advice
@@ -49,15 +49,15 @@ def train_document(evaluation: Evaluation) -> Document:
     """Return the scores of every model under every protocol."""
     found = evaluation.scores
     spread = [
-        f"{percentage(low)} to {percentage(high)}"
+        f"{percent(low, 3)} to {percent(high, 3)}"
         for low, high in zip(found["q025"], found["q975"], strict=True)
     ]
     shown = pd.DataFrame(
         {
             "model": found["model"].map(model),
             "protocol": found["protocol"].map(protocol),
-            "mean": found["mean"].map(percentage),
-            "median": found["median"].map(percentage),
+            "mean": found["mean"].map(lambda error: percent(error, 3)),
+            "median": found["median"].map(lambda error: percent(error, 3)),
             "95 % of the scores": spread,
             "scores": found["splits"],
             "baseline": found["baseline"],

@@ -8,6 +8,7 @@ from typing import Any
 from perfml.reproduce import published
 from perfml.reproduce.published import KEY_METRIC, Source
 from perfml.util.json_values import json_object
+from perfml.util.words import percent
 
 REPRODUCED = "reproduced"
 SPREAD = "within the spread"
@@ -61,15 +62,6 @@ def counted(verdict: str, number: int) -> str:
 def by_share(share: float) -> str:
     """Return the verdict on a statement that holds in a share of the splits."""
     return REPRODUCED if share >= USUAL else SPREAD if share >= POSSIBLE else NOT_REPRODUCED
-
-
-def percent(share: float) -> str:
-    """Return a share as text that never rounds to a certainty."""
-    if 0 < share < 0.001:
-        return "less than 0.1 %"
-    if 0.999 < share < 1:
-        return "more than 99.9 %"
-    return f"{100 * share:.3g} %"
 
 
 class Book:

@@ -120,15 +120,26 @@ def factor_text(factor: float) -> str:
     return f"×{factor:.2f}" if factor < 100 else f"×{factor:,.0f}"
 
 
-def percentage(value: float, digits: int = 3) -> str:
-    """Return a fraction in percent with `digits` significant digits.
+def percent(value: float, digits: int | None = None) -> str:
+    """Return a fraction in percent, with as many significant digits; nearly all is not all.
+
+    By default in whole percent, and below ten with a decimal.
 
     Examples
     --------
-    >>> percentage(0.19661), percentage(0.00646), percentage(0.01), percentage(1.004)
+    >>> percent(0.253), percent(0.0071), percent(0.0), percent(0.0001), percent(0.9996)
+    ('25 %', '0.7 %', '0 %', '<0.1 %', '>99.9 %')
+    >>> percent(0.19661, 3), percent(0.00646, 3), percent(0.01, 3), percent(1.004, 3)
     ('19.7 %', '0.646 %', '1.00 %', '100 %')
     """
-    return f"{number(100 * value, digits)} %" if math.isfinite(value) else "–"
+    if not math.isfinite(value):
+        return "–"
+    if 0.9995 <= value < 1:
+        return ">99.9 %"
+    if digits is not None:
+        return f"{number(100 * value, digits)} %"
+    places = 1 if 0 < abs(value) < 0.0995 else 0
+    return "<0.1 %" if 0 < value < 0.0005 else f"{100 * value:.{places}f} %"
 
 
 def listed(parts: Sequence[str], limit: int | None = None) -> str:
@@ -214,7 +225,7 @@ _NUMBERS: Mapping[str, Callable[..., str]] = {
     "about": about,
     "x": multiple,
     "factor": factor_text,
-    "percent": percentage,
+    "percent": percent,
     "ratio": ratio_text,
     "and": listed,
     "first": first_few,

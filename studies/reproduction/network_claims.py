@@ -16,11 +16,11 @@ from perfml.reproduce.claims import (
     REPRODUCED,
     USUAL,
     Claim,
-    percent,
 )
 from perfml.reproduce.published import KEY_METRIC
 from perfml.reproduce.splits import Runs
 from perfml.reproduce.summary import ordered_top
+from perfml.util.words import percent
 from studies.reproduction.network import COPY, MULTIPLY, UNITS, judged_on
 from studies.reproduction.public_runs import tensorrt_claims
 from studies.reproduction.published import SHAPES, layer_number

@@ -21,7 +21,6 @@ from perfml.reproduce.claims import (
     REPRODUCED,
     SPREAD,
     by_share,
-    percent,
 )
 from perfml.reproduce.files import reproduction_document
 from perfml.reproduce.published import CONSTANT, RANGES
@@ -148,12 +147,6 @@ def test_a_metric_without_importance_is_never_in_a_list():
 )
 def test_verdicts_follow_the_share_of_splits(share, expected):
     assert by_share(share) == expected
-
-
-def test_a_rare_share_never_rounds_to_never_or_always():
-    assert percent(0.0002) == "less than 0.1 %"
-    assert percent(0.9996) == "more than 99.9 %"
-    assert (percent(0.0), percent(1.0), percent(0.123)) == ("0 %", "100 %", "12.3 %")
 
 
 def test_fewer_splits_of_our_own_tree_are_said(found):

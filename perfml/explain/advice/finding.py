@@ -21,7 +21,7 @@ from perfml.explain.launches import known
 from perfml.explain.remedies import Person, Remedy
 from perfml.util.findings import Evidence, Time
 from perfml.util.json_values import exported, json_object, row_of
-from perfml.util.words import about, first_few, micros, percentage
+from perfml.util.words import about, first_few, micros, percent
 
 T = TypeVar("T")
 KnownBy = Literal["measured", "clock", "counters", "names", "bound", "Nsight Compute"]
@@ -236,7 +236,7 @@ def saving(one: Finding) -> str:
     # a fixed part of some time is known no better
     said = about(one.likely_us) if one.gain.known_by in _GUESSED else likely
     step = " a step" if one.holds.of == "step" else ""
-    text = f"likely saves {said} of {time}{step} ({percentage(one.part, 2)})"
+    text = f"likely saves {said} of {time}{step} ({percent(one.part, 2)})"
     return text if high == likely else f"{text}, at most {high}"
 
 

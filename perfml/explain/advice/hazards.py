@@ -50,7 +50,7 @@ from perfml.explain.roofs.peaks import Peaks, given_peaks
 from perfml.explain.tree.one_side import SPLIT
 from perfml.util.json_values import json_object
 from perfml.util.shown import Shown
-from perfml.util.words import count, percentage
+from perfml.util.words import count, percent
 
 MIN_GAIN = 0.02  # findings that promise less than 2 % of the layer's time are counted, not listed
 
@@ -158,7 +158,9 @@ class Advice(Shown):
         """Return the findings as people read them, and what to do first."""
         names = ("layer", "hazard", "gain", "gain_high", "backend", "kernel")
         table = self.table[[*names, "evidence", "mitigation"]]
-        gains = {name: table[name].map(percentage) for name in ("gain", "gain_high")}
+        gains = {
+            name: table[name].map(lambda gain: percent(gain, 3)) for name in ("gain", "gain_high")
+        }
         heads = {"gain": "likely gain", "gain_high": "at most"}
         table = table.assign(**gains).rename(columns=heads)
         first = [f"First: {one.mitigation}" for one in self.findings[:1]]

@@ -37,7 +37,7 @@ from perfml.modeling.scoring.protocols import (
     own_protocols,
 )
 from perfml.util.typing import Progress
-from perfml.util.words import listed, percentage
+from perfml.util.words import listed, percent
 
 PROTOCOLS_SHOWN = ("random", "leave-one-layer-out")
 """The published protocol and an honest one: neither is shown without the other by default."""
@@ -383,7 +383,7 @@ def _gap_warnings(scores: pd.DataFrame, problem: Problem) -> list[str]:
         notes.append(
             f"On {words.groups} not seen in training "
             f"{listed([title_of(name, task) for name in worse])} {verb} no better than the "
-            f"baseline {rival} ({percentage(simple[rival])})."
+            f"baseline {rival} ({percent(simple[rival], 3)})."
         )
     fallen = [
         name
@@ -394,8 +394,8 @@ def _gap_warnings(scores: pd.DataFrame, problem: Problem) -> list[str]:
         best = min(fallen, key=lambda name: unseen[name])
         notes.append(
             f"Expect of a new {words.group} the mean error of unseen {words.groups}, not of random "
-            f"splits. For the {words.target} it is {percentage(unseen[best])}, not "
-            f"{percentage(seen[best])} ({title_of(best, task)})."
+            f"splits. For the {words.target} it is {percent(unseen[best], 3)}, not "
+            f"{percent(seen[best], 3)} ({title_of(best, task)})."
         )
     return notes
 

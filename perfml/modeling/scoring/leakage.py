@@ -20,7 +20,7 @@ from perfml.modeling.results import Leakage
 from perfml.modeling.scoring.baselines import Lookup, best_metric
 from perfml.modeling.scoring.folds import Work, run_split
 from perfml.modeling.scoring.protocols import Split, Target, random_splits
-from perfml.util.words import percentage
+from perfml.util.words import percent
 
 PROBE_SPLITS = 20
 """Random splits that the detector looks at."""
@@ -124,8 +124,8 @@ def _warning(found: Leakage, problem: Problem, model: str) -> str | None:
             return None
         rival = f"a lookup table on {found.lookup_metric} alone"
         scores = (
-            f"accuracy {percentage(found.lookup_score)} against "
-            f"{percentage(found.model_score)} of "
+            f"accuracy {percent(found.lookup_score, 3)} against "
+            f"{percent(found.model_score, 3)} of "
             f"{title_of(model, task)}"
         )
     else:
@@ -137,8 +137,8 @@ def _warning(found: Leakage, problem: Problem, model: str) -> str | None:
         else:
             return None
         scores = (
-            f"error is {percentage(reached)}, that of {title_of(model, task)} "
-            f"{percentage(found.model_score)}"
+            f"error is {percent(reached, 3)}, that of {title_of(model, task)} "
+            f"{percent(found.model_score, 3)}"
         )
     about = words.target if task == "regression" or words.own else "backend"
     start = f"On random splits {rival} does about as well as the models. Its median {scores}"

@@ -34,7 +34,7 @@ from perfml.modeling.selection.search import CLOSE, FOLDS, Choice, Search, judge
 from perfml.util.json_values import Document, json_object
 from perfml.util.shown import Shown
 from perfml.util.typing import Floats, Progress
-from perfml.util.words import number, percentage
+from perfml.util.words import number, percent
 
 MOST = {False: 3, True: 6}
 """Metrics in a set unless told, of few metrics and of few passes: a longer search finds chance."""
@@ -143,9 +143,9 @@ class MetricSet(Shown):
         rows = self.curve[new | (self.curve["limit"] == "chosen")].to_dict("records")
         shown = {
             "passes" if self.budget else "metrics": [row["limit"] for row in rows],
-            "new layers": [percentage(row["nested"]) for row in rows],
-            "95 % interval": [_interval(row, "nested", percentage) for row in rows],
-            "where chosen": [percentage(row["chosen_on"]) for row in rows],
+            "new layers": [percent(row["nested"], 3) for row in rows],
+            "95 % interval": [_interval(row, "nested", _score) for row in rows],
+            "where chosen": [percent(row["chosen_on"], 3) for row in rows],
             "points worse than all": [_interval(row, "worse", _points) for row in rows],
             "ncu": [_costs(row["passes"], row["seconds_per_launch"]) for row in rows],
             "CUPTI": [_costs(row["cupti_passes"], row["cupti_seconds_per_launch"]) for row in rows],
@@ -384,17 +384,17 @@ def _verdict(found: MetricSet) -> str:
         cost = f"{_passes(row['passes'])} instead of {everything['passes']:.0f}; "
     if np.isnan(row["nested"]):
         return (
-            f"{names}: {cost}{what} {percentage(row['chosen_on'])} on the layers it was chosen on "
-            f"({total} {percentage(everything['chosen_on'])}), unjudged."
+            f"{names}: {cost}{what} {percent(row['chosen_on'], 3)} on the layers it was chosen on "
+            f"({total} {percent(everything['chosen_on'], 3)}), unjudged."
         )
     verdict = (
-        f"{names}: {cost}{what} on new layers {percentage(row['nested'])} "
-        f"({_interval(row, 'nested', percentage)}), {total} {percentage(everything['nested'])}: "
+        f"{names}: {cost}{what} on new layers {percent(row['nested'], 3)} "
+        f"({_interval(row, 'nested', _score)}), {total} {percent(everything['nested'], 3)}: "
         f"{_difference(row)}"
     )
     sign = -1.0 if found.task == "classification" else 1.0
     if sign * row["nested"] >= sign * found.baseline:
-        return f"{verdict}; no better than the baseline ({percentage(found.baseline)})."
+        return f"{verdict}; no better than the baseline ({percent(found.baseline, 3)})."
     if row["worse_low"] > 0:
         return f"{verdict}: the smaller request costs accuracy."
     return f"{verdict}: no loss that these layers can show."
@@ -413,6 +413,10 @@ def _side(worse: float) -> str:
 
 def _interval(row: Any, name: str, said: Any) -> str:
     return f"{said(row[f'{name}_low'])} to {said(row[f'{name}_high'])}"
+
+
+def _score(share: float) -> str:
+    return percent(share, 3)
 
 
 def _points(share: float) -> str:

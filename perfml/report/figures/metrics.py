@@ -23,8 +23,7 @@ from perfml.report.figures.style import (
     stall_colours,
     styled,
 )
-from perfml.report.labels import percent
-from perfml.util.words import number
+from perfml.util.words import number, percent
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

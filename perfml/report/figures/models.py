@@ -21,8 +21,8 @@ from perfml.report.figures.style import (
     styled,
     two_lines,
 )
-from perfml.report.labels import members, model, percent, protocol
-from perfml.util.words import number
+from perfml.report.labels import members, model, protocol
+from perfml.util.words import number, percent
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

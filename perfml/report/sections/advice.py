@@ -23,10 +23,9 @@ from perfml.report.document import (
     section,
     words,
 )
-from perfml.report.labels import percent
 from perfml.report.tables import amount, said_once, sentences_of, time_texts
 from perfml.util.shown import shorter
-from perfml.util.words import capital, count, ended, listed, micros
+from perfml.util.words import capital, count, ended, listed, micros, percent
 
 if TYPE_CHECKING:
     from perfml.explain import Advice

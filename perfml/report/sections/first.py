@@ -27,7 +27,7 @@ from perfml.explain.confidence import (
 from perfml.explain.results import points_of
 from perfml.report.conditions import EVERY_RUN, UNNAMED, Condition, mixed, sure_of_totals, wins
 from perfml.report.document import Answer, Sentence, Sure
-from perfml.report.labels import TASKS, is_random, members, model, percent, protocol
+from perfml.report.labels import TASKS, is_random, members, model, protocol
 from perfml.report.pairs import explained, losses
 from perfml.report.results import (
     Pair,
@@ -38,7 +38,7 @@ from perfml.report.results import (
 from perfml.report.sections.advice import finding_steps
 from perfml.report.sections.clock import phase_sentence, rank_steps, step_sentences
 from perfml.report.sections.explanation import difference, why_sentence
-from perfml.util.words import count, say
+from perfml.util.words import count, percent, say
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -26,9 +26,9 @@ from perfml.report.document import (
 )
 from perfml.report.figures.comparisons import differ
 from perfml.report.figures.metrics import stall_shares
-from perfml.report.labels import model, percent
+from perfml.report.labels import model
 from perfml.report.tables import amount, sentences_of, value_text
-from perfml.util.words import capital, count, listed, number, ratio_text
+from perfml.util.words import capital, count, listed, number, percent, ratio_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -23,9 +23,9 @@ from perfml.report.document import (
     words,
 )
 from perfml.report.figures.comparisons import Roofs
-from perfml.report.labels import percent
 from perfml.report.results import Results
 from perfml.report.tables import amount, illustrated, share, time_texts
+from perfml.util.words import percent
 
 if TYPE_CHECKING:
     from perfml.explain.lines import SampledLine

@@ -22,10 +22,10 @@ from perfml.report.document import (
     section,
     words,
 )
-from perfml.report.labels import TASKS, members, model, percent, protocol
+from perfml.report.labels import TASKS, members, model, protocol
 from perfml.report.results import Results, higher_is_better, ordered_scores
 from perfml.report.tables import amount, illustrated, sentences_of, share
-from perfml.util.words import number
+from perfml.util.words import number, percent
 
 if TYPE_CHECKING:
     from perfml.modeling.results import Evaluation, Ranking

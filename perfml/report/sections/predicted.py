@@ -16,9 +16,8 @@ from perfml.report.document import (
     section,
     words,
 )
-from perfml.report.labels import percent
 from perfml.report.tables import amount
-from perfml.util.words import capital, count, ended, micros, number
+from perfml.util.words import capital, count, ended, micros, number, percent
 
 if TYPE_CHECKING:
     from perfml.predict.results import PredictedLayer, Prediction, Reason
