@@ -9,6 +9,7 @@ from perfml.explain.launches import Launch
 from perfml.explain.limits.state import LaunchState
 from perfml.explain.tree.causes import TERMS, Kind
 from perfml.explain.tree.limits import Limit
+from perfml.util.words import say
 
 Parts = dict[str, float]
 
@@ -144,7 +145,7 @@ def why_denied(pair: Pair, cause: str) -> str:
     term = TERMS[cause]
     # stalls are exempt: their levels are shares of a time that changed too
     if term.kind is not Kind.STALL and pair.worse(cause) < 1:
-        return "it is better on the slower side"
+        return say("explain.denied.better")
     if not term.possible(pair.slow.launch):
-        return f"it needs a device of compute capability {term.capability}"
+        return say("explain.denied.device", least=term.capability)
     return next((why for why, one in term.beside.items() if one.number(pair.quantity) <= 0), "")

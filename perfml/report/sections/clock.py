@@ -33,19 +33,13 @@ from perfml.report.document import (
     words,
 )
 from perfml.report.tables import amount, share
-from perfml.util.words import Readable, capital, micros, say
+from perfml.util.words import capital, micros, say
 
 if TYPE_CHECKING:
     from perfml.account.account import Account
     from perfml.account.phase_times import PhaseTimes
     from perfml.account.ranks import Ranks, RankTime
     from perfml.explain.steps import StepComparison
-
-_NOTE = (
-    "Computing runs beside communication that is not exposed. Waiting is what a collective takes "
-    "more than on the rank that came last."
-)
-_NEVER = "Times of ranks are not added up."
 
 
 def ranks_section(ranks: Ranks | None) -> Section | None:
@@ -57,7 +51,10 @@ def ranks_section(ranks: Ranks | None) -> Section | None:
     first, *rest = rank_sentences(ranks)
     table = ReportTable(title, (*words("rank"), *numbers(*columns)), rows)
     points = (Points(tuple(rest)),) if rest else ()
-    note = Text(f"{_NOTE} {_NEVER}" if ranks.accounts else _NEVER, note=True)
+    note = Text(
+        say("report.ranks.note", computing=ranks.accounts and say("report.ranks.computing")),
+        note=True,
+    )
     return section("Ranks", *points, table, note, summary=first, anchor="ranks", link="Ranks")
 
 
@@ -76,13 +73,11 @@ def rank_steps(ranks: Ranks | None) -> list[tuple[Finding, Sentence]]:
     if (last := ranks.slowest) is None:
         return []
     most = ranks.waits_most
-    share = Readable(most.waiting_us / most.step_us)
     found = choice(("slow_rank",), most.step_us, most.waiting_us, most.waiting_us, measured)
-    gain = f"rank {most.rank} waits {micros(most.waiting_us)} of {micros(most.step_us)} a step"
-    gain = f"{gain} ({share:.0%})"
+    gain = say("report.ranks.waits", most=most, share=most.waiting_us / most.step_us)
     if ranks.computes_more:
         return [(found, replace(_less(last, text, of_account(ranks.accounts[0])), gain=gain))]
-    title = f"Find what holds rank {last.rank} back, which the others wait for"
+    title = say("report.ranks.last", last=last)
     return [(found, Sentence("do", "high", text, title, gain))]
 
 
@@ -90,7 +85,7 @@ def _less(rank: RankTime, text: str, here: Situation) -> Sentence:
     """Return that a rank computes too much, with what helps in its situation."""
     remedy = remedy_for("uneven_ranks", here)
     text = " ".join(filter(None, (remedy.sentences, text)))
-    title = f"Give rank {rank.rank} less to compute"
+    title = say("report.ranks.less", rank=rank)
     return Sentence(
         "do", "high", text, title, f"{micros(rank.computing_us)} of kernels", remedy.line
     )
@@ -148,8 +143,9 @@ def step_section(step: StepComparison) -> Section:
         rows,
         title="Where the difference is",
     )
-    unit = "on the clock" if step.unit == "recording" else f"a {step.unit} on the clock"
-    title = f"{step.names[1]} against {step.names[0]}, {'in all' if step.summed else unit}"
+    unit = "" if step.unit == "recording" else f"a {step.unit} "
+    time = "in all" if step.summed else f"{unit}on the clock"
+    title = f"{step.names[1]} against {step.names[0]}, {time}"
     notes = [Text(f"{text}", note=True) for text in step_notes(step)]
     return section(title, Points(tuple(points)), table, *notes, summary=step_verdict(step))
 
