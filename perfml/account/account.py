@@ -78,6 +78,8 @@ class Part:
     elements, bytes, off_rows, extents
         Of the operands of the operators that launched them, in a step
         (`perfml.account.recording.Operands`); 0 where nobody recorded shapes.
+    filled_us
+        Of `us` the part of the device's lanes that have a thread; 0 of kernels with enough blocks.
     """
 
     zone: str
@@ -94,9 +96,10 @@ class Part:
     bytes: float = 0.0
     off_rows: float = 0.0
     extents: float = 0.0
+    filled_us: float = 0.0
 
 
-AMOUNTS = ("us", "launches", "threads", "elements", "bytes", "off_rows", "extents")
+AMOUNTS = ("us", "launches", "threads", "elements", "bytes", "off_rows", "extents", "filled_us")
 """What of a `Part` adds up."""
 
 
@@ -393,11 +396,12 @@ def _mean_rows(sides: Iterable[tuple[Sequence[_Row], float]]) -> tuple[_Row, ...
 
 
 _TRAINING = re.compile(
-    r"backward|wgrad|bn_bw|bwtr|bprop|_bwd|Optimizer\.step|multi_tensor_apply(?!.*\bCopy<)|fused_?(adam|sgd)",
+    r"backward|wgrad|(?<![a-z])wrw|bn_bw|NormBwd|bwtr|bprop|_bwd|Optimizer\.step|"
+    r"multi_tensor_apply(?!.*\bCopy<)|fused_?(adam|sgd)",
     re.IGNORECASE,
 )
-"""Names of kernels and ranges of training; a transposed convolution runs ``dgrad`` without it, and
-a server copies many tensors at once."""
+"""Names of kernels and ranges of training (MIOpen's: NormBwd, wrw); a transposed convolution runs
+``dgrad`` without it, and a server copies many tensors at once."""
 
 
 def shows_training(names: Iterable[str]) -> bool:

@@ -20,6 +20,7 @@ import numpy as np
 
 from perfml.account.intervals import union
 from perfml.account.recording import Activity, DeviceKind, HostKind, HostSpan, Recording
+from perfml.kernel_names import kernel_traits
 from perfml.util.files import read_rows
 from perfml.util.json_values import json_object
 from perfml.util.words import capital
@@ -126,11 +127,19 @@ def audited(recording: Recording, known: Iterable[Fact] = ()) -> tuple[Recording
     untimed = int(sum(fact.count for fact in facts if fact.id == "kernels_without_times"))
     if lost > untimed:
         facts.append(Fact("launches_without_kernels", lost - untimed, launches))
+    if _communicates_alone(recording) and not launches:
+        facts.append(Fact("no_computing", len(recording.activities)))
     blocked = _blocked(recording)
     if not lost:
         waits = {"blocked_in_wait": "waits_for_nothing"}
         blocked = [replace(fact, id=waits.get(fact.id, fact.id)) for fact in blocked]
     return recording, Audit((*facts, *blocked))
+
+
+def _communicates_alone(recording: Recording) -> bool:
+    """Return whether all kernels of a recording communicate: others were left out of it."""
+    names = {each.name for each in recording.activities if each.kind is DeviceKind.KERNEL}
+    return bool(names) and all(kernel_traits(name).does == "communication" for name in names)
 
 
 def unrecorded(recording: Recording) -> tuple[int, ...]:

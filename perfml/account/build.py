@@ -47,8 +47,13 @@ from perfml.util.ranges import ITERATION
 
 _BETWEEN = frozenset({"elementwise", "conversion", "random", "softmax", "reduction", "fill", ""})
 """What stands between the two products of an attention that is written out."""
-_LONG_NS = 50_000
-"""A kernel of one block that is shorter has nothing for other blocks to do."""
+_LONG_US = 50.0
+"""A kernel of few blocks that is shorter has nothing for other blocks to do."""
+_LANES = 128.0
+"""Threads of a multiprocessor whose instructions begin in one cycle: four schedulers, a warp each
+(CUDA C++ Programming Guide, compute capabilities; two on 6.0)."""
+_EMPTY = 0.5
+"""From this part of lanes without a thread on, a kernel starts too few blocks or threads."""
 _FEWEST_PACED, _EVEN, _PACED_US = 4, 0.01, 5_000.0
 """Steps of a program that sleeps, or waits for a camera or a screen, are equal to 1 %; what a host
 computes is not."""
@@ -58,7 +63,9 @@ _OPTIMIZER = "Optimizer.step#"
 class _Work(Busy):
     """Activities of one device, with where they were launched; microseconds, shape (n,)."""
 
-    def __init__(self, pairs: Sequence[tuple[Activity, Origin]]) -> None:
+    def __init__(
+        self, pairs: Sequence[tuple[Activity, Origin]], multiprocessors: Mapping[int, float]
+    ) -> None:
         self.activities = [activity for activity, _ in pairs]
         self.origins = [origin for _, origin in pairs]
         self.begins = np.array([each.start for each in self.activities]) / 1e3
@@ -67,6 +74,7 @@ class _Work(Busy):
         talks = [kernel_traits(a.name).does == "communication" for a in self.activities]
         self.talks = self.kernels & np.array(talks)
         copies = ~self.kernels
+        self.multiprocessors = multiprocessors.get(self.activities[0].device, 0.0)
         super().__init__(
             (self.begins[self.kernels], self.over[self.kernels]),
             (self.begins[copies], self.over[copies]),
@@ -87,13 +95,15 @@ def account_of(
     pytorch: bool = True,
     recorded: Mapping[int, DeviceTime] | None = None,
     unknown: Collection[str] = (),
+    multiprocessors: Mapping[int, float] = {},
 ) -> Account:
     """Return the account of a recording.
 
     The recording has at least one activity; `finder` and `origins` say where each was launched.
     `pytorch`: its users are told lines of PyTorch. `recorded` is the account of each device over
     the file, where the recording is a part of it. `unknown` is what its audit says that nobody can
-    know of it. Steps with launches that were not recorded do not count where others are whole.
+    know of it, and `multiprocessors` those of each device, where they are known. Steps with
+    launches that were not recorded do not count where others are whole.
     """
     pairs: dict[int, list[tuple[Activity, Origin]]] = {}
     placed: list[list[str]] = [[] for _ in steps.starts]
@@ -121,7 +131,7 @@ def account_of(
     known = any(span.kind is HostKind.CALL for span in recording.host) and IDLE not in unknown
     host = Host(recording, finder, origins) if known else None
     devices = (
-        _device(number, _Work(held), between, host, steps, kept, recorded)
+        _device(number, _Work(held, multiprocessors), between, host, steps, kept, recorded)
         for number, held in sorted(pairs.items())
     )
     again = None
@@ -134,7 +144,7 @@ def account_of(
     repeated = None
     if again is not None:
         of = functools.partial(account_of, recording, again, finder, origins, pytorch=pytorch)
-        repeated = of(recorded=recorded, unknown=unknown)
+        repeated = of(recorded=recorded, unknown=unknown, multiprocessors=multiprocessors)
     ranges = {span.name for span in recording.host if span.kind is HostKind.RANGE}
     names = ranges | {each.name for each in recording.activities}
     around = {span.name for span in recording.host if span.kind is not HostKind.CALL}
@@ -349,7 +359,7 @@ def _parts(work: _Work, alone: Floats, launches: Floats) -> tuple[Part, ...]:
     written_out = _attention(work)
     operators = any(origin.operator for origin in work.origins)
     sums: dict[Part, list[Any]] = {}
-    alone_us, often = alone.tolist(), launches.tolist()
+    alone_us, often, filled = alone.tolist(), launches.tolist(), _filled(work).tolist()
     # what an operator was given is shared among its kernels
     shared = Counter(id(o.given) for o, n in zip(work.origins, work.kernels, strict=True) if n)
     where: dict[Part, defaultdict[str, float]] = {}
@@ -357,7 +367,7 @@ def _parts(work: _Work, alone: Floats, launches: Floats) -> tuple[Part, ...]:
         if activity.kind is not DeviceKind.KERNEL or not (alone_us[at] > 0 or often[at] > 0):
             continue
         traits = kernel_traits(activity.name)
-        alone_on_it = activity.blocks == 1 and activity.end - activity.start >= _LONG_NS
+        few = bool(filled[at] > 0)
         # the innermost range stands for the operator where nobody recorded operators
         named = [] if operators else [n for n in origin.path if not ITERATION.fullmatch(n)]
         part = Part(
@@ -366,13 +376,14 @@ def _parts(work: _Work, alone: Floats, launches: Floats) -> tuple[Part, ...]:
             origin.backward,
             _label(activity.name),
             traits.does,
-            tuple(sorted({*traits.ids(), *(["one_block"] if alone_on_it else [])})),
+            tuple(sorted({*traits.ids(), *(["few_blocks"] if few else [])})),
         )
         operands = NO_OPERANDS if origin.given is None else origin.given.operands
         times = often[at]
         given = (amount * times / shared[id(origin.given)] for amount in operands)
         held = sums.setdefault(part, [0.0] * len(AMOUNTS))
-        for kind, amount in enumerate((alone_us[at], times, times * activity.threads, *given)):
+        own = alone_us[at], times, times * activity.threads, *given, alone_us[at] * filled[at]
+        for kind, amount in enumerate(own):
             held[kind] += amount
         place = "/".join(name for name in origin.path if not ITERATION.fullmatch(name))
         where.setdefault(part, defaultdict(float))[place] += alone_us[at]
@@ -385,6 +396,35 @@ def _parts(work: _Work, alone: Floats, launches: Floats) -> tuple[Part, ...]:
         for part, held in sums.items()
     ]
     return tuple(sorted(parts, key=lambda part: -part.us))
+
+
+def _filled(work: _Work) -> Floats:
+    """Return which part of the device's lanes has a thread while a kernel of few blocks runs.
+
+    Threads of kernels beside it count, too. It is 0 of kernels with enough blocks, of short ones,
+    and where sizes are not known; shape (n,).
+    """
+    blocks, threads = np.array([(each.blocks, each.threads) for each in work.activities]).T
+    many = work.multiprocessors
+    known = work.kernels & (blocks > 0) & (threads > 0) & (many > 0)
+    busy = np.where(known, np.minimum(blocks, many), 1.0)  # multiprocessors that have a block
+    own = np.where(known, busy / (many or 1.0) * np.minimum(1.0, threads / busy / _LANES), 0.0)
+    length = np.maximum(work.over - work.begins, 1e-3)
+    beside = _sum_until(work, own, work.over) - _sum_until(work, own, work.begins)
+    filled = beside / length
+    few = known & (filled < 1 - _EMPTY) & (length >= _LONG_US)
+    return np.where(few, np.maximum(filled, own), 0.0)
+
+
+def _sum_until(work: _Work, parts: Floats, times: Floats) -> Floats:
+    """Return the sum of parts times how long each activity had run, at some times."""
+    total = np.zeros(len(times))
+    for points, sign in ((work.begins, 1.0), (work.over, -1.0)):
+        order = np.argsort(points, kind="stable")
+        place = np.searchsorted(points[order], times)
+        sums = np.r_[0.0, parts[order].cumsum()][place]
+        total += sign * (times * sums - np.r_[0.0, (parts * points)[order].cumsum()][place])
+    return total
 
 
 _label = functools.lru_cache(maxsize=1 << 12)(kernel_label)

@@ -18,6 +18,9 @@ from typing import Any, ClassVar
 from perfml.account.account import AMOUNTS, Account, DeviceAccount, Part
 
 LAUNCH_BOUND = "launch_bound"
+_REPEATED = 3
+"""Launches of kernels that ran before, below which no loop is seen that a graph could hold: as
+many as make something a repeat (steps.py)."""
 _FEW = 0.05
 """Launches that make less of all do not explain why the host takes longer to launch."""
 
@@ -62,6 +65,12 @@ class Cause:
         Whether it shows in more launches, each of which takes the host's time.
     saves
         Which part of its time the remedy takes away.
+    fills
+        Whether the remedy fills a device that is nearly empty: it saves between nothing and what
+        lanes without a thread leave. The middle by factors is likely.
+    tells
+        Metrics that tell what the remedy saves of an author's kernels, and of those whose names do
+        not say what they do; empty where their time is enough.
     named
         Whether it says why sides differ, not only where.
     """
@@ -69,6 +78,8 @@ class Cause:
     id: str
     words: str
     saves: float = 0.0
+    fills: bool = False
+    tells: str = ""
     idle: frozenset[str] = frozenset()
     copies: Mapping[str, Any] | None = None
     kernels: tuple[KernelMatch, ...] = ()
@@ -118,6 +129,7 @@ class Amount:
     copying_us: float = 0.0
     computing_us: float = 0.0
     saved_us: float = 0.0
+    most_us: float = 0.0
     launches: float = 0.0
     where: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     operators: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
@@ -161,7 +173,12 @@ def amounts(account: Account, device: DeviceAccount) -> dict[str, Amount]:
         cause = _of_part(part, account)
         amount = found[cause.id]
         amount.computing_us += part.us
-        amount.saved_us += part.us * cause.saves
+        # operators of PyTorch move, or compute, all elements of the type in their names
+        if not cause.tells or (account.pytorch and part.does):
+            amount.saved_us += part.us * cause.saves
+        if cause.fills:
+            amount.saved_us += part.us - math.sqrt(part.us * part.filled_us)
+            amount.most_us += part.us - part.filled_us
         if cause is not NONE:
             amount.launches += part.launches  # the remedy takes these away, not only their time
         amount.at(part.where, part.us)
@@ -212,9 +229,19 @@ class Finding:
         """What the remedy is likely to save of a step."""
         return min(self.amount.saved_us, self.step_us)
 
+    @property
+    def tells(self) -> str:
+        """What would tell what it saves; empty where that is known."""
+        return "" if self.amount.saved_us else self.cause.tells
+
+    @property
+    def most_us(self) -> float:
+        """What it saves at most of a step."""
+        return min(max(self.amount.saved_us, self.amount.most_us), self.step_us)
+
 
 def findings(account: Account) -> list[Finding]:
-    """Return what could be saved of a step, the largest first.
+    """Return what could be saved of a step, the largest first; then what no counter tells of.
 
     Of several devices it is the busiest one's: nothing saves more than that one leaves.
     """
@@ -222,12 +249,20 @@ def findings(account: Account) -> list[Finding]:
     device = account.busiest
     taken = amounts(account, device)
     _share_launching(taken, device)
+    unknown = {*account.unknown, *([] if _repeats(account, device) else [LAUNCH_BOUND])}
     found = [
         Finding(cause, taken[cause.id], account.step_us)
         for cause in causes()
-        if taken[cause.id].saved_us > 0 and cause.id not in account.unknown
+        if taken[cause.id].us > 0 and (cause.saves or cause.fills)
+        if cause.id not in unknown
     ]
-    return sorted(found, key=lambda each: -each.saved_us)
+    return sorted(found, key=lambda each: (-each.saved_us, -each.amount.us))
+
+
+def _repeats(account: Account, device: DeviceAccount) -> bool:
+    """Return whether kernels are launched again and again, which a graph can do at once."""
+    launches = device.launches * len(account.kept_us)
+    return launches - len({part.kernel for part in device.parts}) >= _REPEATED
 
 
 @dataclass(frozen=True)

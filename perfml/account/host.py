@@ -37,6 +37,8 @@ Python takes 2 to 40 us from one operator to the next in the traces of 2026-11-2
 
 _FIRST = 10.0
 """The first call that takes this many times as long as others of its name loads a library."""
+_LAUNCH_US = 50.0
+"""A launch of a kernel takes 2 to 50 us: while a device is idle, no full queue holds it."""
 _MOST = 0.5
 """An operator that runs for this part of some time stands for it."""
 _COMPUTING_US = 50.0
@@ -153,7 +155,7 @@ class Host:
             State.PROFILING: _union(recording.spans(HostKind.OVERHEAD)),
             State.COMPILING: _union(s for s in (*ranges, *calls) if _COMPILING.fullmatch(s.name)),
             State.LOADING: _union(s for s in ranges if _LOADING.fullmatch(s.name)),
-            State.WARMING_UP: _union(starting_up(calls, ranges)),
+            State.WARMING_UP: _union([*starting_up(calls, ranges), *first_launches(pairs)]),
             State.ALLOCATING: _union(allocations),
             State.CPU_OPERATORS: _union(on_cpu),
             State.SYNCHRONISING: self._blocking,
@@ -178,7 +180,9 @@ class Host:
         """Return the idle time of a device by what the host did."""
         rest = gaps
         long = self._long(gaps)
-        fed = intersection(self._fed(gaps, activities), long)
+        fed = intersection(_before(gaps, activities, "to_device"), long)
+        # nobody launches the move of a page: the host computes until it touches one
+        paged = _before(gaps, activities, "managed")
         loading = self.spans[State.LOADING]
         unknown = self._unknown(gaps, activities)
         over = np.array([unknown.start, unknown.end])
@@ -192,7 +196,9 @@ class Host:
             State.UNRECORDED: unknown,
             State.LOADING: union([*loading.start, *fed.start], [*loading.end, *fed.end]),
             State.RELAUNCHING: difference(self._drained(gaps), long),
-            State.PYTHON: difference(gaps, long),
+            State.LAUNCHING: difference(self.spans[State.LAUNCHING], paged),
+            State.OPERATORS: difference(self.spans[State.OPERATORS], paged),
+            State.PYTHON: difference(difference(gaps, long), paged),
             State.COMPUTING: gaps,
             State.PACED: Intervals(gaps.start[:0], gaps.end[:0]),
         }
@@ -241,17 +247,6 @@ class Host:
         held = quiet.end - quiet.start >= LONG_US
         return Intervals(quiet.start[held], quiet.end[held])
 
-    def _fed(self, gaps: Intervals, activities: Sequence[Activity]) -> Intervals:
-        """Return the gaps that end with a copy to the device: the host had made what is copied."""
-        begins = np.array(
-            sorted(a.start / 1e3 for a in activities if move_kind(a.name) == "to_device")
-        )
-        if not begins.size:
-            return Intervals(begins, begins)
-        near = np.searchsorted(begins, gaps.end - 1e-3)
-        held = np.abs(begins[np.minimum(near, begins.size - 1)] - gaps.end) < 1e-2
-        return Intervals(gaps.start[held], gaps.end[held])
-
     def where(self, part: Intervals) -> str:
         """Return the innermost range that holds most of some time; empty where none does."""
         held = {name: intersection(whole, part).length_us for name, whole in self._named.items()}
@@ -277,12 +272,40 @@ class Host:
         return tuple(Waiting(*key, times) for key, times in counts.most_common())
 
 
+def _before(gaps: Intervals, activities: Sequence[Activity], kind: str) -> Intervals:
+    """Return the gaps that end with a copy of a kind, such as one of what the host had made."""
+    begins = np.array(sorted(a.start / 1e3 for a in activities if move_kind(a.name) == kind))
+    if not begins.size:
+        return Intervals(begins, begins)
+    near = np.searchsorted(begins, gaps.end - 1e-3)
+    held = np.abs(begins[np.minimum(near, begins.size - 1)] - gaps.end) < 1e-2
+    return Intervals(gaps.start[held], gaps.end[held])
+
+
+def first_launches(pairs: Iterable[tuple[Activity, Origin]]) -> list[HostSpan]:
+    """Return the first launches of kernels that take far longer than others: they load code.
+
+    With ``CUDA_MODULE_LOADING=LAZY``, and HIP, each kernel's code is loaded when it is launched.
+    """
+    calls = (
+        (activity.name, origin.call)
+        for activity, origin in pairs
+        if activity.kind is DeviceKind.KERNEL and origin.call is not None
+    )
+    launches = sorted(calls, key=lambda each: each[1].start)
+    if not launches:
+        return []
+    usual = float(np.median([call.end - call.start for _, call in launches]))
+    least = max(1e3 * _LAUNCH_US, _FIRST * usual if len(launches) > 1 else 0.0)
+    firsts = dict(reversed(launches))
+    return [call for call in firsts.values() if call.end - call.start >= least]
+
+
 def starting_up(calls: Sequence[HostSpan], ranges: Sequence[HostSpan]) -> list[HostSpan]:
     """Return what a program does once: libraries load, graphs are captured, it warms up.
 
-    A launch of a kernel takes 2 to 50 us: while a device is idle, no full queue holds it. A longer
-    one loads code, as with ``CUDA_MODULE_LOADING=LAZY`` and HIP. That of a graph grows with its
-    nodes, and is none of them.
+    A launch that takes a millisecond loads code. That of a graph grows with its nodes, and is none
+    of them.
     """
     others = [span for span in calls if not _WORKING.fullmatch(span.name)]
     loading = [

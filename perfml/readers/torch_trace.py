@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 import pandas as pd
 
+from perfml import chips
 from perfml.account.account import ACCOUNT, BESIDE, Account
 from perfml.account.audit import AUDIT, Fact, audited
 from perfml.account.build import account_of
@@ -112,7 +113,17 @@ class _Trace:
             ran = _spans([kernel.activity for kernel in kernels])
             every = recorded_times(ran, _spans(self.events.moves))
             account = account_of(
-                first, counted, finder, theirs, recorded=every, unknown=audit.unknown
+                first,
+                counted,
+                finder,
+                theirs,
+                recorded=every,
+                unknown=audit.unknown,
+                multiprocessors={
+                    device: self._multiprocessors(entry)
+                    for device, entry in self._properties().items()
+                    if device is not None
+                },
             )
             amd = vendor(str(frame["device"].iloc[0])) == "amd"
             account = replace(account, bare_steps_us=_bare_steps(self.source.path), amd=amd)
@@ -219,12 +230,8 @@ class _Trace:
         ROCm numbers its agents, CPUs among them, so that a kernel's device may not be listed. Where
         all that are listed are alike, it is one of these.
         """
-        properties = self.trace.facts.get("deviceProperties")
-        devices: dict[int, tuple[str | None, str | None]] = {}
-        for entry in properties if isinstance(properties, list) else []:
-            device = whole(entry.get("id")) if isinstance(entry, dict) else None
-            if device is not None:
-                devices[device] = _name_and_capability(entry)
+        listed = self._properties().items()
+        devices = {device: _name_and_capability(entry) for device, entry in listed}
         if self._of_mtia:
             devices = {
                 key: (f"{_MTIA} {name or ''}".strip(), None) for key, (name, _) in devices.items()
@@ -236,6 +243,17 @@ class _Trace:
             alike = AMD_GPU, None  # some releases of ROCm write an empty name
         known = (devices.get(device, alike) for device in numbers)
         return [alike if name is None else (name, capability) for name, capability in known]
+
+    def _properties(self) -> dict[int | None, Mapping[str, Any]]:
+        """Return what the trace says of each device, by its number; None where it has none."""
+        entries = self.trace.facts.get("deviceProperties")
+        held = entries if isinstance(entries, list) else []
+        return {whole(entry.get("id")): entry for entry in held if isinstance(entry, dict)}
+
+    def _multiprocessors(self, entry: Mapping[str, Any]) -> float:
+        """Return how many multiprocessors a device has; 0 where that is not known."""
+        tabulated = chips.chip(*_name_and_capability(entry)).known("multiprocessors", 0.0)
+        return float(whole(entry.get("numSms")) or tabulated)
 
     def _provenance(
         self, kernels: Sequence[Kernel], frame: pd.DataFrame, account: Account | None

@@ -259,12 +259,11 @@ def test_a_program_that_begins_its_frames_at_even_intervals_waits_on_purpose(
     found = account(trace)
     waits = max(found.devices[0].idle, key=lambda idle: idle.us)
     assert waits.state == state
-    ids = [each.cause.id for each in findings(found)]
-    assert ("data_loading" in ids) == (state == "loading")
-    # whether the host is too slow to launch has nothing to do with it
-    assert all(each.saved_us <= 0.02 * each.step_us for each in findings(found)) == (
-        state == "paced"
-    )
+    # whether kernels fill the device has nothing to do with it
+    others = [each for each in findings(found) if not each.cause.fills]
+    assert ("data_loading" in [each.cause.id for each in others]) == (state == "loading")
+    # nor whether the host is too slow to launch
+    assert all(each.saved_us <= 0.02 * each.step_us for each in others) == (state == "paced")
 
 
 def test_the_first_call_of_a_library_is_warm_up_and_no_allocation_of_every_step(account):

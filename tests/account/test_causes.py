@@ -40,7 +40,7 @@ WAITED_FOR = {"paced", "warm_up"}
 
 def test_every_cause_is_seen_in_something_and_its_remedy_saves_a_share():
     for cause in causes():
-        assert (0 < cause.saves <= 1) != (cause.id in WAITED_FOR)
+        assert (0 < cause.saves <= 1 or cause.fills) != (cause.id in WAITED_FOR)
         assert cause.idle or cause.kernels or cause.copies is not None
 
 
@@ -216,3 +216,18 @@ def test_what_program_it_is_is_seen_in_what_it_launches(parts, trains, kind):
 def test_ranks_of_a_program_that_is_no_network_add_up_no_activations():
     reduced = part("ncclAllReduce", 90.0, does="communication", zone="communication")
     assert first(account(parts=[reduced, part("stencil", 5.0)])) == "communication"
+
+
+def test_what_no_counter_tells_saves_no_number():
+    found = findings(account(parts=[part("vecCopy", 90.0, traits=["type:double"])]))
+    (one,) = (each for each in found if each.cause.id == "double_precision")
+    assert one.saved_us == 0.0
+    assert "double_precision_fu_utilization" in one.tells
+    summed = part("reduce_kernel", 90.0, does="reduction", traits=["type:double"])
+    assert first(account(parts=[summed])) == "double_precision"
+
+
+def test_backward_kernels_of_miopen_show_training_and_a_gemm_of_integers_does_not():
+    assert shows_training(["MIOpenBatchNormBwdSpatial"])
+    assert shows_training(["igemm_wrw_gtcx3_nhwc_fp16_bx0"])
+    assert not shows_training(["igemm_fwd_gtcx3_nhwc_fp16_bx0", "MIOpenBatchNormFwdInferSpatial"])

@@ -317,17 +317,69 @@ def test_copies_are_told_apart_by_every_name_that_profilers_give_them(name, kind
     assert move_kind(name) == kind
 
 
-def test_a_long_kernel_of_one_block_and_moved_pages_are_causes(tmp_path):
-    export = Export(tmp_path / "a.sqlite")
+def _found(export):
+    account = Account.from_dict(export.read().provenance["step"])
+    return account, {each.cause.id: each for each in findings(account)}
+
+
+@pytest.mark.parametrize(("threads", "part"), [(1, 1 / 128), (256, 1.0)])
+def test_a_long_kernel_of_one_block_saves_at_most_what_lanes_without_a_thread_leave(
+    tmp_path, threads, part
+):
+    export = Export(tmp_path / "a.sqlite", "2020")  # a T4 of 40 multiprocessors
     export.launch("add", 1_000, 10_000, 9_010_000)
-    export.connection.execute("UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET gridX = 1, gridY = 1")
+    query = "UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET gridX = 1, gridY = 1, blockX = ?"
+    export.connection.execute(query, (threads,))
     export.copy(1_000_000, 4_000_000, copyKind=11)
-    found = {
-        each.cause.id: each
-        for each in findings(Account.from_dict(export.read().provenance["step"]))
-    }
-    assert found["one_block"].amount.computing_us == pytest.approx(6_000.0)
+    _, found = _found(export)
+    few = found["few_blocks"]
+    assert few.amount.computing_us == pytest.approx(6_000.0)
+    assert few.most_us == pytest.approx(6_000.0 * (1 - part / 40))
+    assert few.saved_us == pytest.approx(6_000.0 * (1 - (part / 40) ** 0.5))
     assert found["managed_memory"].amount.copying_us == pytest.approx(3_000.0)
+
+
+@pytest.mark.parametrize("side_by_side", [False, True])
+def test_kernels_that_fill_the_device_together_do_not_start_too_few_blocks(tmp_path, side_by_side):
+    export = Export(tmp_path / "a.sqlite", "2020")  # 8 blocks of 256 threads: a fifth of a T4
+    for n in range(5):
+        begin = 10_000 if side_by_side else 10_000 + 100_000 * n
+        export.launch("k", 1_000 + n, begin, begin + 100_000, stream=n)
+    _, found = _found(export)
+    assert ("few_blocks" in found) is not side_by_side
+    if not side_by_side:
+        assert found["few_blocks"].most_us == pytest.approx(500.0 * 0.8)
+
+
+def test_the_host_computes_until_it_touches_a_page_that_moves(tmp_path):
+    export = Export(tmp_path / "a.sqlite")
+    export.launch("add", 1_000, 10_000, 1_010_000)
+    for n in range(9):
+        at = 1_060_000 + 60_000 * n
+        export.copy(at, at + 10_000, copyKind=11)
+    account, found = _found(export)
+    idle = {each.state: each.us for each in account.busiest.idle}
+    assert idle.pop("host") == pytest.approx(450.0)
+    assert sum(idle.values()) == pytest.approx(9.0)  # before the kernel
+    assert "launch_bound" not in found  # of one launch there is no graph
+
+
+@pytest.mark.parametrize("first_us", [103, 4])
+def test_a_first_launch_that_loads_code_is_no_launch_that_a_graph_saves(tmp_path, first_us):
+    export = Export(tmp_path / "a.sqlite")
+    begin = 1_000
+    for n in range(8):
+        length = 1_000 * (first_us if n == 0 else 4)
+        export.launch("k", begin, begin + length, begin + length + 3_000)
+        export.connection.execute(
+            "UPDATE CUPTI_ACTIVITY_KIND_RUNTIME SET end = ? WHERE start = ?",
+            (begin + length, begin),
+        )
+        begin += length + 3_000
+    account, found = _found(export)
+    idle = {each.state: each.us for each in account.busiest.idle}
+    assert idle.get("warming_up", 0.0) == pytest.approx(103.0 if first_us == 103 else 0.0)
+    assert found["launch_bound"].amount.us == pytest.approx(28.0 + (first_us == 4) * 4)
 
 
 @pytest.mark.parametrize("both", [0.0, 120.0])

@@ -47,8 +47,10 @@ def test_a_device_that_has_work_and_does_not_begin_it_waits_for_no_host(account)
     found = account(decode())
     assert idle(found)["unrecorded"] == 8_400 - 105
     assert not {"synchronising", "host"} & set(idle(found))
-    assert [each.cause.id for each in findings(found)] == ["launch_bound"]
-    assert findings(found)[0].saved_us < 100
+    # kernels of eight blocks leave most of the device empty, which is no matter of the host
+    (launching,) = (each for each in findings(found) if not each.cause.fills)
+    assert launching.cause.id == "launch_bound"
+    assert launching.saved_us < 100
 
 
 def test_a_call_that_blocks_over_most_of_the_time_is_why_the_host_launches_nothing(account):

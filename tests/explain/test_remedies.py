@@ -215,3 +215,17 @@ def test_workers_that_run_and_a_model_that_is_sharded_have_remedies_of_their_own
         assert ("pin_memory" in line or ".to(" in line or "stream" in line) is not (
             "sharded" in shows
         )
+
+
+@pytest.mark.parametrize(
+    ("kernel", "pads"),
+    [
+        ("cutlass_80_simt_sgemm_128x256_8x4_tt_align1", False),
+        ("void cutlass::Kernel2<cutlass_80_tensorop_f16_s16816gemm_f16_64x64_nn_align1>(P)", True),
+    ],
+)
+def test_only_rows_of_tensor_core_products_are_padded(kernel, pads):
+    here = Situation(Person.LIBRARY, kernel, frozenset({"product"}), capability=8.6)
+    remedy = remedy_for("tensor_unused", here)
+    assert ("multiple of 16 bytes" in remedy.say) is pads
+    assert pads or "TF32" in remedy.say

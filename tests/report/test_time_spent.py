@@ -152,7 +152,7 @@ def test_a_collective_is_not_profiled_alone():
     [
         (
             "csc746_nsys_report1.sqlite.xz",
-            "A long kernel of one block: one multiprocessor works, the others are idle",
+            "Long kernels start too few blocks and threads: most of the device is idle",
             "kernel<<<",
         ),
         ("traffic_metrics_sqlite.nvprof.gz", "Profile step_print_histogram", "nvprof --kernels"),

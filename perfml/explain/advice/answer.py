@@ -59,7 +59,7 @@ def in_one_order(
     ordered = sorted((*together, *alone), key=rank)
     numbered = sum(one.gain is not None for one in ordered)
     # copies, and idle time of which the recording does not show why: nobody knows what goes of it
-    idle = [one for one in ordered[numbered:] if one.clock]
+    idle = [one for one in ordered[numbered:] if one.clock and not one.tells]
     unexplained = tuple(heapq.merge(idle, unexplained, key=rank))
     ordered = [one for one in ordered if one not in idle]
     if not numbered:

@@ -151,17 +151,18 @@ def step_findings(
     found, here = [], of_account(account, *_device(rows))
     for each in findings(account):
         remedy = remedy_for(each.cause.id, here)
-        if each.saved_us < _MATTERS * each.step_us or not remedy.helps:
+        cause = each.cause
+        matters = each.amount.us if each.tells else each.saved_us
+        if matters < _MATTERS * each.step_us or not remedy.helps:
             continue
-        cause, saved = each.cause, Time(each.saved_us, account.of)
         # of sums nobody knows what runs beside copies
-        known = account.unit != SUM or not each.amount.copying_us
+        known = not each.tells and (account.unit != SUM or not each.amount.copying_us)
         one = Finding(
             rules=(cause.id,),
             where=Where(),
-            holds=replace(saved, us=each.step_us if known else each.amount.us),
-            gain=Gain(saved, saved, known_by) if known else None,
-            probability=probability("step"),
+            holds=Time(each.step_us if known else each.amount.us, account.of),
+            gain=_gain(each, account, known_by) if known else None,
+            probability=probability("bound" if each.tells else "step"),
             hazard=cause.words,
             evidence=evidence(each, account),
             numbers=_numbers(each),
@@ -169,13 +170,30 @@ def step_findings(
             command=remedy.line,
             cost=remedy.cost,
             check=remedy.check,
+            tells=each.tells,
         )
         found.append(one)
-    for state in (State.BLOCKED, State.UNRECORDED):
+    for state, id_ in _NO_GAIN.items():
         idle = sum(each.us for each in account.busiest.idle if each.state == state)
         if idle >= _MATTERS * account.step_us and IDLE not in account.unknown:
-            found.append(_not_recorded(account, state, idle, here))
+            found.append(_without_gain(account, id_, idle, here))
     return tuple(found)
+
+
+_NO_GAIN = {
+    State.BLOCKED: "blocked",
+    State.UNRECORDED: "unrecorded",
+    State.WARMING_UP: "warm_up",
+}
+"""States of the host in idle time of which nothing tells what could be saved, and their causes."""
+
+
+def _gain(found: Cause, account: Account, known_by: KnownBy) -> Gain:
+    """Return what a remedy saves of a step: with an interval where the grid bounds it."""
+    likely, most = (Time(us, account.of) for us in (found.saved_us, found.most_us))
+    if found.cause.fills:
+        return Gain(likely, most, "bound", Time(0.0, account.of))
+    return Gain(likely, most, known_by)
 
 
 def _numbers(found: Cause) -> tuple[Evidence, ...]:
@@ -186,12 +204,9 @@ def _numbers(found: Cause) -> tuple[Evidence, ...]:
     return tuple(Evidence(name, us, left * us, "us", step) for name, us in parts if us)
 
 
-def _not_recorded(account: Account, state: State, idle_us: float, here: Situation) -> Finding:
-    """Return that the device is idle, where the recording does not tell what for.
-
-    Nothing tells what could be saved of it either: the finding has no gain.
-    """
-    change, remedy = Change(state, idle_us), remedy_for(state, here)
+def _without_gain(account: Account, id_: str, idle_us: float, here: Situation) -> Finding:
+    """Return that the device is idle for a cause of which nothing tells what could be saved."""
+    change, remedy = Change(id_, idle_us), remedy_for(id_, here)
     return Finding(
         rules=(change.id,),
         where=Where(),

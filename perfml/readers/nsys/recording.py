@@ -115,6 +115,8 @@ class Export:
         The program's own ranges by process.
     by_process
         Whether kernels name their process; ids of calls count within one.
+    multiprocessors
+        Of each device, where they are known.
     """
 
     database: Database
@@ -124,6 +126,7 @@ class Export:
     calls: Calls
     ranges: Mapping[int, RangeTable]
     by_process: bool
+    multiprocessors: Mapping[int, float]
 
     def account(self, facts: Iterable[Fact]) -> tuple[Account | None, int, Audit]:
         """Return the account, how many launches its steps rest on, and the recording's audit.
@@ -163,6 +166,7 @@ class Export:
             pytorch=pytorch,
             recorded=every,
             unknown=audit.unknown,
+            multiprocessors=self.multiprocessors,
         )
         return account, int((self.kernels["called"] < until).sum()), audit
 

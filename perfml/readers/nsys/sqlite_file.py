@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from perfml import chips
 from perfml.account.account import ACCOUNT
 from perfml.account.audit import AUDIT, COPYING, Fact, is_launch, said
 from perfml.account.device_time import busy_share
@@ -90,6 +91,7 @@ class _Reader:
         lacking = (database.leave_out(table, *columns) for table, columns in _SIDE.items())
         self.warnings = [said for said in lacking if said is not None]
         self.calls, self.moves = read_calls(database), read_moves(database)
+        self.devices = self._devices()
 
     def kernels(self) -> Kernels:
         """Return the Kernels table of the whole export."""
@@ -119,7 +121,8 @@ class _Reader:
         processes = np.unique(calls.process)
         called = raw.assign(called=calls.time, name=codes)
         own = {process: table for process, (table, _) in ranges.items()}
-        moves, export = self.moves, (self.calls, own, by_process)
+        many = {number: has for number, (*_, has) in self.devices.items()}
+        moves, export = self.moves, (self.calls, own, by_process, many)
         recorded = Export(self.database, called, names, moves, *export)
         account, counted, audit = recorded.account(said(self._messages()))
         self.warnings += at_most(audit.sentences)
@@ -184,21 +187,22 @@ class _Reader:
         time = np.where(row >= 0, calls.start[row], raw["start"])
         return LaunchCalls(owner, time, np.where(row >= 0, calls.thread[row], NOWHERE))
 
-    def _devices(self) -> dict[int, tuple[str | None, str | None]]:
-        """Return the name and compute capability of each CUDA device id."""
+    def _devices(self) -> dict[int, tuple[str | None, str | None, float]]:
+        """Return name, compute capability and multiprocessors of each CUDA device id."""
         table = "TARGET_INFO_GPU"
         # exports of 2020 and 2021 number them as `deviceId`
-        ids, optional = ("cuDevice", "id", "deviceId"), ("computeMajor", "computeMinor")
+        ids, optional = ("cuDevice", "id", "deviceId"), ("computeMajor", "computeMinor", "smCount")
         numbers = self.database.integers(table, (), (*ids, *optional))
         texts = self.database.frame(table, (), ("name",))
         names = texts["name"].tolist() if "name" in texts else [None] * len(numbers)
-        devices: dict[int, tuple[str | None, str | None]] = {}
+        devices: dict[int, tuple[str | None, str | None, float]] = {}
         columns = (numbers[name].tolist() for name in numbers)
-        for *known, major, minor, name in zip(*columns, names, strict=True):
+        for *known, major, minor, many, name in zip(*columns, names, strict=True):
             capability = f"{major}.{minor}" if major > 0 and minor >= 0 else None
             named = name if isinstance(name, str) and name else None
             number = next((each for each in known if each >= 0), len(devices))
-            devices.setdefault(number, (named, capability))
+            has = many if many > 0 else chips.chip(named, capability).known("multiprocessors", 0.0)
+            devices.setdefault(number, (named, capability, float(has)))
         return devices
 
     def _launches(self, raw: pd.DataFrame, names: pd.Series[str]) -> dict[str, Any]:
@@ -209,8 +213,8 @@ class _Reader:
                 f"{count(int(invalid.sum()), 'kernel has', 'kernels have')} invalid timestamps; "
                 "their times are missing."
             )
-        devices, (device, numbers) = self._devices(), pd.factorize(raw["deviceId"])
-        known = [devices.get(number, (None, None)) for number in numbers.tolist()]
+        device, numbers = pd.factorize(raw["deviceId"])
+        known = [self.devices.get(number, (None, None, 0.0)) for number in numbers.tolist()]
         shared = raw["staticSharedMemory"] + raw["dynamicSharedMemory"]
         told = (raw["staticSharedMemory"] >= 0) & (raw["dynamicSharedMemory"] >= 0)
         registers = raw["registersPerThread"].astype(float)
@@ -218,8 +222,8 @@ class _Reader:
             "kernel": names,
             "grid": _shapes(raw, _SIZES[:3]),
             "block": _shapes(raw, _SIZES[3:]),
-            "device": text_column(device, [name for name, _ in known]),
-            "compute_capability": text_column(device, [capability for _, capability in known]),
+            "device": text_column(device, [name for name, *_ in known]),
+            "compute_capability": text_column(device, [capability for _, capability, _ in known]),
             **timed_columns(
                 spans, raw["streamId"].to_numpy(), "nsys", spans_of(pd.concat(self.moves.values()))
             ),
