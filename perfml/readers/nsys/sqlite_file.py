@@ -129,7 +129,7 @@ class _Reader:
         # millions of ranges, and the table takes as much again
         del ranges, own, export
         if raw.empty:
-            named = {number: name for number, (name, _) in self._devices().items()}
+            named = {number: name for number, (name, *_) in self.devices.items()}
             frame = moved_frame(recorded.moved(), "nsys", named)
         else:
             launches = self._launches(raw, text_column(codes, names))
