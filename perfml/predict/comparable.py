@@ -7,7 +7,6 @@ its peers, in `unusual_counts`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -61,15 +60,11 @@ def by_counters(rows: pd.DataFrame) -> pd.DataFrame:
     return with_bounds(counted)
 
 
-@dataclass(frozen=True)
-class Refused:
-    """Why a layer cannot be compared, and what to do where that is so of all of them."""
-
-    why: str
-    cure: str = _COLLECT
+def _refused(why: str, cure: str = _COLLECT) -> PerfmlError:
+    return PerfmlError(why, cure=cure)
 
 
-def why_not(rows: pd.DataFrame, known: pd.DataFrame, *, by_shape: bool) -> list[Refused | None]:
+def why_not(rows: pd.DataFrame, known: pd.DataFrame, *, by_shape: bool) -> list[PerfmlError | None]:
     """Return why each row cannot be compared; None for those that can.
 
     Rows are prepared; `by_shape` compares shapes, else counted work.
@@ -83,47 +78,47 @@ def why_not(rows: pd.DataFrame, known: pd.DataFrame, *, by_shape: bool) -> list[
     }
     notes = []
     for row in rows.to_dict("records"):
-        unnamed = Refused("the run does not name its GPU") if pd.isna(row["device"]) else None
+        unnamed = _refused("the run does not name its GPU") if pd.isna(row["device"]) else None
         note = unnamed or _unknown_work(row, by_shape=by_shape)
         notes.append(note or _unlike_all(row, ranges, lone))
     return notes
 
 
-def _unknown_work(row: Mapping[Any, Any], *, by_shape: bool) -> Refused | None:
+def _unknown_work(row: Mapping[Any, Any], *, by_shape: bool) -> PerfmlError | None:
     """Say what is missing of a row's work or of its machine's peaks."""
     if by_shape and (pd.isna(row["kind"]) or pd.isna(row["input_bytes"] + row["output_bytes"])):
-        return Refused("the run does not say what this layer computes")
+        return _refused("the run does not say what this layer computes")
     if not by_shape and pd.isna(row["input_bytes"] + row["output_bytes"]):
-        return Refused("neither shapes nor dram_read_bytes and dram_write_bytes are known")
+        return _refused("neither shapes nor dram_read_bytes and dram_write_bytes are known")
     if pd.isna(row[BOUND]):
         device = "of a GPU that is not named" if pd.isna(row["device"]) else f"of {row['device']}"
-        return Refused(f"the peaks {device} are not known", _PEAKS)
+        return _refused(f"the peaks {device} are not known", _PEAKS)
     if row["flops"] > 0 and pd.isna(row["compute_us"]):
         if pd.isna(row["precision"]) or row["precision"] == UNKNOWN:
             why = (
                 "the run does not name the precision of its layers (fp32, tf32, fp16, ...). "
                 "Peaks depend on it"
             )
-            return Refused(why, _INGEST)
-        return Refused(f"no peak of {row['precision']} is known for {row['device']}", _PEAKS)
+            return _refused(why, _INGEST)
+        return _refused(f"no peak of {row['precision']} is known for {row['device']}", _PEAKS)
     return None
 
 
 def _unlike_all(
     row: Mapping[Any, Any], ranges: Mapping[str, tuple[float, float]], lone: Mapping[str, object]
-) -> Refused | None:
+) -> PerfmlError | None:
     """Say in what a row lies outside everything that the reference holds."""
     for name, only in lone.items():
         if row[name] != only:
-            return Refused(f"the reference has no {name} but {only}, and this is {row[name]}")
+            return _refused(f"the reference has no {name} but {only}, and this is {row[name]}")
     family, bound = str(row["family"]), float(row[BOUND])
     if family not in ranges:
-        return Refused(f"the reference has no layer of this family ({family})")
+        return _refused(f"the reference has no layer of this family ({family})")
     smallest, largest = ranges[family]
     if smallest / _RANGE <= bound <= largest * _RANGE:
         return None
     size = "smaller" if bound < smallest else "larger"
-    return Refused(f"much {size} than every layer of its family ({family}) in the reference")
+    return _refused(f"much {size} than every layer of its family ({family}) in the reference")
 
 
 def unseen_axes(rows: pd.DataFrame, known: pd.DataFrame, *, by_shape: bool) -> list[str | None]:
@@ -238,10 +233,11 @@ def findings_of(
     promise most, none for a layer without counters.
     """
     from perfml.explain import advise
+    from perfml.explain.advice.finding import rank
 
     names = list(dict.fromkeys(str(key[0]) for key in chosen))
     try:
-        found = advise(layers, kernels=kernels, layers=names).of_layers
+        found = sorted(advise(layers, kernels=kernels, layers=names).of_layers, key=rank)
     except PerfmlError:
         return {}  # a table without what any rule reads: there is nothing to find
     by_layer: dict[tuple[Any, ...], list[Reason]] = {}

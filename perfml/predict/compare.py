@@ -15,7 +15,6 @@ from perfml.errors import PerfmlError
 from perfml.explain.roofs.peaks import Peaks
 from perfml.modeling.features import BOUND
 from perfml.predict.comparable import (
-    Refused,
     by_counters,
     condition,
     findings_of,
@@ -194,10 +193,11 @@ def _require_networks(known: pd.DataFrame, name: str) -> None:
         raise PerfmlError(msg, where=name, found=str(networks), cure=cure)
 
 
-def _nothing_left(refused: list[Refused | None]) -> PerfmlError:
-    ((usual, times),) = Counter(each for each in refused if each is not None).most_common(1)
-    msg = f"no layer can be compared: {usual.why}"
-    return PerfmlError(msg, found=f"{times} of {len(refused)} layers", cure=usual.cure)
+def _nothing_left(refused: list[PerfmlError | None]) -> PerfmlError:
+    reasons = Counter((note.what, note.cure) for note in refused if note is not None)
+    (((why, cure), times),) = reasons.most_common(1)
+    msg = f"no layer can be compared: {why}"
+    return PerfmlError(msg, found=f"{times} of {len(refused)} layers", cure=cure)
 
 
 def _compare(
@@ -253,7 +253,7 @@ def _peaks_off(learned: FittedNow | KeptFor, known: pd.DataFrame, tier: str) -> 
 
 def _verdicts(
     rows: pd.DataFrame,
-    refused: list[Refused | None],
+    refused: list[PerfmlError | None],
     compared: _Compared,
     of_shape: _Compared | None,
     by: str,
@@ -262,7 +262,7 @@ def _verdicts(
     found, place = [], 0
     for row, note in zip(rows.to_dict("records"), refused, strict=True):
         if note is not None:
-            found.append(_not_compared(row, note.why))
+            found.append(_not_compared(row, note.what))
             continue
         verdict = _verdict(_not_compared(row, compared.notes[place]), compared, place, by)
         if of_shape is not None:
