@@ -411,9 +411,10 @@ def shows_training(names: Iterable[str]) -> bool:
 
 _SHOWS = {
     "workers": re.compile(r"MultiProcessingDataLoaderIter"),
+    "tensorrt": re.compile(r"^Reformatting CopyNode for |\{ForeignNode\["),
     "sharded": re.compile(r"\b(FSDP|fsdp)::|FullyShardedDataParallel"),
 }
-"""What PyTorch calls its ranges, operators and modules where a program is written so."""
+"""What PyTorch and TensorRT call ranges, operators and modules where a program is written so."""
 
 
 def shown_by(names: Iterable[str]) -> list[str]:

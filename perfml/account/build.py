@@ -286,6 +286,7 @@ def account_of_sums(
         pytorch,
         host=False,
         unknown=(CLOCK, IDLE, LAUNCH_BOUND),
+        shows=tuple(shown_by([name for pair in ran for name in pair[:2]])),
     )
 
 

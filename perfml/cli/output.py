@@ -301,14 +301,21 @@ def _wants_traceback() -> bool:
     return Output.current is not None and Output.current.verbose > 1
 
 
+_PACKAGE = Path(__file__).absolute().parents[1]
+
+
 def refused(error: OSError) -> None:
-    """Report what the system refused: a full disk, a folder that cannot be written."""
+    """Report what the system refused: a full disk, a folder that cannot be written, a lost file."""
     found = error.strerror or str(error)
     where = plain(str(error.filename)) if error.filename else None
     what = f"the system refused: {found}"
     cure = "Free some space, or name a place that you may write to."
     if isinstance(error, (FileExistsError, NotADirectoryError)):
         cure = "Name another folder."
+    elif isinstance(error, FileNotFoundError):
+        own = error.filename and _PACKAGE in Path(os.fsdecode(error.filename)).absolute().parents
+        cure = "Look whether it is still there, and name it again."
+        cure = "It is a file of perfml: install perfml again." if own else cure
     with contextlib.suppress(OSError):
         sys.stdout.flush()
         _document({"what": what, "where": where, "cure": cure})

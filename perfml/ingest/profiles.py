@@ -46,7 +46,7 @@ from perfml.ingest.timing import (
     with_processes,
     with_trace,
 )
-from perfml.readers import ENDINGS, ReadOptions, Source, read, recognise
+from perfml.readers import ENDINGS, ReadOptions, Source, read, recognise, trtexec
 from perfml.readers.nvprof.kernels import LOG_RUNS
 from perfml.readers.torch_trace import BY_OPERATOR
 from perfml.tables import CLOCK, Kernels, metric_columns, validate_kernels
@@ -163,7 +163,7 @@ def ingest_runs(
     manifests: list[dict[str, Any]] = []
     warnings: list[str] = []
     started: list[Started] = []
-    runs = [part for run in _paired_nvprof(runs) for part in _parts(run)]
+    runs = [part for run in _paired(runs) for part in _parts(run)]
     for run in runs:
         frame, notes = _one_run(run, user)
         if settings.layer is not None:
@@ -189,6 +189,7 @@ def ingest_runs(
             type(note)(f"{prefix}{kernels.provenance.get('path')}: {note}")
             for kernels in run.found
             for note in kernels.warnings
+            if note != trtexec.TIMELESS or len(run.found) == 1
             # layers by class are better than those
             if note != BY_OPERATOR or NAMED_BY_CLASS not in notes
         ]
@@ -551,28 +552,42 @@ def _timeless(run: _Run) -> bool:
     return all(kernels.frame["time_us"].isna().all() for kernels in run.found)
 
 
-def _nvprof(run: _Run) -> bool:
-    return all(
-        str(kernels.provenance.get("format", "")).startswith("nvprof") for kernels in run.found
-    )
+def _format(run: _Run) -> str:
+    """Return the format of a run's only file; empty of several, or of a collected run."""
+    alone = len(run.found) == 1 and not run.collected
+    return str(run.found[0].provenance.get("format", "")) if alone else ""
 
 
-def _paired_nvprof(runs: list[_Run]) -> list[_Run]:
-    """Put an nvprof metrics log, which has no times, together with a timed log of its program."""
-    logs = [run for run in runs if _nvprof(run) and not run.collected]
-    timed = [run for run in logs if not _timeless(run)]
+def _paired(runs: list[_Run]) -> list[_Run]:
+    """Put files without times together with the one that has the times of the same program.
+
+    They are a metrics log of nvprof and a timed log of its command, and layer information of
+    trtexec and a profile in its folder that has its layers.
+    """
+    timed = [run for run in runs if not _timeless(run)]
     paired = list(runs)
-    for run in logs:
-        if not _timeless(run):
+    for run in runs:
+        if not _timeless(run) or not _format(run):
             continue
-        command = run.found[0].provenance.get("command")
-        partners = [other for other in timed if other.found[0].provenance.get("command") == command]
+        partners = [other for other in timed if _of_one_program(run, other)]
         if len(partners) == 1:
-            run.files += partners[0].files
+            # an engine is called as its profile is
+            engine = _format(run) == trtexec.LAYER_INFO
+            both = (partners[0].files, run.files) if engine else (run.files, partners[0].files)
+            run.files = [*both[0], *both[1]]
             run.found += partners[0].found
             paired.remove(partners[0])
             timed.remove(partners[0])
     return paired
+
+
+def _of_one_program(run: _Run, timed: _Run) -> bool:
+    own, times = run.found[0], timed.found[0]
+    if _format(run).startswith("nvprof") and _format(timed).startswith("nvprof"):
+        return bool(own.provenance.get("command") == times.provenance.get("command"))
+    if (_format(run), _format(timed)) != (trtexec.LAYER_INFO, trtexec.NAME):
+        return False
+    return run.files[0].parent == timed.files[0].parent and trtexec.of_one_engine(times, own)
 
 
 def _joined_nvprof(profiles: list[Kernels]) -> list[Kernels]:

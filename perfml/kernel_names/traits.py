@@ -15,8 +15,9 @@ _ALIGNMENT = re.compile(r"align(?:a|_?)?(\d+)(?:\b|_)")
 _ARGUMENTS = re.compile(r"[<(](?!anonymous|unnamed)")
 """Where the template arguments or parameters of a kernel begin."""
 
-_RANGE = re.compile(r"^[^<(]*/")
-"""The range that some reports put before a kernel: ``conv_10/void gemm<...>``."""
+_RANGE = re.compile(r"^(?!Reformatting )[^<(]*/")
+"""The range that some reports put before a kernel: ``conv_10/void gemm<...>``. TensorRT's
+``Reformatting CopyNode for ... to NAME`` names a neighbour, whose paths are no range."""
 
 
 WORD, LONGEST = 1024, 16384

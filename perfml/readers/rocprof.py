@@ -48,7 +48,8 @@ _TABLES = (
 _NO_KERNEL = re.compile(r"(?:__hip|hip|hsa|rccl|nccl|roctx|omp)[A-Z_]\w*|[A-Z]+(?:_[A-Z]+)+")
 """What rows of sums are called that are of API calls or domains; their files look the same."""
 _NO_COUNTERS = frozenset(
-    (
+    name.lower()
+    for name in (
         *("Dispatch_ID", "GPU_ID", "Queue_ID", "Queue_Index", "PID", "TID", "Grid_Size", "GRD"),
         *("Workgroup_Size", "WGR", "LDS_Per_Workgroup", "LDS", "Scratch_Per_Workitem", "SCR"),
         *("Arch_VGPR", "Accum_VGPR", "ACCUM_VGPR", "SGPR", "Wave_Size", "SIG", "OBJ", "Kernel_ID"),
@@ -56,7 +57,9 @@ _NO_COUNTERS = frozenset(
         *("DispatchNs", "CompleteNs", "DurationNs"),
     )
 )
-"""Columns of a row a dispatch that say what was launched."""
+"""Columns of a row a dispatch that say what was launched, in lower case."""
+_PASS = re.compile(r"_\d+$")
+"""Ending of a column that another pass has, too, as rocprofiler-compute joins them."""
 _OF_VERSION_1 = {
     "Index": "Dispatch_ID",
     "KernelName": "Kernel_Name",
@@ -158,9 +161,9 @@ def read(source: Source, options: ReadOptions | None = None) -> Kernels:
                 )
             else:
                 found[line] = one = _dispatch(row)
-                for name in row.keys() - _NO_COUNTERS if "Dispatch_ID" in row else ():
-                    if row[name]:
-                        one.count(name, row[name])
+                for name, value in row.items() if "Dispatch_ID" in row else ():
+                    if value and _PASS.sub("", name).lower() not in _NO_COUNTERS:
+                        one.count(name, value)
             line += 1
     except (csv.Error, LookupError, TypeError, ArithmeticError, ValueError) as error:
         raise _damaged(error, "line of the kernel trace", f"{source.path}:{line}") from error

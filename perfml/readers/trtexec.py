@@ -8,6 +8,7 @@ names the kernel (tactic) of each layer. There are no counters in either.
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -30,10 +31,12 @@ _DETAILED = (
     "Build the engine with --profilingVerbosity=detailed, and export with --exportLayerInfo."
 )
 
-_TIMELESS = (
-    "Give it together with the file of --exportProfile: layer information has no times. "
-    "Both need one name, as in model.profile.json and model.layers.json."
+TIMELESS = (
+    "Put the file of --exportProfile of the same engine into its folder, and give the folder: "
+    "layer information has no times."
 )
+_NUMBER = re.compile(r"0x[0-9a-fA-F]+")
+"""What stands for the name of a tactic that has none, such as that of a reformat."""
 
 
 _Layer = tuple[str, float, str | None, str | None]
@@ -83,6 +86,11 @@ def named_by(profile: Kernels, info: Kernels) -> Kernels:
     return replace(profile, frame=frame, provenance=provenance, warnings=warnings)
 
 
+def of_one_engine(profile: Kernels, info: Kernels) -> bool:
+    """Return whether layer information has all layers of a profile, by their names."""
+    return set(profile.frame["layer"]) <= set(info.frame["layer"])
+
+
 def _profile(source: Source, entries: list[Any]) -> Kernels:
     where = str(source.path)
     head = [e for e in entries if isinstance(e, dict) and "name" not in e and "count" in e]
@@ -121,7 +129,7 @@ def _layer_info(source: Source, document: Any) -> Kernels:
         msg = "no layers in this layer information"
         raise InputError(msg, where=where, found=repr(entries)[:60], cure=_DETAILED)
     layers = [_described(entry, f"{where}, layer {place}") for place, entry in enumerate(entries)]
-    warnings = [_TIMELESS]
+    warnings = [TIMELESS]
     if all(kind is None for _, _, kind, _ in layers):
         warnings.append(f"The layers have names and nothing else. {_DETAILED}")
     return _kernels(source, layers, LAYER_INFO, warnings)
@@ -133,7 +141,7 @@ def _described(entry: Any, where: str) -> _Layer:
     name = _name(entry, "Name", where)
     texts = (entry.get(key) for key in ("LayerType", "TacticName"))
     kind, tactic = (text if isinstance(text, str) and text else None for text in texts)
-    return name, math.nan, kind, tactic
+    return name, math.nan, kind, None if _NUMBER.fullmatch(tactic or "") else tactic
 
 
 def _name(entry: Any, key: str, where: str) -> str:

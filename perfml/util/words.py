@@ -45,17 +45,26 @@ def plain_number(value: float) -> str:
     return f"{value:,.0f}" if whole else number(value, 4)
 
 
+def time_unit(value: float) -> tuple[float, str]:
+    """Return in which unit a time is read, and its microseconds: from ten of it on ms and s."""
+    return next((size, unit) for size, unit in _UNITS if value >= 10 * size or unit == "µs")
+
+
+_UNITS = ((1e6, "s"), (1e3, "ms"), (1.0, "µs"))
+
+
 def micros(value: float) -> str:
-    """Return a time given in microseconds, with its unit; ten milliseconds and more in ms.
+    """Return a time given in microseconds, with its unit (`time_unit`).
 
     Examples
     --------
-    >>> micros(0.96), micros(3221.4), micros(1_288_368.2)
-    ('0.960 µs', '3,221 µs', '1,288 ms')
+    >>> micros(0.96), micros(3221.4), micros(1_288_368.2), micros(67_059_000.0)
+    ('0.960 µs', '3,221 µs', '1,288 ms', '67.1 s')
     """
     if not math.isfinite(value):
         return "–"
-    return f"{number(value / 1000)} ms" if value >= 10_000 else f"{number(value)} µs"
+    size, unit = time_unit(value)
+    return f"{number(value / size)} {unit}"
 
 
 def about(value: float) -> str:
@@ -69,9 +78,8 @@ def about(value: float) -> str:
     if not math.isfinite(value) or value == 0:
         return f"about {value:.0f} µs" if value == 0 else micros(value)
     value = round(value, 1 - math.floor(math.log10(abs(value))))
-    return (
-        f"about {number(value / 1000, 2)} ms" if value >= 10_000 else f"about {number(value, 2)} µs"
-    )
+    size, unit = time_unit(value)
+    return f"about {number(value / size, 2)} {unit}"
 
 
 def micros_alike(*values: float) -> list[str]:
@@ -82,9 +90,8 @@ def micros_alike(*values: float) -> list[str]:
     >>> micros_alike(5600.0, 65_300.0), micros_alike(18.3, 111.0)
     (['5.60 ms', '65.3 ms'], ['18.3 µs', '111 µs'])
     """
-    if max(values, default=0.0) >= 10_000:
-        return [f"{number(value / 1000)} ms" for value in values]
-    return [micros(value) for value in values]
+    size, unit = time_unit(max(values, default=0.0))
+    return [f"{number(value / size)} {unit}" if math.isfinite(value) else "–" for value in values]
 
 
 def multiple(ratio: float) -> str:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from perfml.cli import output
 from perfml.errors import PerfmlError
 from perfml.metrics import load_catalogue
 from perfml.tables import write_table
@@ -127,3 +128,14 @@ def test_a_closed_output_is_one_clear_message():
 def test_a_number_that_is_none_is_refused(value, table):
     sides = ("--baseline", "cublas", "--target", "cudnn")
     assert run("explain", table, *sides, "--tolerance", value).exit_code in (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("lost", "cure"),
+    [(Path(output.__file__).parents[1] / "metrics" / "gone.toml", "install"), ("x/y", "name it")],
+)
+def test_a_missing_file_asks_for_no_space(lost, cure, capsys):
+    output.refused(FileNotFoundError(2, "No such file or directory", str(lost)))
+    said = capsys.readouterr().err
+    assert cure in said
+    assert "space" not in said

@@ -140,6 +140,17 @@ def test_rocprofiler_computes_columns_are_counters(trace):
     assert (row["registers_per_thread"], row["shared_memory_per_block"]) == (12.0, 1024.0)
 
 
+def test_what_was_launched_is_no_counter_of_any_pass(trace):
+    # rocprofiler-compute joins its passes: the second one's columns have a number
+    head, row = PMC_PERF.splitlines()
+    text = f"{head},wave_size,obj,wave_size_1,obj_1\n{row},64,0x7fab361b4ec0,64,0x7fcef8488ec0\n"
+    frame = read(trace(text)).frame
+    assert [name for name in frame if name.startswith(("SQ_", "obj", "wave"))] == [
+        "SQ_INSTS_VALU",
+        "SQ_WAVES",
+    ]
+
+
 def test_times_with_parts_of_a_nanosecond_are_read(trace):
     text = PMC_PERF.replace(",100,2100,", ",41551790928449.54,41551790930449.75,")
     assert read(trace(text)).frame["time_us"].tolist() == [2.0]

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from perfml.errors import InputError
+from perfml.explain import advise
+from perfml.ingest import ingest
 from perfml.readers import Source, read, recognise, trtexec
 from perfml.tables import metric_columns
 from tests.support.paths import PUBLIC
@@ -83,6 +85,37 @@ def test_a_profile_takes_the_kernels_that_layer_information_names(readable):
     other = LAYERS.replace("Conv_0 + Relu_1", "Conv_9").replace("Reformat input", "Reformat")
     strange = trtexec.named_by(readable(PROFILE), readable(other, "other.json"))
     assert any("2 layers of the profile are not in" in text for text in strange.warnings)
+
+
+def test_in_a_folder_files_of_one_engine_meet_whatever_they_are_called(tmp_path):
+    (tmp_path / "net-profile.json").write_text(PROFILE, encoding="utf-8")
+    (tmp_path / "net-layer-info.json").write_text(LAYERS, encoding="utf-8")
+    other = LAYERS.replace("Conv_0", "Conv_9")
+    (tmp_path / "another.json").write_text(other.replace('"TacticName"', '"x"'), encoding="utf-8")
+    kernels = ingest([tmp_path / "net-layer-info.json", tmp_path / "net-profile.json"])
+    assert kernels.frame["run_id"].nunique() == 1
+    np.testing.assert_allclose(kernels.frame["time_us"], [10.0, 300.0, 100.0])
+    assert kernels.frame["kernel"].iloc[1] == "sm75_xmma_fprop_implicit_gemm"
+    assert kernels.frame["workload"].unique().tolist() == ["net-profile"]
+    # layers of another engine give no times to it
+    folder = ingest([tmp_path])
+    assert folder.frame["time_us"].isna().sum() == 2
+
+
+def test_what_tensorrt_reformats_is_named_with_what_helps_there(readable):
+    entries = json.loads(PROFILE)
+    entries[1]["name"] = "Reformatting CopyNode for Input Tensor 0 to /net/self_attn/Softmax"
+    entries[1]["averageMs"] = 0.4
+    kernels = readable(json.dumps(entries))
+    (found,) = advise(kernels.frame).network
+    # by hand: 400 of 800 us
+    assert (found.rules, found.holds.us, found.numbers[0].slow) == (("conversions",), 800.0, 400.0)
+    assert found.command.startswith("trtexec ")
+
+
+def test_the_number_of_a_tactic_is_no_name(readable):
+    kernels = readable(LAYERS.replace("sm75_xmma_fprop_implicit_gemm", "0x00000000000003e8"))
+    assert kernels.frame["kernel"].tolist()[1] == "Conv_0 + Relu_1"
 
 
 def test_an_engine_built_without_details_says_how_to_have_them(readable):

@@ -24,7 +24,7 @@ from perfml.report.document import (
 )
 from perfml.report.results import MOST_FIGURES, Results
 from perfml.report.tables import amount, illustrated, time_texts
-from perfml.util.words import count, micros, multiple, number
+from perfml.util.words import count, micros, multiple, number, time_unit
 
 
 def times_section(results: Results) -> Section:
@@ -71,7 +71,7 @@ def _totals(condition: Condition, series: Mapping[str, int]) -> Totals | None:
 
 def _range(low: float, high: float, total: float) -> str:
     """Return a range in the unit of the total beside it, with a digit more."""
-    size, unit = (1000, "ms") if total >= 10_000 else (1, "µs")
+    size, unit = time_unit(total)
     return f"{number(low / size, 4)}–{number(high / size, 4)}\xa0{unit}"
 
 
