@@ -32,8 +32,8 @@ _DETAILED = (
 )
 
 TIMELESS = (
-    "Put the file of --exportProfile of the same engine into its folder, and give the folder: "
-    "layer information has no times."
+    "Layer information has no times. "
+    "Put trtexec's --exportProfile of the same engine beside it, and give the folder."
 )
 _NUMBER = re.compile(r"0x[0-9a-fA-F]+")
 """What stands for the name of a tactic that has none, such as that of a reformat."""

@@ -155,8 +155,10 @@ def step_findings(
         matters = each.amount.us if each.tells else each.saved_us
         if matters < _MATTERS * each.step_us or not remedy.helps:
             continue
-        # of sums nobody knows what runs beside copies
-        known = not each.tells and (account.unit != SUM or not each.amount.copying_us)
+        # of sums nobody knows what runs beside copies and communication
+        zones = {zone for match in cause.kernels for zone in match.zones}
+        beside = each.amount.copying_us or "communication" in zones
+        known = not each.tells and (account.unit != SUM or not beside)
         one = Finding(
             rules=(cause.id,),
             where=Where(),

@@ -155,10 +155,10 @@ class Tables:
         columns, account = (
             _clock(timed, moves, Audit(said(self.log.spoken)).unknown) if rows else ({}, None)
         )
-        found = self._warnings(bool(traced), clocked=account is not None and not counted)
         provenance = self._provenance(source, name, [*counted, *rows])
-        if account is not None:
+        if account is not None and not counted:
             provenance[ACCOUNT] = account.to_dict()
+        found = self._warnings(bool(traced), clocked=ACCOUNT in provenance)
         results = [
             build(each, provenance, found if first else (), raw=options.raw)
             for first, each in ((True, counted), (not counted, rows))
