@@ -216,6 +216,12 @@ def test_an_export_of_copies_alone_has_them_as_its_rows_and_on_the_clock(export)
     }
 
 
+def test_copies_without_times_are_none(export):
+    export.copy(1_000, 1_000, copyKind=1)
+    with pytest.raises(InputError, match="holds no kernels .*1 row of MEMCPY"):
+        export.read()
+
+
 def test_copies_that_were_called_and_not_recorded_are_named(export):
     export.call("cudaMemcpy_v3020", 0, 10, 1)
     with pytest.raises(InputError, match="1 call that copies memory") as no:

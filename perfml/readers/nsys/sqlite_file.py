@@ -128,6 +128,8 @@ class _Reader:
         self.warnings += at_most(audit.sentences)
         # millions of ranges, and the table takes as much again
         del ranges, own, export
+        if raw.empty and account is None:
+            raise self._nothing()
         if raw.empty:
             named = {number: name for number, (name, *_) in self.devices.items()}
             frame = moved_frame(recorded.moved(), "nsys", named)
