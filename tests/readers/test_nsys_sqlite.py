@@ -218,7 +218,7 @@ def test_an_export_of_copies_alone_has_them_as_its_rows_and_on_the_clock(export)
 
 def test_copies_without_times_are_none(export):
     export.copy(1_000, 1_000, copyKind=1)
-    with pytest.raises(InputError, match="holds no kernels .*1 row of MEMCPY"):
+    with pytest.raises(InputError, match=r"holds no kernels .*1 row of MEMCPY"):
         export.read()
 
 
