@@ -133,10 +133,12 @@ def show_step(output: Output, account: Account, name: str = "") -> None:
 
     output.result({}, [step_sentence(account, name)])
     rows = kernel_rows(account)
+    if not rows:  # copies alone
+        return
     shown = rows if output.verbose else rows[:_STEP_KERNELS]
     more = "" if len(shown) == len(rows) else f", {len(shown)} of {len(rows)}"
     output.table(
         ["kernel", "launches", "µs", "of all kernels"],
         [(name, round(n, 1), us, percent(share)) for name, n, us, share in shown],
-        f"Kernels of a step{more}",
+        f"Kernels of {'a step' if account.marked_by else 'all'}{more}",
     )
