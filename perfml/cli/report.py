@@ -123,7 +123,6 @@ def _all_conditions(selection: Selection) -> pd.DataFrame | None:
 def _write(
     output: Output, out: Path, document: Document, *, markdown: bool, warnings: Sequence[str]
 ) -> None:
-    from perfml.report.document import in_words
     from perfml.report.labels import clean
     from perfml.report.write import rendered
     from perfml.tables import replacing
@@ -137,7 +136,7 @@ def _write(
         clean(line)
         for place, each in enumerate(steps, start=1)
         for line in (
-            f"{place}. {each.title}: {each.gain} ({in_words(each.sure)})",
+            f"{place}. {each.title}: {each.gain} ({each.confidence})",
             *([f"   {each.text}"] if place == 1 else ()),
             *(f"   {line}" for line in each.command.splitlines()),
         )

@@ -33,8 +33,6 @@ KERNELS_FILE = "kernels.parquet"
 _PLACE = "place in its profile"
 """Column that launches have while some of them are chosen."""
 
-_BY_KERNEL = "no launch lies in a range, so every kernel counts as a layer"
-
 MANY = 3
 """Notes of one input's readers that are all passed on."""
 
@@ -110,9 +108,8 @@ class Inputs:
             if len(said) > MANY and not all_of_them:
                 said = [f"{table.title}: the reader has {len(said)} notes; -v lists them"]
             notes += [*said, *([f"{table.title}: {table.note}"] if table.note else [])]
-            if in_layers and not table.ranged:
-                notes.append(f"{table.title}: {_BY_KERNEL}")
-                notes += [table.left_out] if table.left_out else []
+            if in_layers and not table.ranged and table.left_out:
+                notes.append(table.left_out)
         if study:
             profiled = [table for table in self.tables if table.profiled]
             notes += substitutes_note(source for each in profiled for source in each.sources)

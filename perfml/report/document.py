@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from perfml.explain.confidence import IN_WORDS, Confidence
 from perfml.util.json_values import json_object
 from perfml.util.shown import Shown
-from perfml.util.words import capital
+from perfml.util.words import capital, say
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -49,7 +49,8 @@ class Sentence:
     title: str = ""  # what to do, in a few words; only where it is ``do``
     gain: str = ""
     command: str = ""  # the line to type
-    look: Literal["", "lost", "none"] = ""  # whether the gain is a loss, or there is none
+    # whether the gain is a loss, there is none, or nobody knows it
+    look: Literal["", "lost", "none", "unknown"] = ""
     at: str = ""  # the condition before its text, unless that is the only one
     named: bool = False  # whether its text begins with a name, which keeps its small letter
 
@@ -61,12 +62,18 @@ class Sentence:
         return replace(self, text=own if alone else f"{self.at}, {self.text}", at="")
 
     @property
+    def confidence(self) -> str:
+        """How sure it is; where nobody knows the gain, of what."""
+        sure = in_words(self.sure)
+        return say("report.first.place", sure=sure) if self.look == "unknown" else sure
+
+    @property
     def line(self) -> str:
         """All of it in one line."""
         if not self.gain:
             return self.text
         typed = f" Type: {self.command}" if self.command else ""
-        return f"{self.title}: {self.text}{typed} [{self.gain}; {in_words(self.sure)}]"
+        return f"{self.title}: {self.text}{typed} [{self.gain}; {self.confidence}]"
 
 
 @dataclass(frozen=True)

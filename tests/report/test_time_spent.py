@@ -202,3 +202,11 @@ def test_the_page_of_two_traces_says_what_explain_says(tmp_path):
     summary, step = json.loads(shown.stdout)["summary"], json.loads(explained.stdout)["step"]
     assert summary[0].startswith(f"A step is {step['verdict']}: ")
     assert 'id="clock"' in page.read_text(encoding="utf-8")
+
+
+def test_a_kernel_with_counters_is_profiled_for_those_that_are_missing():
+    (bare,), (some,) = (
+        longest_kernels(launches(**more)) for more in ({}, {"achieved_occupancy": 0.5})
+    )
+    assert bare.hazard == some.hazard == "Profile k"
+    assert bare.mitigation != some.mitigation

@@ -30,10 +30,10 @@ from perfml.explain.advice.finding import Finding, Gain, KnownBy, Where, grouped
 from perfml.explain.advice.findings import Layer, condition_of
 from perfml.explain.advice.layer_findings import SHORT_US, launch_finding
 from perfml.explain.advice.table import CONDITIONS, Place, place_of
+from perfml.explain.advice.unexplained import counted
 from perfml.explain.confidence import probability
 from perfml.explain.remedies import Person, Situation, of_account, person_of, remedy_for
 from perfml.ingest.merge.groups import launches_behind_rows
-from perfml.tables import metric_columns
 from perfml.util.findings import Evidence, Time
 from perfml.util.words import count, micros
 
@@ -136,10 +136,6 @@ def _largest(sums: Mapping[Any, float]) -> list[Any]:
     return sorted(sums, key=lambda name: -sums[name])
 
 
-_FACTS = frozenset({"registers_per_thread", "shared_memory_per_block", "threads"})
-"""Columns that tell how a kernel is launched, not what it does."""
-
-
 def step_findings(
     account: Account, rows: pd.DataFrame | None = None, known_by: KnownBy = "clock"
 ) -> tuple[Finding, ...]:
@@ -225,7 +221,7 @@ def _without_gain(account: Account, id_: str, idle_us: float, here: Situation) -
 
 def name_findings(kernels: pd.DataFrame | None) -> tuple[Finding, ...]:
     """Return what the names of the kernels of a table say, where it has no counters."""
-    if kernels is None or set(metric_columns(kernels)) - _FACTS:
+    if kernels is None or counted(kernels):
         return ()
     timed = kernels.dropna(subset=["kernel", "time_us"])
     if timed.empty:

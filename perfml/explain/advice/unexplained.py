@@ -24,9 +24,10 @@ from perfml.explain.tree.ideal import START_US
 from perfml.explain.tree.limits import Limit, limit_of
 from perfml.ingest.merge.groups import KernelUnit, kernel_units, launches_behind_rows
 from perfml.kernel_names import function_name, kernel_label, kernel_traits
+from perfml.tables import metric_columns
 from perfml.util.findings import Time
 from perfml.util.typing import Floats
-from perfml.util.words import count, micros
+from perfml.util.words import count, micros, say
 
 NOT_KNOWN = "not_known"
 """The cause of what no counter and no clock explains."""
@@ -48,6 +49,15 @@ _LIMITS = ("compute", "memory", "latency")
 
 _UNITS = {"dram_utilization": "dram", "l2_utilization": "l2", "l1_utilization": "l1"}
 _NEAR = 0.02  # of the peak: Nsight Compute's total of memory is that of its busiest part
+
+
+_FACTS = frozenset({"registers_per_thread", "shared_memory_per_block", "threads"})
+"""Columns that tell how a kernel is launched, not what it does."""
+
+
+def counted(kernels: pd.DataFrame) -> bool:
+    """Return whether a Kernels table has counters."""
+    return not _FACTS.issuperset(metric_columns(kernels))
 
 
 def longest_kernels(
@@ -102,7 +112,8 @@ def longest_kernels(
         elif few:
             title, text = f"Start more blocks in {label}", f"{text} {few}"
         else:
-            title, text = f"Profile {label}", f"{text} Its counters will tell what limits it."
+            more = say(f"explain.measure.{'more' if counted(kernels) else 'any'}")
+            title, text = f"Profile {label}", f"{text} {more}"
         # what a kernel's warps wait for says more than that they wait
         waits = pd.notna(row.get("stall_memory_dependency"))
         limit = () if own is None or (waits and not full) else (own.limit,)

@@ -13,7 +13,7 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from perfml import __version__
-from perfml.report.document import Block, Document, Picture, in_words
+from perfml.report.document import Block, Document, Picture
 from perfml.report.figures.axes import alternative
 from perfml.report.figures.style import svg
 from perfml.report.labels import Entry, clean, entries
@@ -51,7 +51,7 @@ def to_html(document: Document) -> str:
         shown: Markup = getattr(macros, type(block).__name__)(block)
         return shown
 
-    environment.globals.update(show=show, svg=draw, words=words, in_words=in_words)
+    environment.globals.update(show=show, svg=draw, words=words)
     environment.filters.update(told=words.marked, sentence=lambda text: ended(capital(text)))
     macros = environment.get_template("blocks.html.j2").module
     script, style = _part("script.js"), _part("style.css")

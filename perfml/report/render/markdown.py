@@ -47,17 +47,17 @@ def escape(text: object) -> str:
     return _SPECIAL.sub(r"\\\1", plain).replace("@", "@\u2060")
 
 
-def _marked(sure: doc.Sure) -> str:
-    return "" if sure == "caution" else f" *({doc.in_words(sure)})*"
+def _marked(sentence: doc.Sentence) -> str:
+    return "" if sentence.sure == "caution" else f" *({sentence.confidence})*"
 
 
 def _sentence(sentence: doc.Sentence) -> list[str]:
-    text = f"{escape(sentence.text)}{_marked(sentence.sure)}"
+    text = f"{escape(sentence.text)}{_marked(sentence)}"
     if sentence.about == "do":
         title = f"**{escape(sentence.title)}: {escape(sentence.gain)}.**"
         code = [f"   {one_line(line)}" for line in sentence.command.replace("`", "'").splitlines()]
         typed = ["   ```", *code, "   ```"] if code else []
-        return [f"1. {title} {escape(sentence.text)}{_marked(sentence.sure)}", *typed]
+        return [f"1. {title} {escape(sentence.text)}{_marked(sentence)}", *typed]
     return ["", "> [!WARNING]", f"> {text}"] if sentence.about == "caution" else [f"- {text}"]
 
 

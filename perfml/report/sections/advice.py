@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from perfml.explain.advice.finding import listed_layers, saving
 from perfml.explain.advice.unexplained import NOT_KNOWN
@@ -166,7 +166,8 @@ def _step(one: Finding, own: Sequence[KernelLevels], label: str) -> Sentence:
         at = f"at {label}, " if label else ""
         reasons = " ".join(ended(capital(each)) for each in why)
         text = " ".join(filter(None, (text, f"Why: {at}{reasons}")))
-    return Sentence("do", one.confidence, text, title, saving(one), one.command)
+    look: Literal["", "unknown"] = "" if one.gain is not None else "unknown"
+    return Sentence("do", one.confidence, text, title, saving(one), one.command, look)
 
 
 def _notes(advice: Advice) -> str:
