@@ -31,7 +31,7 @@ from perfml.report.sections.limits import limits_section, lines_section, rooflin
 from perfml.report.sections.models import models_section
 from perfml.report.sections.provenance import glossary_section, moment, of_runs, provenance_section
 from perfml.report.sections.times import kernels_section, times_section
-from perfml.util.words import listed
+from perfml.util.words import listed, say
 
 if TYPE_CHECKING:
     from perfml.explain import Advice
@@ -42,11 +42,6 @@ if TYPE_CHECKING:
     from perfml.modeling.results import Evaluation, Ranking
 
 Named = tuple[str, pd.DataFrame, pd.DataFrame | None]
-
-_WHY_LEAD = (
-    "The layer with the largest time difference. Its causes come from counters, and their factors "
-    "multiply to the time ratio. A fitted model has its own view, with its error on this layer."
-)
 
 
 def build_report(
@@ -151,7 +146,9 @@ def report_document(results: Results) -> Document:
         phases_section(results.phases),
         lines_section(results.lines, results.levels),
         None if by_kernel else times_section(results),
-        why_section(results.pairs, "Why one backend is slower", _WHY_LEAD, several=several),
+        why_section(
+            results.pairs, "Why one backend is slower", say("report.lead.build"), several=several
+        ),
         advice if limits is None else None,
         None if results.kernels is None or by_kernel else kernels_section(results.kernels),
         models_section(results),

@@ -86,7 +86,7 @@ def test_a_trace_of_another_program_is_refused(counters, tmp_path):
 
 def test_a_trace_alone_is_a_run_with_times_and_no_counters(tmp_path):
     export = Export(tmp_path / "net_eager_fp16_b8.sqlite")
-    export.launch("k(float *)", 10, 100, 200)
+    export.launch("k", 10, 100, 200)
     export.close()
     frame = ingest([tmp_path / "net_eager_fp16_b8.sqlite"]).frame
     assert frame["backend"].tolist() == ["eager"]

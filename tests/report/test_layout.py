@@ -143,12 +143,12 @@ explain/advice/hazards=4 explain/advice/measured=5 explain/advice/network=2
 explain/advice/settings=1 explain/advice/table=3 explain/advice/unexplained=13 explain/brief=2
 explain/compare=4 explain/compared=3 explain/confidence=1 explain/lines=16 explain/load=12
 explain/results=2 explain/roofs/peaks=6 explain/speed_of_light=6 explain/times=1
-explain/tree/causes=6 explain/tree/layer=3 explain/tree/one_side=3
-report/build=3 report/figures/all_models=4 report/figures/comparisons=9
-report/figures/metrics=5 report/figures/models=6 report/figures/registry=3 report/figures/times=3
-report/kernels=2 report/labels=5 report/pairs=2 report/render/markdown=1 report/render/text=2
-report/sections/advice=8 report/sections/clock=14 report/sections/comparison=26
-report/sections/explanation=11 report/sections/layer_detail=23 report/sections/limits=14
+explain/tree/causes=6 explain/tree/layer=3 explain/tree/one_side=3 report/build=2
+report/figures/all_models=4 report/figures/comparisons=9 report/figures/metrics=5
+report/figures/models=6 report/figures/registry=3 report/figures/times=3 report/kernels=2
+report/labels=5 report/pairs=2 report/render/markdown=1 report/render/text=2
+report/sections/advice=7 report/sections/clock=14 report/sections/comparison=24
+report/sections/explanation=10 report/sections/layer_detail=22 report/sections/limits=12
 report/sections/models=13 report/sections/predicted=12 report/sections/provenance=5
 report/sections/times=11 report/tables=2 report/verbs=13 report/write=4
 """

@@ -25,7 +25,7 @@ from perfml.report.document import (
 )
 from perfml.report.tables import amount, said_once, sentences_of, time_texts
 from perfml.util.shown import shorter
-from perfml.util.words import capital, count, ended, listed, micros, percent
+from perfml.util.words import capital, count, ended, listed, micros, percent, say
 
 if TYPE_CHECKING:
     from perfml.explain import Advice
@@ -45,11 +45,6 @@ _NAME = 64
 """Characters of the name of a layer or kernel in a title; the tables below have all of it."""
 _TITLE = 90
 """Characters of a finding in a title; of a longer sentence it is the rule that says it."""
-
-LEAD = (
-    "What is expected to save most is first. Findings of a layer are often two views of one loss: "
-    "they do not add up."
-)
 
 
 def advice_section(advice: Mapping[str, Advice]) -> Section | None:
@@ -72,7 +67,9 @@ def advice_section(advice: Mapping[str, Advice]) -> Section | None:
     if not panels:
         return None
     blocks = Panels("condition of the advice", tuple(panels))
-    return section("What could be done", blocks, anchor="advice", link="Advice", lead=LEAD)
+    return section(
+        "What could be done", blocks, anchor="advice", link="Advice", lead=say("report.lead.advice")
+    )
 
 
 def _tables(found: Sequence[Finding], folded: int, label: str) -> list[Block]:

@@ -37,7 +37,7 @@ from perfml.report.sections.explanation import (
 )
 from perfml.report.sections.provenance import glossary_section, moment, provenance_section
 from perfml.report.tables import illustrated
-from perfml.util.words import capital, count, ended, listed, micros, ratio_text
+from perfml.util.words import capital, count, ended, listed, micros, ratio_text, say
 
 if TYPE_CHECKING:
     from perfml.explain.times import Ratio
@@ -52,17 +52,6 @@ RULES = {
     "Of a cause: most of the difference is unexplained, or the evidence disagrees.",
 }
 """What the words of confidence mean on a comparison; printed on the page."""
-
-_TIMES_LEAD = (
-    "Slower or faster: the whole interval from the repeats lies beyond 1 % of equal, for all "
-    "layers judged together. No difference: the interval lies within 5 % of equal. Undecided: "
-    "the repeats scatter too much, or single launches differ by less than 3 %. "
-    "Repeats of one process agree better than two processes do."
-)
-_WHY_LEAD = (
-    "Causes come from counters, and their factors multiply to the time ratio. "
-    "A fitted model has its own view, with its error on this layer."
-)
 
 
 def comparison_document(
@@ -90,7 +79,7 @@ def comparison_document(
         why_section(
             [comparison.pair for comparison in comparisons],
             "Why, on the layers that differ most",
-            _WHY_LEAD,
+            say("report.lead.why"),
             several=True,
         ),
         provenance_section(*zip(names, provenance, strict=True)),
@@ -188,7 +177,9 @@ def _times_section(comparisons: Sequence[Comparison], left_out: Sequence[str]) -
     panels = Panels("measurement", tuple(_times(comparison) for comparison in comparisons))
     notes = tuple(Text(text, note=True) for text in left_out)
     title = "Time of every layer"
-    return section(title, *notes, panels, anchor="times", link="Times", lead=_TIMES_LEAD)
+    return section(
+        title, *notes, panels, anchor="times", link="Times", lead=say("report.lead.times")
+    )
 
 
 def _times(comparison: Comparison) -> Section:

@@ -46,8 +46,6 @@ _FIRST_LAYERS = 6
 _NAME = 64
 """Characters of a layer's name in a heading; --more and JSON have all of it."""
 
-_MORE = "--more: kernels, all causes, metrics and the model of these layers."
-
 
 def why_section(pairs: Iterable[Pair], title: str, lead: str, *, several: bool) -> Section | None:
     """Return why one side of every pair is slower; None without pairs.
@@ -140,7 +138,9 @@ def explanation_summary(explanation: Explanation, *, named: bool = False) -> Doc
         for place, each in enumerate(explanation.details)
     )
     sections = (*layers, overview) if named or single else (overview, *layers)
-    return Document(title, (*_with_step(explanation, sections), section("", Text(_MORE))))
+    return Document(
+        title, (*_with_step(explanation, sections), section("", Text(say("report.lead.more"))))
+    )
 
 
 def _names(detail: LayerDiff) -> str:

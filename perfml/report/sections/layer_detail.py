@@ -28,7 +28,7 @@ from perfml.report.figures.comparisons import differ
 from perfml.report.figures.metrics import stall_shares
 from perfml.report.labels import model
 from perfml.report.tables import amount, sentences_of, value_text
-from perfml.util.words import capital, count, listed, number, percent, ratio_text
+from perfml.util.words import capital, count, listed, number, percent, ratio_text, say
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -115,15 +115,9 @@ def _of_model(detail: LayerDiff, *, evidence: bool) -> tuple[Block | None, ...]:
     return (picture, model_table(detail.model), Text(caption)) if evidence else (picture,)
 
 
-_WHICH_TO_BELIEVE = (
-    "Believe the counters for this layer: they were measured on it. The model is fitted to all "
-    "layers, and knows only the metrics that it was given."
-)
-
-
 def _disagreements(detail: LayerDiff) -> Block | None:
     if detail.disagreements:
-        points = (*(each.text for each in detail.disagreements), _WHICH_TO_BELIEVE)
+        points = (*(each.text for each in detail.disagreements), say("report.lead.believe"))
         return Points(points, "Where the evidence disagrees")
     return None
 

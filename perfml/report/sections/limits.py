@@ -25,7 +25,7 @@ from perfml.report.document import (
 from perfml.report.figures.comparisons import Roofs
 from perfml.report.results import Results
 from perfml.report.tables import amount, illustrated, share, time_texts
-from perfml.util.words import percent
+from perfml.util.words import percent, say
 
 if TYPE_CHECKING:
     from perfml.explain.lines import SampledLine
@@ -33,11 +33,6 @@ if TYPE_CHECKING:
 
 MOST_KERNELS = 12
 """Kernels in the short forms."""
-
-_LEAD = (
-    "Compute and memory (SOL): how busy the busiest unit of either was, in percent of its peak. "
-    "Issue: issue slots in use. With neither above 60 %, latency is the limit."
-)
 
 
 def limits_section(levels: Sequence[KernelLevels], lines: Mapping[str, object]) -> Section | None:
@@ -47,7 +42,7 @@ def limits_section(levels: Sequence[KernelLevels], lines: Mapping[str, object]) 
     """
     if not levels:
         return None
-    names = {"anchor": "limits", "link": "Limits", "lead": _LEAD}
+    names = {"anchor": "limits", "link": "Limits", "lead": say("report.lead.limits")}
     return section("Kernels by time, and their limits", limits_table(levels, lines=lines), **names)
 
 
@@ -88,12 +83,6 @@ def _bars(each: KernelLevels) -> tuple[float, float, float]:
     return each.compute, each.memory, each.issue
 
 
-_LINES_LEAD = (
-    "Look at the lines with most samples first: there warps spend the kernel's time. A sample is "
-    "a warp at an instruction (section SourceCounters). Click a kernel to see its limits."
-)
-
-
 def bars_anchor(kernel: str, levels: Sequence[KernelLevels]) -> str:
     """Return the address of a kernel's row among the bars."""
     return f"kernel-{[each.kernel for each in levels].index(kernel)}"
@@ -131,7 +120,9 @@ def lines_section(
         *words("stall reason", "instruction"),
     )
     table = ReportTable("Lines of the source by samples", columns, rows, most=8)
-    return section("Source lines", table, anchor="lines", link="Lines", lead=_LINES_LEAD)
+    return section(
+        "Source lines", table, anchor="lines", link="Lines", lead=say("report.lead.lines")
+    )
 
 
 _BOUNDS = {"compute": "arithmetic", "dram": "device memory", "l2": "L2 cache", "l1": "L1 cache"}
