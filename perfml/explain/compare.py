@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 import statistics
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -43,6 +44,7 @@ from perfml.explain.times import (
     without_verdict,
 )
 from perfml.util.typing import Progress
+from perfml.util.words import say
 
 if TYPE_CHECKING:
     from perfml.explain.model import Explainer
@@ -249,7 +251,8 @@ def explain(
     reader, chosen = DetailReader((left, right), explainer), _chosen(table, layers, top)
     if not met.names and step is None:
         msg = "no kernel of one side answers to a kernel of the other"
-        cure = "Compare two runs of one program, or name one kernel a side."
+        alone = (met.only_baseline[0], met.only_target[0])
+        cure = say("explain.pairing.name", kernels=list(map(shlex.quote, alone)))
         raise PerfmlError(msg, where=f"{left.name} and {right.name}", cure=cure)
     details = []
     for done, at in enumerate(chosen):

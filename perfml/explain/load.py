@@ -32,6 +32,7 @@ from perfml.explain.compared import (
     require_value,
     sides_of,
 )
+from perfml.explain.confidence import MOST
 from perfml.explain.reports import Report, reports_behind
 from perfml.ingest.merge.groups import (
     KernelUnit,
@@ -40,11 +41,8 @@ from perfml.ingest.merge.groups import (
     occurrences,
     with_layers,
 )
-from perfml.util.words import first_few
+from perfml.util.words import first_few, say
 
-_NOTHING_COMMON = (
-    "The sides have no kernel in common, by name or signature. Kernels are not compared."
-)
 _SHOWN = 4  # pairs of kernels with different names that the sentence on pairing lists
 
 
@@ -103,7 +101,8 @@ def pair_kernels(
     """
     ran = (on_busiest_device(baseline[1]), on_busiest_device(target[1]))
     units, codes = zip(*map(kernel_units, ran), strict=True)
-    pairs = sorted(_pairs(units), key=lambda pair: pair[0])
+    in_order = np.array_equal(*codes)
+    pairs = sorted(_pairs(units, in_order=in_order), key=lambda pair: pair[0])
     ours, theirs = (
         _side(name, ran[at], units[at], codes[at], [places[at] for places, _ in pairs])
         for at, name in enumerate((baseline[0], target[0]))
@@ -129,8 +128,11 @@ def pair_kernels(
     return Sides(replace(ours.side, by=by), replace(theirs.side, by=by), alignment)
 
 
-def _pairs(units: Sequence[Sequence[KernelUnit]]) -> list[_Pair]:
-    """Pair the units of both sides by name, then by signature, then by place."""
+def _pairs(units: Sequence[Sequence[KernelUnit]], *, in_order: bool) -> list[_Pair]:
+    """Pair the units of both sides by name, then by signature, then by place.
+
+    `in_order` says that both sides launch their units in the same order.
+    """
     named: dict[str, tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
     for side, own in enumerate(units):
         for place, unit in enumerate(own):
@@ -154,12 +156,20 @@ def _pairs(units: Sequence[Sequence[KernelUnit]]) -> list[_Pair]:
         found += [(((a,), (b,)), "name and place") for a, b in zip(ours, theirs, strict=False)]
     left, right = _unpaired(units, found)
     if not found and min(map(len, units)) > 1:
+        if in_order and _alike(units):
+            return [(((place,), (place,)), "order") for place in range(len(units[0]))]
         return []  # two programs, or two kinds of GPU: the place of a kernel tells nothing
     if len(left) == len(right):
         found += [(((a,), (b,)), "place") for a, b in zip(left, right, strict=True)]
     elif left and right:
         found.append(((left, right), "place"))
     return found
+
+
+def _alike(units: Sequence[Sequence[KernelUnit]]) -> bool:
+    """Return whether most units have the grid and block of the one in their place."""
+    shapes = [(a.shape, b.shape) for a, b in zip(*units, strict=True)]
+    return len([a for a, b in shapes if a == b != ""]) > MOST * len(shapes)
 
 
 def _unpaired(
@@ -213,19 +223,20 @@ def _side(
 def _sentence(pairs: Sequence[_Pair], ours: _Grouped, theirs: _Grouped) -> str:
     """Say how kernels were paired, and which of them have different names."""
     if not pairs:
-        return _NOTHING_COMMON
+        return say("explain.pairing.nothing")
     hows = Counter(how for _, how in pairs)
     counts = ", ".join(f"{count} by {how}" for how, count in hows.items())
     kernels = "kernel is" if len(pairs) == 1 else "kernels are"
     said = f"Without ranges, {len(pairs)} {kernels} paired: {counts}"
+    order = say("explain.pairing.order") if "order" in hows else ""
     unlike = [
         f"{a} with {b}"
         for a, b, (_, how) in zip(ours.labels, theirs.labels, pairs, strict=True)
-        if how == "place"
+        if how in ("place", "order")
     ]
     if unlike:
         said += f" ({'; '.join(unlike[:_SHOWN])}{'; ...' if len(unlike) > _SHOWN else ''})"
-    return f"{said}."
+    return f"{said}. {order}".rstrip()
 
 
 def _as_often(ours: _Grouped, theirs: _Grouped) -> bool:

@@ -343,6 +343,11 @@ class Explanation(Shown):
         return "; ".join(filter(None, (step_verdict(self.leading), self.certain)))
 
     @property
+    def headline_ratio(self) -> Ratio:
+        """The ratio of the headline; `total` is of what `Ratio.of` says."""
+        return self.total if self.leading is None else self.leading.total
+
+    @property
     def certain(self) -> str:
         """What the largest layer that changed for certain does, where the clock is undecided."""
         if self.leading is None or self.leading.verdict != "undecided":
@@ -367,6 +372,10 @@ class Explanation(Shown):
         """The notes on times that the headline does not say."""
         return tuple(note for note in self.time_notes if not self.headline.startswith(note))
 
+    JSON: ClassVar = (
+        *("baseline", "target", ("headline", "headline_ratio"), "total", "layers", "details"),
+        *("only_baseline", "only_target", "warnings", "time_notes", "pairing", "step"),
+    )
     to_dict = json_object
     plot = drawn_by("perfml.report.figures.comparisons", "time_ratios")
 

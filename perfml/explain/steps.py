@@ -213,6 +213,7 @@ class StepComparison:
             log_high=high,
             repeats=self.repeats,
             verdict=self.verdict,
+            of="clock",
         )
 
     @property

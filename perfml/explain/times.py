@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -45,6 +45,9 @@ class Ratio:
         How many ratios were judged together (`perfml.explain.times.corrected_verdicts`).
     unclaimed
         Why nothing is claimed of these times, as the beginning of a sentence; empty else.
+    of
+        What takes these times: ``kernels``, while the device is busy with them, or the ``clock``,
+        with copies and idle time.
     """
 
     baseline_us: float
@@ -58,11 +61,17 @@ class Ratio:
     p_value: float | None = None
     compared: int = 1
     unclaimed: str = ""
+    of: Literal["kernels", "clock"] = "kernels"
 
     JSON: ClassVar = (
         *("baseline_us", "target_us", "ratio", "interval", "log_ratio", "repeats", "processes"),
-        *("scope", "p_value", "compared", "verdict"),
+        *("scope", "p_value", "compared", "verdict", "of"),
     )
+
+    @property
+    def of_what(self) -> str:
+        """What takes these times, in words."""
+        return say(f"explain.time.of_{self.of}")
 
     @property
     def scope(self) -> str | None:

@@ -14,7 +14,7 @@ from perfml.datasets.opening import read_input
 from perfml.explain.compare import step_comparison
 from perfml.explain.compared import Side, make_side
 from perfml.gate.policy import Policy, load_baseline, load_policy
-from perfml.gate.verdict import OUTSIDE, GateResult, judge
+from perfml.gate.verdict import OUTSIDE, GateResult, judge, layer_alignment
 from perfml.tables import Table
 
 
@@ -63,7 +63,9 @@ def judged(base: Table, new: Table, policy: Policy | None = None) -> GateResult:
         for name, table in (("baseline", base), ("new version", new))
     )
     step = step_comparison(*sides)
-    clock = step.total if step is not None and step.leads else None
+    # as in `explain`: the clock alone answers where no layer does
+    alone = step is not None and not layer_alignment(base.frame, new.frame).names
+    clock = step.total if step is not None and (step.leads or alone) else None
     return judge(base.frame, new.frame, policy, clock)
 
 

@@ -9,7 +9,7 @@ from perfml.errors import plain
 from perfml.gate.policy import Verdict
 from perfml.gate.verdict import OUTSIDE, GateResult, LayerVerdict
 from perfml.report.render.markdown import escape
-from perfml.util.words import count
+from perfml.util.words import count, ratio_text
 
 HEADLINES = {
     Verdict.SAME: "The same counted work",
@@ -139,9 +139,9 @@ def _ratio(layer: LayerVerdict) -> str:
         return ""
     interval = layer.time.interval
     sure = "" if interval is None else f" [{interval[0]:.3f}, {interval[1]:.3f}]"
-    return f"{layer.time.ratio:.3f}{sure}"
+    return f"{ratio_text(layer.time.ratio)}{sure}"
 
 
 def _time(layer: LayerVerdict) -> str:
     ratio = _ratio(layer)
-    return f" (time ×{ratio})" if ratio else ""
+    return f" (time {layer.time.of_what} ×{ratio})" if layer.time and ratio else ""

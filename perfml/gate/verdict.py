@@ -49,7 +49,7 @@ from perfml.gate.work import COUNTED, LAUNCHES, Outcome, WorkChange, work_change
 from perfml.metrics.sets import INSTRUCTIONS
 from perfml.util.json_values import json_object
 from perfml.util.shown import Shown
-from perfml.util.words import Readable
+from perfml.util.words import Readable, ratio_text
 
 OUTSIDE = "(outside every layer)"
 """Name of the layer that launches without a layer make up."""
@@ -171,7 +171,8 @@ class GateResult(Shown):
             )
             if names
         ]
-        time = "" if self.overall.time is None else f", time ×{self.overall.time.ratio:.3f}"
+        whole = self.overall.time
+        time = "" if whole is None else f", time {whole.of_what} ×{ratio_text(whole.ratio)}"
         title = f"{self.verdict}{time}; layers: {', '.join(counts) or 'none compared'}"
         return title, self.time_notes, frame, alone, ".layers"
 
@@ -196,7 +197,7 @@ def judge(
         require_one_condition(name, table)
         require_counts(name, table)
     rules = policy or Policy()
-    alignment = _alignment(baseline, new)
+    alignment = layer_alignment(baseline, new)
     names = alignment.names
     other = other_conditions(baseline, new)
     notes = time_notes(("baseline", baseline), ("new version", new))
@@ -227,7 +228,7 @@ def judge(
     return GateResult(overall, tuple(layers), alignment.only_baseline, alignment.only_target, notes)
 
 
-def _alignment(baseline: pd.DataFrame, new: pd.DataFrame) -> Alignment:
+def layer_alignment(baseline: pd.DataFrame, new: pd.DataFrame) -> Alignment:
     """Return which layers answer to each other; what is outside of them does by its name alone."""
     within = [side[side["layer"] != OUTSIDE] for side in (baseline, new)]
     outside = [

@@ -95,14 +95,22 @@ def micros_alike(*values: float) -> list[str]:
 
 
 def multiple(ratio: float) -> str:
-    """Return a ratio with two decimals, or with three digits where these tell more or too much.
+    """Return a ratio with three digits; a small one as a part of 1.
 
     Examples
     --------
-    >>> multiple(3.9561), multiple(77.761), multiple(0.01287), multiple(1.0)
-    ('3.96×', '77.8×', '0.0129×', '1.00×')
+    >>> multiple(3.9561), multiple(77.761), multiple(0.01287), multiple(1 / 5300)
+    ('3.96×', '77.8×', '0.0129×', '1/5,300×')
     """
-    return f"{number(ratio)}×"
+    return f"{_part(ratio) or number(ratio)}×"
+
+
+_PART = 0.01
+"""A ratio below it is said as a part of 1, as decimals show nothing but zeros."""
+
+
+def _part(ratio: float, digits: int = 3) -> str:
+    return f"1/{number(1 / ratio, digits)}" if 0 < ratio < _PART else ""
 
 
 def ratio_text(ratio: float) -> str:
@@ -110,9 +118,11 @@ def ratio_text(ratio: float) -> str:
 
     Examples
     --------
-    >>> ratio_text(0.8983), ratio_text(3.9561), ratio_text(293.624)
-    ('0.898', '3.956', '293.6')
+    >>> ratio_text(0.8983), ratio_text(3.9561), ratio_text(293.624), ratio_text(1 / 12146)
+    ('0.898', '3.956', '293.6', '1/12,146')
     """
+    if part := _part(ratio, 4):
+        return part
     return f"{ratio:.3f}" if ratio < 10 else number(ratio, 4)
 
 
@@ -121,9 +131,11 @@ def factor_text(factor: float) -> str:
 
     Examples
     --------
-    >>> factor_text(6.022), factor_text(0.866), factor_text(128.0)
-    ('×6.02', '×0.87', '×128')
+    >>> factor_text(6.022), factor_text(0.866), factor_text(128.0), factor_text(1 / 558)
+    ('×6.02', '×0.87', '×128', '×1/558')
     """
+    if part := _part(factor):
+        return f"×{part}"
     return f"×{factor:.2f}" if factor < 100 else f"×{factor:,.0f}"
 
 

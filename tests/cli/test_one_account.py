@@ -302,3 +302,30 @@ def _clock_agrees(clock, devices, *, whole):
             assert computing == pytest.approx(mine.computing_us, **near)
             assert each["wall_us"] == pytest.approx(mine.wall_us, **near)
             assert each["idle_us"] == pytest.approx(mine.idle_us, **near)
+
+
+def test_where_no_layer_answers_gate_and_explain_say_the_clock_and_name_it(tmp_path):
+    def recorded(name, layer, kernel, idle):
+        export = Export(tmp_path / f"{name}.sqlite")
+        export.range(layer, 0, 9_000_000)
+        for place in range(4):
+            start = 1_000_000 + (100_000 + idle) * place
+            export.launch(f"{kernel}(float*)", start - 500, start, start + 100_000)
+        return export.close()
+
+    one = recorded("one", "first", "gemm", 60_000)
+    other = recorded("other", "second", "product", 10_000)
+    found, gate = document("explain", one, other, "--model", "none"), document("gate", one, other)
+    assert found["headline"]["of"] == found["total"]["of"] == gate["time"]["of"] == "clock"
+    assert gate["time"]["ratio"] == pytest.approx(found["headline"]["ratio"])
+    assert found["headline"]["ratio"] == found["step"]["ratio"] < 0.8
+
+
+def test_the_ratio_of_the_headline_is_the_clock_s_beside_that_of_the_kernels(tmp_path):
+    def recorded(name, us):
+        return trace_of(tmp_path / f"{name}.json", ("add(float*)", us, 1), gap_us=2.0)
+
+    found = document("explain", recorded("one", 1000.0), recorded("other", 100.0))
+    assert (found["headline"]["of"], found["total"]["of"]) == ("clock", "kernels")
+    assert found["headline"]["ratio"] == pytest.approx(105 / 1005)
+    assert found["total"]["ratio"] == pytest.approx(0.1)

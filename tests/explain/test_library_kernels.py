@@ -8,7 +8,7 @@ from perfml.explain import explain, sides_of
 from perfml.explain.launches import Change
 from perfml.explain.load import load_tables
 from perfml.explain.tree.causes import TERMS, Contribution
-from perfml.explain.tree.layer import matches_of
+from perfml.explain.tree.layer import decompose_layer, matches_of
 from perfml.explain.tree.library_kernels import as_calls, judge_by_work
 from tests.support.launches import launch
 from tests.support.tables import make_kernels
@@ -84,6 +84,21 @@ def test_dearer_sectors_are_no_cause_where_there_are_fewer_of_them():
     scattered = terms(sectors_per_request=0.9, dram_bytes_per_sector=-0.5)
     found = judged(scattered, kernel(WIDE, 100.0), kernel(NARROW, 150.0))
     assert found["sectors_per_request"] == 0.9
+
+
+@pytest.mark.parametrize(("time_us", "counts"), [(1000.0, False), (8.0, True)])
+def test_long_passes_in_place_of_another_kernel_are_what_they_compute(time_us, counts):
+    def of(name, us, work):
+        return launch({"kernel": name, "time_us": us, **COUNTED, "inst_executed": work})
+
+    before = [of("count(int*)", time_us * size, 1e6 * size) for size in (3, 2, 1)]
+    after = [of("count_shared(int*)", time_us, 1e6)]
+    change = Change("fused", range(3), range(1))
+    causes = decompose_layer(matches_of(change, before, after), same_device=True, single=True)
+    named = {each.term.id for each in causes.totals}
+    assert ("launch_count" in named) is counts
+    assert causes.log_ratio == pytest.approx(-math.log(6))
+    assert sum(each.log_ratio for each in causes.totals) == pytest.approx(causes.log_ratio)
 
 
 def test_a_batch_that_a_grid_s_limit_cuts_is_one_call():

@@ -61,6 +61,36 @@ def test_what_is_left_is_paired_by_place_and_that_is_said():
     assert "1 by name, 1 by place (naive with tiled)" in pairing.alignment.said[0]
 
 
+RENAMED = (("cache_L1", "(8, 1, 1)", 6), ("cache_L2", "(4, 1, 1)", 2), ("cache_L3", "(2, 1, 1)", 1))
+
+
+def test_kernels_without_a_common_name_are_paired_by_order_where_grids_are_alike():
+    renamed = [(f"mod_{name}", grid, 2 * us) for name, grid, us in RENAMED[:2]]
+    renamed.append(("mod_cache_L3", "(9, 1, 1)", 1))  # one grid may be another
+    pairing, pairs = paired(launches(*RENAMED), launches(*renamed))
+    assert pairs == [(name, f"mod_{name}", "order") for name, *_ in RENAMED]
+    assert total(pairing).ratio == pytest.approx(17 / 9)
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        [
+            (f"mod_{name}", f"({place + 20}, 1, 1)", us)
+            for place, (name, _, us) in enumerate(RENAMED)
+        ],
+        [(f"mod_{name}", grid, us) for name, grid, us in (*RENAMED, RENAMED[0])],
+    ],
+    ids=["other grids", "another order"],
+)
+def test_other_programs_are_not_paired_by_order_and_it_is_said_what_to_type(others):
+    pairing, pairs = paired(launches(*RENAMED), launches(*others))
+    assert not pairs
+    with pytest.raises(PerfmlError) as caught:
+        total(pairing)
+    assert "--kernel cache_L1 --kernel-b mod_cache_L1" in caught.value.cure
+
+
 def test_kernels_that_were_fused_are_one_pair_and_the_sign_is_that_of_the_time():
     pairing, pairs = paired(
         launches(("conv", 6), ("bias", 2), ("relu", 2), ("pool", 1)),

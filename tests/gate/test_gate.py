@@ -436,7 +436,7 @@ def test_markdown_for_a_pull_request_lists_what_changed_and_what_was_not_compare
     both = pd.concat([layers(seed=1), layers(layer="pool"), layers(layer="norm")])
     new = pd.concat([layers(seed=2, time=20, inst_executed=1.5e6), layers(layer="pool")])
     lines = markdown(judge(both, new), "main", "@someone/pr").splitlines()
-    head, _, end = lines[0].partition(" (time ×0.997")
+    head, _, end = lines[0].partition(" (time of kernels ×0.997")
     assert (head, end.partition(": ")[2]) == (
         "**More work",
         "of 2 layers 1 worse, 1 same** (@\u2060someone/pr against main)",

@@ -16,8 +16,8 @@ from perfml.explain.advice.findings import Layer, as_one, finding_of
 from perfml.explain.advice.symptoms import filled, load_symptoms, numbers_of, situation_of
 from perfml.explain.launches import Launch, known
 from perfml.explain.remedies import Person, person_of_all, remedy_for
-from perfml.explain.tree.ideal import START_US
 from perfml.explain.tree.library_kernels import is_full, is_product
+from perfml.explain.tree.thresholds import START_US
 
 SHORT_US = 5.0  # a launch below it counts as short
 _MANY, _PART, _OFTEN = 2, 0.25, 4

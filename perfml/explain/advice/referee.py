@@ -24,9 +24,10 @@ from perfml.explain.launches import Launch, known
 from perfml.explain.limits.state import LaunchState
 from perfml.explain.limits.traffic import SECTOR
 from perfml.explain.tree.causes import TERMS, Kind
-from perfml.explain.tree.ideal import NEAR, START_US, best_counters, ideal_counters, ideal_of
+from perfml.explain.tree.ideal import NEAR, best_counters, ideal_counters, ideal_of
 from perfml.explain.tree.limits import fullest, limit_of, load_limits, nearness, unit_ids
 from perfml.explain.tree.one_side import losses, time_after
+from perfml.explain.tree.thresholds import START_US
 
 LEAST = 0.4
 """Of the logarithm of the likely ratio, what 19 of 20 measured pairs reach (302 of ten exams): with

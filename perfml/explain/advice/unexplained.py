@@ -20,8 +20,8 @@ from perfml.explain.advice.finding import Finding, Where
 from perfml.explain.confidence import probability
 from perfml.explain.remedies import Situation, person_of, remedy_for
 from perfml.explain.speed_of_light import KernelLevels, is_ordinary, kernel_levels
-from perfml.explain.tree.ideal import START_US
 from perfml.explain.tree.limits import Limit, limit_of
+from perfml.explain.tree.thresholds import START_US
 from perfml.ingest.merge.groups import KernelUnit, kernel_units, launches_behind_rows
 from perfml.kernel_names import function_name, kernel_label, kernel_traits
 from perfml.tables import metric_columns

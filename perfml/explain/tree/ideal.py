@@ -19,6 +19,7 @@ from perfml.explain.limits.state import LaunchState
 from perfml.explain.tree.causes import ROWS
 from perfml.explain.tree.library_kernels import is_product
 from perfml.explain.tree.limits import fullest, limit_of, nearness
+from perfml.explain.tree.thresholds import START_US
 from perfml.explain.tree.work import DIVISION
 from perfml.metrics.expressions import parse
 from perfml.util.files import record
@@ -59,9 +60,6 @@ _INSTRUCTIONS = (
 """What instructions of all kinds ask of a multiprocessor: those of a loop go together."""
 _BELOW = ("l2_utilization", "l2_read_transactions", "l2_write_transactions", "dram_utilization")
 """What local memory asks of the levels below goes with its accesses."""
-START_US = 1.9
-"""Time of a launch in which its multiprocessors are idle although it has blocks for all of them:
-the 10th percentile of 813 recorded launches with at least one wave of blocks."""
 _LEAST, _MOST = 0.05, 0.95  # the ideal's time, as a part of the launch's
 
 

@@ -22,6 +22,7 @@ from perfml.explain.tree.engine import decompose_pair
 from perfml.explain.tree.layer_causes import Causes, PairCauses
 from perfml.explain.tree.library_kernels import (
     as_calls,
+    as_passes,
     does_arithmetic,
     is_product,
     judge_by_work,
@@ -108,6 +109,7 @@ def matches_of(change: Change, left: Sequence[Launch], right: Sequence[Launch]) 
             matches.append(Match(one.label, one, two))
             before.remove(one)
             after.remove(two)
+    before, after = as_passes(before, after), as_passes(after, before)
     if _is_loop(before, after):
         return [*matches, *(_replaced(one, two) for one, two in zip(before, after, strict=True))]
     if before and after:

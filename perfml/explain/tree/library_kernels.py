@@ -18,6 +18,7 @@ from perfml.explain.confidence import MOST
 from perfml.explain.launches import Launch, adds_up
 from perfml.explain.remedies import Person, person_of
 from perfml.explain.tree.causes import TERMS, Contribution, Kind
+from perfml.explain.tree.thresholds import SMALL, START_US
 
 _LARGEST = 65_535
 """Blocks that a grid has at most along its second and third dimension (CUDA C++ Programming Guide,
@@ -166,6 +167,17 @@ def as_calls(launches: Sequence[Launch]) -> list[Launch]:
         else:
             found.append([one])
     return [_joined(parts) for parts in found]
+
+
+def as_passes(launches: Sequence[Launch], others: Sequence[Launch]) -> list[Launch]:
+    """Return launches, with passes joined in whose place the other side has one launch of another.
+
+    Long launches are what they compute, not how many they are: where a start takes less of each
+    than a difference that says nothing, the number of launches can be no cause of the time.
+    """
+    one_kernel = len({one.kernel for one in launches}) == 1 == len(others)
+    long = all(math.expm1(SMALL) * one.time_us > START_US for one in launches)
+    return [_joined(launches)] if one_kernel and long else list(launches)
 
 
 def is_full(grid: str) -> bool:

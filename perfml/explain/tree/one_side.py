@@ -11,7 +11,6 @@ from perfml.explain.limits.state import LaunchState
 from perfml.explain.tree.causes import TERMS, Kind
 from perfml.explain.tree.engine import Decomposed, decompose_pair
 from perfml.explain.tree.ideal import (
-    START_US,
     bounded_needs,
     ideal_counters,
     ideal_launch,
@@ -20,7 +19,7 @@ from perfml.explain.tree.ideal import (
     unknown_needs,
 )
 from perfml.explain.tree.limits import Limit, fullest, limit_of, load_limits, nearness, unit_ids
-from perfml.explain.tree.thresholds import OVERLAP
+from perfml.explain.tree.thresholds import OVERLAP, START_US
 
 SPLIT = "wave_quantization"  # the cause of a grid below one wave
 _LEAST_ACTIVE = 0.01  # the least part of the time in which a multiprocessor has a block

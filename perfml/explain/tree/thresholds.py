@@ -26,3 +26,7 @@ several causes: 479, 137 and 980 with 1.25; 482, 138 and 996 with 2.5; 478, 138 
 SMALL = math.log(1.02)
 """A difference of times that is smaller has no certain cause: counters of two runs of one program
 differ by as much (docs/explanation/counters.md, "Do the counters agree")."""
+
+START_US = 1.9
+"""Time of a launch in which its multiprocessors are idle although it has blocks for all of them:
+the 10th percentile of 813 recorded launches with at least one wave of blocks."""

@@ -136,10 +136,13 @@ def phase_sentence(phases: Sequence[PhaseTimes]) -> Sentence:
 def step_section(step: StepComparison) -> Section:
     """Return two sides on the clock: the verdict, its first cause, what to do, and all parts."""
     points = [text for text in (step_cause(step), _do(step)) if text]
-    rows = [[Cell(name), amount(us)] for name, us in _rows(step)]
+    rows = [[Cell(name), Cell(step.names[us > 0]), amount(us)] for name, us in _rows(step)]
     table = ReportTable(
         f"What the difference of a {step.unit} is made of; the parts add up",
-        (*words("part"), *numbers(f"{step.names[1]} takes more, µs a {step.unit}")),
+        (
+            *words("part", "more of it in"),
+            *numbers(f"{step.names[1]} takes more, µs a {step.unit}"),
+        ),
         rows,
         title="Where the difference is",
     )

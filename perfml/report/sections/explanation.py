@@ -115,6 +115,8 @@ def explanation_summary(explanation: Explanation, *, named: bool = False) -> Doc
     table = layers_table(explanation, by_share=True, most=_FIRST_LAYERS)
     # of a single layer the sum of all layers would say everything twice
     single = len(explanation.layers) == 1 == len(explanation.details)
+    # beside the clock's headline it has to be said what the times are of
+    of = "" if explanation.leading is None else f", times {explanation.total.of_what}"
     overview = section(
         "" if single else f"{title}, all layers of both",
         *(Text(text) for text in explanation.pairing),
@@ -125,7 +127,7 @@ def explanation_summary(explanation: Explanation, *, named: bool = False) -> Doc
     )
     layers = (
         section(
-            f"{title}: {_names(each)}" if single else _names(each),
+            f"{title}{of}: {_names(each)}" if single else _names(each),
             *(
                 (Text(f"{capital(each.time.sentence())}."),)
                 # the points say the sentence of what does not differ
