@@ -35,6 +35,11 @@ def test_the_part_that_is_the_cause_s_goes_and_the_rest_stays():
     assert time_after(barriers, "stall_sync", left=0.5) == pytest.approx(0.7)
 
 
+def test_what_no_reason_was_collected_for_is_waited_for_still():
+    alone = launch({"time_us": 100.0, "stall_sync": 0.2})
+    assert time_after(alone, "stall_sync") == pytest.approx(0.8)
+
+
 def test_the_next_limit_takes_over():
     full = {"time_us": 100.0, "stall_sync": 0.9, "stall_exec_dependency": 0.1}
     full |= {"single_precision_fu_utilization": 0.45}
@@ -159,7 +164,8 @@ def test_the_first_cause_s_action_stands_with_the_time_without_it():
     assert fix.term == causes.totals[0].term
     assert "Use fewer fences, or narrower ones" in fix.do
     # half of the fences are assumed to stay, so no number is said, only an interval
-    assert fix.after_low_us == pytest.approx(10.2, abs=0.05)
+    # (and a tenth of the time, of which no reason was collected)
+    assert fix.after_low_us == pytest.approx(11.1, abs=0.05)
     assert fix.after_high_us == fix.now.us
     assert "no counter tells how many of the fences are needed" in fix.saves
     assert (fix.to_dict()["after_us"], fix.to_dict()["unknown"]) == (None, fix.unknown)

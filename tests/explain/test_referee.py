@@ -14,6 +14,7 @@ from perfml.explain.advice.findings import Layer, launch_findings
 from perfml.explain.advice.referee import most_saved
 from perfml.explain.advice.symptoms import situation_of
 from perfml.explain.limits.state import LaunchState
+from perfml.explain.remedies import Situation, remedy_for
 from perfml.explain.tree.causes import TERMS
 from perfml.explain.tree.ideal import ideal_of
 from perfml.explain.tree.limits import fullest, limit_of
@@ -146,6 +147,78 @@ def test_what_nsight_compute_estimates_obeys_the_laws_of_the_cause_that_it_names
 def test_a_rule_that_estimates_nothing_and_names_no_cause_has_no_content():
     assert said_by_ncu(rule="SOLBottleneck", message="Low throughput. Look elsewhere.") == ()
     assert said_by_ncu(rule="Unheard", message="It waits. Wait less.", saves=0.2)
+
+
+SHARED = {"rule": "UncoalescedSharedAccess", "message": "uncoalesced shared accesses"}
+STORES = {"rule": "MemoryCacheAccessPattern", "message": "global stores to L1TEX might not be"}
+
+
+def test_an_estimate_is_no_longer_than_the_unit_is_busy_by_any_total_of_the_file():
+    idle = launch({"kernel": "k", "time_us": 100.0, "memory_level": 0.06, "ipc": 0.8})
+    ((one, _),) = said_by_ncu((idle,), **SHARED, saves=0.8, scope="global")
+    assert one.saved_us <= 6.0 + 1e-6
+
+
+def test_an_estimate_is_no_more_than_its_accesses_have_of_the_unit_s_work():
+    counters = {
+        "gld_transactions": 4e6,
+        "global_load_requests": 1e6,
+        "gld_efficiency": 1.0,
+        "gst_transactions": 8e4,
+        "global_store_requests": 5e3,
+        "gst_efficiency": 0.25,
+        "dram_utilization": 0.2,
+        "l2_utilization": 0.2,
+        "memory_level": 0.3,
+    }
+    few = launch({"kernel": "k", "time_us": 100.0, **counters})
+    ((one, _),) = said_by_ncu((few,), **STORES, saves=0.35, scope="global")
+    assert one.likely_us < 5.0
+    assert one.probability < 0.2
+
+
+@pytest.mark.parametrize(
+    ("rule", "message"),
+    [
+        ("MemoryL2Compression", "Out of 9 bytes sent to the L2 Compression unit only 0.00% were"),
+        ("", "All compute pipelines are under-utilized. Either"),
+        ("CPIStall", "stalled waiting for the micro scheduler to select the warp to issue"),
+        ("PMSamplingData", "Sampling interval is larger: very few collected samples."),
+    ],
+)
+def test_a_result_without_anything_to_do_is_not_said(rule, message):
+    assert said_by_ncu(rule=rule, message=message, saves=0.4, scope="global") == ()
+
+
+@pytest.mark.parametrize(
+    ("rule", "message", "cause"),
+    [
+        ("CPIStall", "waiting for the MIO (memory input/output) instruction queue", "mio_throttle"),
+        ("CPIStall", "for an MIO instruction queue to be not full", "mio_throttle"),
+        ("CPIStall", "the local/global instruction queue to be", "stall_memory_throttle"),
+        ("CPIStall", "queue for local and global (LG) memory", "stall_memory_throttle"),
+        ("CPIStall", "an immediate constant cache (IMC)", "stall_constant_memory_dependency"),
+        ("", "Threads are executed in groups of 32 threads called warps.", "partial_warps"),
+        ("", "The memory access pattern for local loads from L1TEX", "local_memory"),
+        ("WorkloadImbalance", "One or more SMs have a much lower number", "sm_imbalance"),
+    ],
+)
+def test_a_rule_is_said_in_the_words_of_the_cause_that_its_message_names(rule, message, cause):
+    ((one, means),) = said_by_ncu(rule=rule, message=message, saves=0.4, scope="global")
+    assert cause in means
+    assert one.mitigation == remedy_for(cause, Situation()).say != ""
+
+
+def test_what_names_no_known_cause_has_no_number():
+    ((one, means),) = said_by_ncu(rule="Unheard", message="It waits. Wait less.", saves=0.2)
+    assert (one.gain, means) == (None, frozenset())
+
+
+def test_waits_of_kinds_of_traffic_are_not_known_where_copies_wait_too():
+    counters = {"gld_transactions": 1.0, "gst_transactions": 1.0, "l2_read_transactions": 1e6}
+    counters |= {"l2_write_transactions": 1.0, "stall_memory_dependency": 0.7}
+    state = LaunchState(launch({"kernel": "k", "time_us": 100.0, **counters}))
+    assert np.isnan(state["wait.local_memory"])
 
 
 UNITS = {"dram_utilization": 0.97, "l2_utilization": 0.66, "shared_utilization": 1.0}

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from perfml.account.account import Account
 from perfml.account.causes import _table, causes
 from perfml.explain.advice.settings import PRECISIONS
-from perfml.explain.advice.symptoms import load_symptoms, situation_of
+from perfml.explain.advice.symptoms import load_results, load_symptoms, situation_of
 from perfml.explain.remedies import (
     LONGER,
     NEEDS,
@@ -29,7 +29,9 @@ from tests.support.torch_trace import filled
 
 OF_LAUNCHES = (*TERMS, *load_symptoms()[1])
 OF_STEPS = (*(cause.id for cause in causes()), *_table()["other"])
-ALL = tuple(dict.fromkeys((*OF_LAUNCHES, *OF_STEPS, "precision", "backend", "uneven_ranks")))
+SAID = tuple(symptom.causes[0] for symptom in load_results()[0])
+OTHERS = ("precision", "backend", "uneven_ranks")
+ALL = tuple(dict.fromkeys((*OF_LAUNCHES, *SAID, *OF_STEPS, *OTHERS)))
 
 FITS = {
     "time_us": 1.0,
@@ -68,7 +70,7 @@ SITUATIONS = st.builds(
 
 
 @pytest.mark.parametrize("reader", Person)
-@pytest.mark.parametrize("cause", OF_LAUNCHES)
+@pytest.mark.parametrize("cause", sorted({*OF_LAUNCHES, *SAID}))
 def test_every_cause_of_a_launch_has_a_remedy_for_every_reader_or_says_why_not(cause, reader):
     remedy = remedy_for(cause, Situation(reader))
     assert remedy.helps or remedy.none, (

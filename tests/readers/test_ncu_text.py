@@ -142,3 +142,20 @@ def test_metrics_that_are_all_not_available_are_named(tmp_path):
     )
     with pytest.raises(InputError, match=r"found: n/a for sm_cycles\.avg"):
         read(path)
+
+
+def test_the_total_of_memory_is_no_lower_than_its_largest_part(readable):
+    (total,) = readable(HEAD + launch(GEMM)).provenance["speed_of_light"]
+    assert total["memory"] == pytest.approx(0.4663)
+
+
+def test_bytes_a_second_are_no_total_of_memory(readable):
+    text = HEAD + launch(GEMM)
+    row = next(line for line in text.splitlines() if "DRAM Throughput" in line)
+    bytes_ = (
+        row.replace("DRAM Throughput  ", "Memory Throughput")
+        .replace(" % ", "KB/")
+        .replace("46.63", "99.63")
+    )
+    (total,) = readable(text.replace(row, f"{bytes_}\n{row}", 1)).provenance["speed_of_light"]
+    assert total["memory"] == pytest.approx(0.4663)

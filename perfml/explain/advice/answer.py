@@ -22,16 +22,19 @@ import pandas as pd
 
 from perfml.account.device_time import repeat_keys
 from perfml.explain.advice.finding import Finding, Gain, Where, grouped, rank
-from perfml.explain.advice.referee import most_saved
-from perfml.explain.advice.symptoms import Symptom, load_symptoms, rule_of
+from perfml.explain.advice.findings import as_probable
+from perfml.explain.advice.referee import is_counted, most_saved, saved_alone
+from perfml.explain.advice.symptoms import Symptom, rule_of, said_by
 from perfml.explain.confidence import probability
 from perfml.explain.launches import LABEL, Launch, kernel_label, known
 from perfml.explain.limits.state import LaunchState
 from perfml.explain.remedies import Remedy, Situation, person_of, remedy_for
 from perfml.explain.speed_of_light import fact_key, unit_keys
 from perfml.explain.tree.causes import TERMS, Kind
+from perfml.explain.tree.one_side import has_ideal
 from perfml.ingest.merge.groups import kernel_units, launches_behind_rows
 from perfml.util.findings import Time
+from perfml.util.words import say
 
 _WORTH = 0.005  # an estimate of Nsight Compute below it rounds to 0 %: no finding
 
@@ -123,11 +126,6 @@ def _with_rules(
 _LINK = re.compile(r"@section:[^:@]*:([^@]*)@|@url:([^:@]*):[^@]*@")
 """ncu's links in messages: ``@section:WarpStateStats:Warp State Statistics@``."""
 
-_NOTHING = re.compile(
-    r"could not be found|not available on this|memory compression|no compression", re.IGNORECASE
-)
-"""Messages that are no findings: on metrics that were not collected, on what nobody switched on."""
-
 
 def file_rules(
     kernels: pd.DataFrame | None,
@@ -137,7 +135,8 @@ def file_rules(
     """Return what the rules in the files behind a table say of its kernels.
 
     `sources` are the provenance of its files (``rules``: `perfml.readers.ncu.findings`). An
-    estimate is bounded by the laws for the cause that the rule names, of the longest of `launches`.
+    estimate is bounded by the laws for the cause that the rule names, of the longest of `launches`;
+    what names none has none, and is said in Nsight Compute's words.
     """
     results = [each for source in sources for each in source.get("rules", ())]
     if kernels is None or not results:
@@ -152,31 +151,60 @@ def file_rules(
     for each in results:
         place = places.get(fact_key(each))
         message = _LINK.sub(r"\1\2", str(each["message"])).strip()
-        if place is None or _NOTHING.search(message):
-            continue
-        unit, rule = units[place], str(each["rule"]) or rule_of(message)
-        alike = [one for one in load_symptoms()[0] if one.says(rule, message)]
+        rule = str(each["rule"]) or rule_of(message)
+        alike = said_by(rule, message)
         saves = math.nan if each.get("saves") is None else float(each["saves"])
-        if alike and unit.kernel in longest:
-            state = LaunchState.of(longest[unit.kernel])
-            # of waits the rule names the one: others of its symptom are told by other messages
-            causes = (
-                cause
-                for first, *others in (symptom.causes for symptom in alike)
-                for cause in (first, *(() if TERMS[first].kind is Kind.STALL else others))
-            )
-            saves = min(saves, max(most_saved(state, cause) for cause in causes))
-        if not alike and not saves > _WORTH:
-            continue  # what estimates nothing, and means no cause that has a remedy, has no content
-        # an estimate of one unit's use is rarely reached: it is no time
-        saves = math.nan if each.get("scope") == "local" else saves
+        if place is None or alike is None or (not alike and not saves > _WORTH):
+            continue  # what estimates nothing, and means no cause that has a remedy
+        unit = units[place]
         time = Time(float(times.get(place, math.nan)))
         where = Where((unit.label,), kernel_label(unit.kernel, LABEL))
         one = _of_rule(rule, message, alike, where, unit.kernel, time, saves)
+        # an estimate of one unit's use is rarely reached: it is no time
+        if one.gain is not None and (not alike or each.get("scope") == "local"):
+            one = replace(one, gain=None)
+        judged = _judged(one, alike, longest.get(unit.kernel))
         key = (place, rule, message)
-        if key not in said or not said[key][0].saved_us >= one.saved_us:
-            said[key] = one, frozenset(cause for each in alike for cause in each.causes)
+        if judged is None:
+            continue
+        if key not in said or not said[key][0].saved_us >= judged.saved_us:
+            said[key] = judged, frozenset(cause for each in alike for cause in each.causes)
     return tuple(said.values())
+
+
+def _judged(one: Finding, alike: Sequence[Symptom], launch: Launch | None) -> Finding | None:
+    """Return what a rule says within the laws of the causes that it names; None if nothing is left.
+
+    Of a cause whose counters were collected the launch itself tells how much goes, and how probable
+    that is.
+    """
+    if not alike or launch is None:
+        return one
+    state = LaunchState.of(launch)
+    # of waits the rule names the one: others of its symptom are told by other messages
+    causes = [
+        each.laws or cause
+        for each in alike
+        for cause in each.causes
+        if cause == each.causes[0] or TERMS[each.causes[0]].kind is not Kind.STALL
+    ]
+    most = max(most_saved(state, cause) for cause in causes)
+    if not most > _WORTH:
+        return None
+    if one.gain is None:
+        return one
+    high = likely = min(one.saved_us / one.holds.us, most)
+    counted = [name for name in causes if is_counted(state, name) and has_ideal(name)]
+    if counted:
+        alone = {name: saved_alone(launch, name) for name in counted}
+        cause = max(counted, key=lambda name: alone[name])
+        likely = min(high, alone[cause])
+        if not likely > _WORTH:
+            return None
+        ours = as_probable(one, cause, launch, likely)
+        one = replace(one, probability=min(one.probability, ours))
+    low, top = (replace(one.holds, us=part * one.holds.us) for part in (likely, high))
+    return replace(one, gain=Gain(low, top, "Nsight Compute"))
 
 
 def _of_rule(
@@ -191,6 +219,8 @@ def _of_rule(
     """Return what Nsight Compute says; our remedy for what it means names what helps."""
     first, _, rest = message.partition(". ")
     hazard, evidence, remedy = first, "", Remedy(say=rest)
+    if saves >= 0:
+        evidence = say("explain.rule.estimate", saves=saves)
     if alike:
         hazard, evidence = alike[0].hazard, f"{first}."
         remedy = remedy_for(alike[0].causes[0], Situation(person_of(kernel), kernel))

@@ -219,6 +219,24 @@ def condition_of(row: Mapping[str, Any]) -> dict[str, Any]:
     return {name: int(value) if name == "batch" else str(value) for name, value in values.items()}
 
 
+def as_probable(one: Finding, cause: str, launch: Launch, likely: float) -> float:
+    """Return how probable a finding of a launch is that others name, as one of ours is.
+
+    `likely` is the part of the launch's time that goes without the cause.
+    """
+    nothing = Loss(cause, 0.0, "", 0.0, known=False)
+    loss = next((each for each in losses(launch) if each.cause == cause), nothing)
+    marks = {
+        "known": loss.known,
+        "counted": TERMS[cause].kind not in (Kind.STALL, Kind.OCCUPANCY),
+    }
+    gain = Gain(time := replace(one.holds, us=likely * one.holds.us), time, "counters")
+    gain = replace(gain, low=replace(time, us=least_saved(likely) * one.holds.us))
+    told = replace(one, rules=(cause,), gain=gain, lost=loss.part, level=loss.level)
+    told = replace(told, marks=frozenset(name for name, holds in marks.items() if holds))
+    return probability("launch", evidence_of(told))
+
+
 def evidence_of(one: Finding) -> dict[str, float]:
     """Return what speaks for a finding of one side, by name."""
     term = TERMS.get(one.rules[0])

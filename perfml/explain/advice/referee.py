@@ -106,6 +106,8 @@ def _by_union(cause: str, state: LaunchState, fixed: LaunchState) -> float:
     if TERMS[cause].kind not in (Kind.WORK, Kind.MEMORY):
         return 1.0
     less = _less(state, fixed)
+    if not less and not is_counted(state, cause):
+        return min(1.0, sum(_at_most(state, unit) for unit in _named(cause) or {""}))
     if not less:
         known_units = (state.value(limit_of(unit).time) for unit in _named(cause))
         return 0.0 if any(not math.isnan(time) for time in known_units) else 1.0
@@ -117,6 +119,29 @@ def _by_union(cause: str, state: LaunchState, fixed: LaunchState) -> float:
             return 1.0
         behind = [known(us) for us in behind]
     return sum(min(nearness(state, unit), 1.0) for unit in less) + sum(behind)
+
+
+def is_counted(state: LaunchState, cause: str) -> bool:
+    """Return whether the counters that prove a cause were collected of a launch."""
+    term = TERMS[cause]
+    own = term.evidence or ((cause,) if term.kind is Kind.STALL else ())
+    if term.kind is Kind.OCCUPANCY:
+        own = (*own, "achieved_occupancy")
+    return any(
+        names and not any(math.isnan(state[name]) for name in names)
+        for names in (own, term.or_evidence)
+    )
+
+
+def _at_most(state: LaunchState, unit: str) -> float:
+    """Return which part of the time a unit is busy at most, by the totals that hold it too."""
+    if not unit:
+        return 1.0
+    own = nearness(state, unit)
+    if own or not math.isnan(state.value(limit_of(unit).time)):
+        return own
+    names = (COMPUTE_LEVEL,) if unit in _COMPUTE else (MEMORY_LEVEL,)
+    return min((state[name] for name in names if state[name] >= 0), default=1.0)
 
 
 def _by_start(cause: str, state: LaunchState, fixed: LaunchState) -> float:

@@ -43,6 +43,7 @@ class Symptom:
     evidence: str
     source: str
     ncu: tuple[tuple[str, re.Pattern[str]], ...]  # names of rules, patterns of messages
+    laws: str = ""  # the cause whose laws bound what a rule estimates; its own by default
 
     def hazard_at(self, nearness: float) -> str:
         """Return the hazard in words; that a unit is the limit, from `LOW` of its ceiling on."""
@@ -72,6 +73,25 @@ def symptom_of(cause: str) -> Symptom | None:
     """Return the symptom of a cause, or of a hazard of layers; None where there is none."""
     symptoms, layers = load_symptoms()
     return next((each for each in symptoms if cause in each.causes), layers.get(cause))
+
+
+@functools.cache
+def load_results() -> tuple[tuple[Symptom, ...], tuple[tuple[str, re.Pattern[str]], ...]]:
+    """Return what rules of Nsight Compute can mean, and which of them say nothing to do."""
+    rows = read_rows("perfml.explain.advice", "symptoms.toml")
+    nothing = (
+        (row.get("rule", ""), re.compile(row.get("message", ""), re.I)) for row in rows["nothing"]
+    )
+    said = (_symptom({"evidence": "", **row}, (row["id"],)) for row in rows["said"])
+    return (*said, *load_symptoms()[0]), tuple(nothing)
+
+
+def said_by(rule: str, message: str) -> tuple[Symptom, ...] | None:
+    """Return what a result of Nsight Compute means; None where it says nothing to do."""
+    means, nothing = load_results()
+    if any(name in ("", rule) and text.search(message) for name, text in nothing):
+        return None
+    return tuple(one for one in means if one.says(rule, message))
 
 
 def rule_of(message: str) -> str:

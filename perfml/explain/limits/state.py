@@ -28,6 +28,7 @@ from perfml.explain.limits.traffic import (
     waits,
 )
 from perfml.metrics.expressions import Expression, parse
+from perfml.metrics.sets import PUBLISHED, STALLS
 from perfml.util.files import read_rows
 
 
@@ -86,7 +87,12 @@ class LaunchState:
 
     def _find(self, name: str) -> float:
         if name.startswith(_WAIT):
-            return self._waits.get(name.removeprefix(_WAIT), 0.0) if self._waits else math.nan
+            reason = name.removeprefix(_WAIT)
+            # waits of kinds of traffic are not told apart where copies wait, too
+            unknown = not self._waits or (
+                reason in ("local_memory", "global_atomics") and unseen_traffic(self.launch)
+            )
+            return self._waits.get(reason, math.nan if unknown else 0.0)
         if name.startswith(_SHARE):
             return self._shares[name.removeprefix(_SHARE)]
         if name in _FUNCTIONS:
@@ -178,6 +184,18 @@ def _issuing(state: LaunchState) -> float:
     return issued if math.isnan(issued) else min(1.0, issued)
 
 
+def _uncounted(state: LaunchState) -> float:
+    """Return the part of the time of a warp of which no reason was collected.
+
+    None is, where all reasons were that warps usually wait for.
+    """
+    launch, usual = state.launch, set(STALLS) & set(PUBLISHED)
+    if not any(math.isnan(launch[name]) for name in usual):
+        return 0.0
+    counted = sum(known(launch[name]) for name in STALLS if name != "stall_selected")
+    return max(0.0, 1 - counted - known(state["issuing"]))
+
+
 def _tensor_level(state: LaunchState) -> float:
     """How busy tensor cores are: their cycles, or their instructions where cycles are unknown."""
     cycles = state.launch["tensor_cycles_utilization"]
@@ -225,6 +243,7 @@ _FUNCTIONS: Mapping[str, Callable[[LaunchState], float]] = {
     "bytes_wanted": _bytes_wanted,
     "load_latency": lambda state: load_latency(state.launch),
     "unseen_traffic": _unseen,
+    "uncounted_wait": _uncounted,
     "flops": lambda state: operations(state.launch),
     "time": lambda state: state.launch.time_us,
 }

@@ -203,7 +203,9 @@ def _waited(
         else:
             was *= _of_units(wait, before, after, left, near)
         kept += was if wait.cause in _MEMORY else was * work
-    inside = min(1.0, kept / whole) if whole > 0 else min(1.0, *left.values())
+    # what nobody collected a reason for is waited for still
+    rest = before["uncounted_wait"] * before["active"] if whole > 0 else 0.0
+    inside = min(1.0, (kept + rest) / (whole + rest)) if whole > 0 else min(1.0, *left.values())
     # all that is waited for beside a full unit passes meanwhile
     return min(inside, *full) if full else inside
 

@@ -35,7 +35,7 @@ from perfml.readers.ncu.launches import (
     to_base,
     to_kernels,
 )
-from perfml.readers.ncu.printed import LABELS, add_warp_size, metric_of
+from perfml.readers.ncu.printed import LABELS, OF_PEAK, add_warp_size, metric_of
 from perfml.readers.ncu.table import Codes, Table, dimensions
 from perfml.readers.source import ReadOptions, Source
 from perfml.tables import Kernels
@@ -308,6 +308,7 @@ def _counters(
             require_times({name: unit or ""}, str(table.source.path))
     factors = table.mapped(_UNIT, lambda unit: to_base(unit)[0])
     percent = table.mapped(_UNIT, lambda unit: unit == "%")
+    codes = np.where((codes == places.get(OF_PEAK)) & ~percent, -1, codes)
     if not table.mapped(_NAME, bool).any():
         msg = "no metrics on the details page"
         cure = "Export again with --page raw."

@@ -21,10 +21,20 @@ LONGEST = 600
 _LONGEST_MESSAGE = 1000
 
 SPEED_OF_LIGHT = {
-    "compute": "sm__throughput.avg.pct_of_peak_sustained_elapsed",
-    "memory": "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed",
+    "compute": ("sm__throughput.avg.pct_of_peak_sustained_elapsed",),
+    "memory": tuple(
+        f"{name}_throughput.avg.pct_of_peak_sustained_elapsed"
+        for name in (
+            *("gpu__compute_memory", "gpu__compute_memory_access", "gpu__compute_memory_request"),
+            "gpu__dram",
+        )
+    ),
 }
-"""The two bars of ncu's section "GPU Speed Of Light Throughput", which every set of it holds."""
+"""The two bars of ncu's section "GPU Speed Of Light Throughput", which every set of it holds.
+
+Where that of memory was not recorded, it is no lower than the largest of its parts: "Mem Busy",
+"Max Bandwidth" and DRAM's.
+"""
 
 PRINTED_KINDS = {"OPT": "optimization", "WRN": "warning", "INF": "ok", "OK": "ok", "ERR": "error"}
 """What ncu prints before a rule's message, and the kind of the rule."""
@@ -96,16 +106,17 @@ def speed_of_light(launches: pd.DataFrame, counters: Mapping[str, Any]) -> list[
     Fractions of the peak, means over the launches weighted by time; `KEPT` kernels at most, and
     none where the section was not recorded. `launches` has ``kernel, grid, block, time_us``.
     """
-    held = {name: metric for name, metric in SPEED_OF_LIGHT.items() if metric in counters}
+    held = {
+        name: np.fmax.reduce([np.asarray(counters[metric], dtype=float) for metric in names])
+        for name, metrics in SPEED_OF_LIGHT.items()
+        if (names := [metric for metric in metrics if metric in counters])
+    }
     if not held:
         return []
     units = _units(launches)
     times = launches["time_us"].fillna(0.0).to_numpy(dtype=float)
     first = np.unique(units, return_index=True)[1]
-    levels = {
-        name: unit_means(np.asarray(counters[metric], dtype=float) / 100.0, times, units)
-        for name, metric in held.items()
-    }
+    levels = {name: unit_means(values / 100.0, times, units) for name, values in held.items()}
     found = []
     for unit in np.argsort(-np.bincount(units, times), kind="stable")[:KEPT]:
         known = {name: float(level[unit]) for name, level in levels.items()}

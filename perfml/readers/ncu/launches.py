@@ -63,7 +63,7 @@ def needed() -> frozenset[str]:
     """Return every ncu metric that the catalogue can make use of."""
     catalogue = load_catalogue()
     names = {*DURATIONS, *GRID, *BLOCK, *CAPABILITY, *DEVICE_FACTS.values()}
-    names.update(SPEED_OF_LIGHT.values())
+    names.update(*SPEED_OF_LIGHT.values())
     for metric in (catalogue[name] for name in catalogue.names):
         for formula in (metric.ncu, metric.guard, *metric.substitutes):
             if formula is not None:

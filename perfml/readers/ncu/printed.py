@@ -111,7 +111,12 @@ LABELS = {
     "Achieved Occupancy": "sm__warps_active.avg.pct_of_peak_sustained_active",
     "Theoretical Occupancy": "sm__maximum_warps_per_active_cycle_pct",
     "Compute (SM) Throughput": "sm__throughput.avg.pct_of_peak_sustained_elapsed",
+    "Memory [%]": "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed",
     "SM [%]": "sm__throughput.avg.pct_of_peak_sustained_elapsed",
+    "Memory Throughput": "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed",
+    "Mem Busy": "gpu__compute_memory_access_throughput.avg.pct_of_peak_sustained_elapsed",
+    "Max Bandwidth": "gpu__compute_memory_request_throughput.avg.pct_of_peak_sustained_elapsed",
+    "L1/TEX Cache Throughput": "l1tex__throughput.avg.pct_of_peak_sustained_active",
     "DRAM Throughput": "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed",
     "L1/TEX Hit Rate": "l1tex__t_sector_hit_rate.pct",
     "L2 Hit Rate": "lts__t_sector_hit_rate.pct",
@@ -127,6 +132,9 @@ LABELS = {
     "Waves Per SM": "launch__waves_per_multiprocessor",
 }
 """Only labels that mean one metric in whatever section they stand."""
+
+OF_PEAK = LABELS["Memory Throughput"]
+"""What that label means where its unit is per cent; bytes a second stand under it, too."""
 
 _THREADS = "smsp__thread_inst_executed_per_inst_executed"
 _THREADS_LABEL = "Avg. Active Threads Per Warp"

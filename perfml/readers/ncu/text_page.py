@@ -12,7 +12,7 @@ import re
 from perfml.errors import InputError
 from perfml.readers.ncu.findings import PRINTED_KINDS, Rule
 from perfml.readers.ncu.page import NOTICE, Notices, header_at
-from perfml.readers.ncu.printed import PrintedLaunch, kernels_of
+from perfml.readers.ncu.printed import OF_PEAK, PrintedLaunch, kernels_of, metric_of
 from perfml.readers.source import ReadOptions, Source
 from perfml.tables import Kernels
 from perfml.util.words import first_few
@@ -31,7 +31,7 @@ _SECTION = re.compile(r"\s{0,40}Section: (\S.*)")
 _SECTION_BYTES = re.compile(rb"(?m)^[ \t]{0,40}Section: \S")
 _DASHES = re.compile(r"\s{0,40}-{3,}(?: -{3,})*\s*")
 _RULE = re.compile(r"\s{0,40}(OPT|WRN|INF|OK|ERR)\s{2,}(\S.*)")
-_SPEEDUP = re.compile(r"Est\. (Local )?Speedup: ([\d.,]{1,12})%")
+_SPEEDUP = re.compile(r"Est(?:\.|imated) (Local )?Speedup: ([\d.,]{1,12})%")
 _CELLS = re.compile(r" {2,}")
 _PERCENTAGE = re.compile(r"\d+(?:[.,]\d+)?")
 _DIGIT = re.compile(r"[1-9]")
@@ -211,6 +211,8 @@ class _Lines:
         if name == "Metric Name":
             return
         self._open_table = True
+        if metric_of(name) == OF_PEAK and unit not in ("%", ""):
+            return
         # A metric shown in two sections has one value: the first one stays.
         self.launches[-1].cells.setdefault(name, (value, unit))
 
