@@ -138,7 +138,7 @@ def file_rules(
     estimate is bounded by the laws for the cause that the rule names, of the longest of `launches`;
     what names none has none, and is said in Nsight Compute's words.
     """
-    results = [each for source in sources for each in source.get("rules", ())]
+    results = [result for source in sources for result in source.get("rules", ())]
     if kernels is None or not results:
         return ()
     units, codes = kernel_units(kernels)
@@ -148,12 +148,12 @@ def file_rules(
     places = {key: place for place, key in enumerate(unit_keys(units))}
     longest = {one.kernel: one for one in sorted(launches, key=lambda one: one.time_us)}
     said: dict[tuple[int, str, str], Said] = {}
-    for each in results:
-        place = places.get(fact_key(each))
-        message = _LINK.sub(r"\1\2", str(each["message"])).strip()
-        rule = str(each["rule"]) or rule_of(message)
+    for result in results:
+        place = places.get(fact_key(result))
+        message = _LINK.sub(r"\1\2", str(result["message"])).strip()
+        rule = str(result["rule"]) or rule_of(message)
         alike = said_by(rule, message)
-        saves = math.nan if each.get("saves") is None else float(each["saves"])
+        saves = math.nan if result.get("saves") is None else float(result["saves"])
         if place is None or alike is None or (not alike and not saves > _WORTH):
             continue  # what estimates nothing, and means no cause that has a remedy
         unit = units[place]
@@ -161,14 +161,14 @@ def file_rules(
         where = Where((unit.label,), kernel_label(unit.kernel, LABEL))
         one = _of_rule(rule, message, alike, where, unit.kernel, time, saves)
         # an estimate of one unit's use is rarely reached: it is no time
-        if one.gain is not None and (not alike or each.get("scope") == "local"):
+        if one.gain is not None and (not alike or result.get("scope") == "local"):
             one = replace(one, gain=None)
         judged = _judged(one, alike, longest.get(unit.kernel))
         key = (place, rule, message)
         if judged is None:
             continue
         if key not in said or not said[key][0].saved_us >= judged.saved_us:
-            said[key] = judged, frozenset(cause for each in alike for cause in each.causes)
+            said[key] = judged, frozenset(cause for symptom in alike for cause in symptom.causes)
     return tuple(said.values())
 
 
@@ -183,10 +183,10 @@ def _judged(one: Finding, alike: Sequence[Symptom], launch: Launch | None) -> Fi
     state = LaunchState.of(launch)
     # of waits the rule names the one: others of its symptom are told by other messages
     causes = [
-        each.laws or cause
-        for each in alike
-        for cause in each.causes
-        if cause == each.causes[0] or TERMS[each.causes[0]].kind is not Kind.STALL
+        symptom.laws or cause
+        for symptom in alike
+        for cause in symptom.causes
+        if cause == symptom.causes[0] or TERMS[symptom.causes[0]].kind is not Kind.STALL
     ]
     most = max(most_saved(state, cause) for cause in causes)
     if not most > _WORTH:

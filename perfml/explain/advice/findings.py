@@ -225,16 +225,16 @@ def as_probable(one: Finding, cause: str, launch: Launch, likely: float) -> floa
     `likely` is the part of the launch's time that goes without the cause.
     """
     nothing = Loss(cause, 0.0, "", 0.0, known=False)
-    loss = next((each for each in losses(launch) if each.cause == cause), nothing)
+    loss = next((loss for loss in losses(launch) if loss.cause == cause), nothing)
     marks = {
         "known": loss.known,
         "counted": TERMS[cause].kind not in (Kind.STALL, Kind.OCCUPANCY),
     }
     gain = Gain(time := replace(one.holds, us=likely * one.holds.us), time, "counters")
     gain = replace(gain, low=replace(time, us=least_saved(likely) * one.holds.us))
-    told = replace(one, rules=(cause,), gain=gain, lost=loss.part, level=loss.level)
-    told = replace(told, marks=frozenset(name for name, holds in marks.items() if holds))
-    return probability("launch", evidence_of(told))
+    ours = replace(one, rules=(cause,), gain=gain, lost=loss.part, level=loss.level)
+    ours = replace(ours, marks=frozenset(name for name, holds in marks.items() if holds))
+    return probability("launch", evidence_of(ours))
 
 
 def evidence_of(one: Finding) -> dict[str, float]:

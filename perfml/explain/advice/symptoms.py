@@ -82,8 +82,8 @@ def load_results() -> tuple[tuple[Symptom, ...], tuple[tuple[str, re.Pattern[str
     nothing = (
         (row.get("rule", ""), re.compile(row.get("message", ""), re.I)) for row in rows["nothing"]
     )
-    said = (_symptom({"evidence": "", **row}, (row["id"],)) for row in rows["said"])
-    return (*said, *load_symptoms()[0]), tuple(nothing)
+    words = (_symptom({"evidence": "", **row}, (row["id"],)) for row in rows["said"])
+    return (*words, *load_symptoms()[0]), tuple(nothing)
 
 
 def said_by(rule: str, message: str) -> tuple[Symptom, ...] | None:
