@@ -16,6 +16,7 @@ from perfml.explain.advice.table import Layer
 from perfml.explain.limits.state import LaunchState
 from perfml.explain.tree.causes import TERMS, Kind
 from perfml.explain.tree.engine import decompose_pair
+from perfml.explain.tree.layer import Match, decompose_layer
 from perfml.explain.tree.pair import Pair, why_denied
 from perfml.explain.tree.work import KINDS
 from perfml.ingest.merge.rule import merge
@@ -163,3 +164,23 @@ def test_what_a_device_has_no_instructions_for_is_no_cause_on_it(capability, den
         *(launch({**one, "stall_memory_dependency": 0.5}) for one in (counters, slow)), single=True
     )
     assert ("compute capability" in why_denied(pair, "async_copy")) is denied
+
+
+@pytest.mark.parametrize(
+    ("more", "first"),
+    [
+        ({}, "sectors_per_request"),
+        # a level that was counted says where the time is
+        ({"ipc": 2.0, "stall_memory_dependency": 0.5}, "sectors_per_request"),
+        ({"gld_transactions": 4e6, "gst_transactions": 4e6}, "throughput"),
+    ],
+)
+def test_work_that_grew_is_the_cause_where_no_unit_s_time_was_counted(more, first):
+    counted = {"inst_executed": 4e6, "global_load_requests": 1e6, "global_store_requests": 1e6}
+    fast = {"gld_transactions": 4e6, "gst_transactions": 4e6, **counted}
+    slow = {"gld_transactions": 8e6, "gst_transactions": 8e6, **counted, **more}
+    sides = [launch({"kernel": "copy(float*)", **each}) for each in
+             ({**slow, "time_us": 65.0}, {**fast, "time_us": 60.0})]  # fmt: skip
+    causes = decompose_layer([Match("copy", *sides)], same_device=True, single=True)
+    assert causes.totals[0].term.id == first
+    assert causes.confidence == "low"

@@ -133,7 +133,25 @@ def account(pair: Pair) -> list[Held]:
         for name, weight in weights.items()
         if whole > 0
     ]
-    return sorted(held, key=lambda each: -each.share)
+    return sorted(held or _unmeasured(pair), key=lambda each: -each.share)
+
+
+def _unmeasured(pair: Pair) -> list[Held]:
+    """Return what units hold of the additional time whose work grew, and whose time nobody counted.
+
+    How near its ceiling such a unit stands is not known, so that no such answer is certain.
+    """
+    if pair.ideal or not pair.log_ratio > 0:
+        return []
+    grown = {
+        unit.id: pair.grew(unit.amount)
+        for unit in load_limits()[0]
+        if unit.amount
+        and math.isnan(pair.slow.value(unit.time) + pair.fast.value(unit.time))
+        and pair.grew(unit.amount) >= GREW
+    }
+    parts = spread(grown, min(1.0, sum(grown.values()) / pair.log_ratio))
+    return [Held(limit_of(unit), part, 0.0) for unit, part in parts.items()]
 
 
 REST = "throughput"  # id of what no limit holds
