@@ -55,6 +55,10 @@ class Idle:
     where: str
 
 
+FEW_BLOCKS = "few_blocks"
+"""The trait of a kernel that its launch has, and not its name: most of the device is idle."""
+
+
 @dataclass(frozen=True)
 class Part:
     """Kernels of one kind in a step.

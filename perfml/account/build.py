@@ -13,6 +13,7 @@ import numpy as np
 
 from perfml.account.account import (
     AMOUNTS,
+    FEW_BLOCKS,
     Account,
     Copies,
     DeviceAccount,
@@ -377,7 +378,7 @@ def _parts(work: _Work, alone: Floats, launches: Floats) -> tuple[Part, ...]:
             origin.backward,
             _label(activity.name),
             traits.does,
-            tuple(sorted({*traits.ids(), *(["few_blocks"] if few else [])})),
+            tuple(sorted({*traits.ids(), *([FEW_BLOCKS] if few else [])})),
         )
         operands = NO_OPERANDS if origin.given is None else origin.given.operands
         times = often[at]

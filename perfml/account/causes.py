@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from typing import Any, ClassVar
 
-from perfml.account.account import AMOUNTS, Account, DeviceAccount, Part
+from perfml.account.account import AMOUNTS, FEW_BLOCKS, Account, DeviceAccount, Part
 
 LAUNCH_BOUND = "launch_bound"
 _REPEATED = 3
@@ -425,9 +425,11 @@ def _why(before: Sequence[Part], after: Sequence[Part], sides: Sequence[_Side]) 
     more = _us(after) - _us(before)
     slow, fast = (1, 0) if more > 0 else (0, 1)
     parts = (before, after)
+    if all(any(FEW_BLOCKS in part.traits for part in side) for side in parts):
+        parts = (_filling(before), _filling(after))
     zoned = any(part.zone for part in parts[slow])
     often = [sum(part.launches for part in side) for side in parts]
-    if not zoned and _kinds(before) == _kinds(after) and _close(*often):
+    if not zoned and _kinds(parts[slow]) == _kinds(parts[fast]) and _close(*often):
         # what both sides have in equal number is no difference
         return _of_operands(parts[slow], parts[fast]) or "same_kernels"
     shares = []
@@ -492,8 +494,16 @@ def _of_operands(slow: Sequence[Part], fast: Sequence[Part]) -> str:
     return "same_operands" if alike and shaped and size <= 1 + _OTHER else ""
 
 
+def _filling(parts: Sequence[Part]) -> list[Part]:
+    """Return kernels without what their launches have to do with how full the device is."""
+    return [
+        replace(part, traits=tuple(each for each in part.traits if each != FEW_BLOCKS))
+        for part in parts
+    ]
+
+
 def _kinds(parts: Sequence[Part]) -> set[tuple[str, tuple[str, ...]]]:
-    return {(part.kernel, part.traits) for part in parts}
+    return {(part.kernel, part.traits) for part in _filling(parts)}
 
 
 def _whole(parts: Sequence[Part]) -> Part:

@@ -84,7 +84,7 @@ def test_no_advice_saves_more_than_the_step_without_a_profiler(tmp_path):
     assert (account.step_us > 2 * bare_us, account.bare_us) == (True, bare_us)
     of_step = [each for each in perfml.advise(run).findings if each.holds.of == "step"]
     assert ("unrecorded",) in [each.rules for each in of_step]
-    assert {each.holds.us for each in of_step} == {bare_us}
+    assert all(0 < each.holds.us <= bare_us for each in of_step)
     (idle,) = (each for each in of_step if each.rules == ("unrecorded",))
     assert idle.gain is None
     # the idle time is that of the step without a profiler, too
