@@ -141,7 +141,7 @@ def step_section(step: StepComparison) -> Section:
         f"What the difference of a {step.unit} is made of; the parts add up",
         (
             *words("part", "more of it in"),
-            *numbers(f"{step.names[1]} takes more, µs a {step.unit}"),
+            *numbers(say("report.step.more", step=step)),
         ),
         rows,
         title="Where the difference is",
