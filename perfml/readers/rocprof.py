@@ -279,7 +279,8 @@ def dispatched(
         provenance["kernels_busy"] = busy_share(spans)
         ran = [*kernels_of(launches["kernel"], spans, queue), *moves_of(ways, copies)]
         account = account_without_host(ran, unknown=audit.unknown)
-        if account is not None:
+        # with counters kernels run one by one: what passes between them is the profiler's
+        if account is not None and not counters:
             provenance[ACCOUNT] = replace(account, amd=True).to_dict()
     else:
         warnings.append("The profiler did not time the kernels; record with --kernel-trace too.")

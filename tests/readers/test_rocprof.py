@@ -116,6 +116,9 @@ def test_counters_of_a_dispatch_are_columns_of_its_row(trace):
     assert frame["threads"].tolist() == [1048576.0] * 2
     assert frame["grid"].isna().all()
     assert any("AMD's names" in text for text in kernels.warnings)
+    # kernels ran one by one for the counters: time between them is the profiler's
+    assert "step" not in kernels.provenance
+    assert "step" in read(trace(HEADER + FIRST + SECOND)).provenance
 
 
 @pytest.mark.parametrize("value", ["", "x", "nan", "1e999"])
