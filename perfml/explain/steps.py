@@ -66,9 +66,8 @@ class StepComparison:
     target: Account
     capability: float = math.nan  # compute capability of the slower side's device
     bandwidth: float = math.nan  # of its memory, GB/s
-    often: float = (
-        1.0  # how often the target was recorded to launch what the baseline launches once
-    )
+    # how often the target was recorded to launch what the baseline launches once
+    often: float = 1.0
 
     @cached_property
     def _sides(self) -> tuple[Account, Account]:
