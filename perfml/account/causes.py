@@ -453,8 +453,18 @@ def _why(before: Sequence[Part], after: Sequence[Part], sides: Sequence[_Side]) 
     if not before or not after:
         return "other_operators"
     names = [{part.kernel for part in side} for side in parts]
-    known = "more_launches" if names[0] == names[1] and not _close(*often) else "other_kernels"
+    again = names[0] == names[1] and not _close(*often)
+    if again and _as_large(_whole(before), _whole(after)):
+        return "more_launches"
+    known = "more_launches" if again else "other_kernels"
     return _of_operands(parts[slow], parts[fast]) or known
+
+
+def _as_large(one: Part, other: Part) -> bool:
+    """Return whether launches of both sides are as large, however many there are."""
+    names = ("threads", "elements")
+    sizes = ([getattr(part, n) / part.launches for part in (one, other)] for n in names)
+    return all(_close(*size) for size in sizes)
 
 
 _MOST = 0.3

@@ -169,12 +169,6 @@ def _whole_iterations(side: Side, layers: pd.Series) -> pd.DataFrame:
     return whole.reset_index()
 
 
-_MERGED = (
-    "only merged layers were given: give the kernels table to see the time of kernels that "
-    "vanished or appeared"
-)
-
-
 def explain(
     baseline: pd.DataFrame | Side | str | Path,
     target: pd.DataFrame | Side | str | Path,
@@ -262,7 +256,7 @@ def explain(
         details.append(reader.read(met.names[at], how, ratios[at], launched[at]))
     total = step.total if step is not None and (step.leads or not met.names) else None
     if left.kernels is None or right.kernels is None:
-        warnings.append(_MERGED)
+        warnings.append(say("explain.note.merged"))
     return Explanation(
         baseline=left.name,
         target=right.name,

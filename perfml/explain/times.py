@@ -210,8 +210,9 @@ def compare_times(
         if in_order and not across:
             interval, centres = _over_pairs, [math.log(np.exp(side).mean()) for side in logs]
             log_ratio = centres[1] - centres[0]
-        half, p_value = interval(before, after, confidence, abs(log_ratio) - math.log1p(tolerance))
-        low, high = log_ratio - half, log_ratio + half
+        half, chance = interval(before, after, confidence, abs(log_ratio) - math.log1p(tolerance))
+        if half < _WIDEST:
+            low, high, p_value = log_ratio - half, log_ratio + half, chance
     least = 0.0 if across else math.log1p(SAME_WORK if same_work else SINGLE)
     return Ratio(
         baseline_us=math.exp(centres[0]),
@@ -224,6 +225,11 @@ def compare_times(
         processes=(len(means[0]), len(means[1])),
         p_value=p_value,
     )
+
+
+_WIDEST = math.log(1000)
+"""An interval that reaches further to either side says no more than a single repeat does: one
+launch is nearly all of the time, and hardly a degree of freedom is left."""
 
 
 def _welch(before: Floats, after: Floats, confidence: float, beyond: float) -> tuple[float, float]:

@@ -218,6 +218,8 @@ class Readable(float):
     --------
     >>> f"{Readable(1.65e10):.3g}, {Readable(4.0):.3g}, {Readable(208896):.0f}"
     '16.5 billion, 4, 208,896'
+    >>> f"{Readable(208896):,.0f}"
+    '208,896'
     >>> f"{Readable(0.07):.0%}, {Readable(0.002):.0%}, {Readable(0.0):.0%}"
     '7 %, under 1 %, 0 %'
     """
@@ -233,7 +235,7 @@ class Readable(float):
             if spec == ".0%" and 0 < self < 0.005:
                 return "under 1 %"
             return f"{float(self):{spec[:-1]}%}".replace("%", " %")
-        if spec.endswith("f") and abs(self) >= 10_000:
+        if spec.endswith("f") and "," not in spec and abs(self) >= 10_000:
             return format(float(self), f",{spec}")
         return format(float(self), spec)
 

@@ -78,6 +78,26 @@ def test_without_recorded_shapes_threads_tell(tmp_path, blocks, cause):
     assert (again.first_cause, again.slower) == (cause, "a")
 
 
+def test_equal_launches_that_are_more_are_no_larger_operands(tmp_path):
+    def launched(often):
+        trace = Trace()
+        for step in range(4):
+            at = step * (160 * often + 60)
+            trace.event("user_annotation", f"ProfilerStep#{step}", at, 160 * often + 50)
+            trace.event("cpu_op", "aten::mul", at + 5, 20)
+            for one in range(often):
+                start, grid = at + 10 + 160 * one, {"grid": [512, 1, 1]}
+                number = step * often + one
+                asked = at + 10 + one / 2
+                trace.launch("mul()", asked, start + 10, 150 + step, correlation=number, **grid)
+        path = tmp_path / f"{often}.json"
+        path.write_bytes(trace.data())
+        return Account.from_dict(read(path).provenance["step"])
+
+    step = StepComparison(("a", "b"), launched(2), launched(8), 9.0)
+    assert (step.first_cause, step.slower) == ("more_launches", "b")
+
+
 def test_a_trait_that_kernels_of_both_sides_have_is_no_difference(tmp_path):
     kernel = "volta_sgemm_128x64_tn"
     pair = [side(tmp_path, us, kernel=kernel, **ROWS) for us in (300.0, 900.0)]

@@ -236,3 +236,12 @@ def test_intervals_over_pairs_cover_and_repeats_alike_are_no_pairs():
         paired += follow(*np.exp(rng.normal(0.0, 0.02, (2, 6))))
     assert covered / 300 >= 0.93
     assert paired / 300 <= 0.03
+
+
+def test_pairs_of_which_one_is_nearly_all_of_the_time_have_no_interval():
+    before, after = [1e6, 1.0, 1.1, 0.9], [3e6, 1.0, 1.0, 1.0]
+    ratio = compare_times(before, after, in_order=True)
+    assert ratio.interval is None
+    assert ratio.ratio == pytest.approx(3.0, rel=1e-3)
+    assert ratio.sentence()
+    assert ratio.to_dict()["p_value"] is None

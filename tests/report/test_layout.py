@@ -139,11 +139,11 @@ SILENT = {"Annotated", "Document", "Option", "Argument", "row_of", "filterwarnin
 
 LEFT = """
 explain/advice/finding=5 explain/advice/findings=2 explain/advice/first_fix=1
-explain/advice/hazards=4 explain/advice/measured=5 explain/advice/network=2
+explain/advice/hazards=3 explain/advice/measured=5 explain/advice/network=2
 explain/advice/settings=1 explain/advice/table=3 explain/advice/unexplained=13 explain/brief=2
-explain/compare=3 explain/compared=3 explain/confidence=1 explain/lines=16 explain/load=11
+explain/compare=2 explain/compared=3 explain/confidence=1 explain/lines=16 explain/load=11
 explain/results=2 explain/roofs/peaks=6 explain/speed_of_light=6 explain/times=1
-explain/tree/causes=6 explain/tree/layer=3 explain/tree/one_side=3 report/build=2
+explain/tree/causes=6 explain/tree/layer=2 explain/tree/one_side=3 report/build=2
 report/figures/all_models=4 report/figures/comparisons=9 report/figures/metrics=5
 report/figures/models=6 report/figures/registry=3 report/figures/times=3 report/kernels=2
 report/labels=5 report/pairs=2 report/render/markdown=1 report/render/text=2

@@ -50,7 +50,7 @@ from perfml.explain.roofs.peaks import Peaks, given_peaks
 from perfml.explain.tree.one_side import SPLIT
 from perfml.util.json_values import json_object
 from perfml.util.shown import Shown
-from perfml.util.words import count, percent
+from perfml.util.words import count, percent, say
 
 MIN_GAIN = 0.02  # findings that promise less than 2 % of the layer's time are counted, not listed
 
@@ -60,9 +60,6 @@ LIKELY = 0.34
 """Findings that are less probable are counted, too. With that author left out of the fit, 250 of
 302 slow launches of exams have a right first finding where all are listed, 248 from 0.34 on, 243
 from 0.4 on; planted launches without a cause have one in 60, 46 and 37 of 92 (2026-11-29)."""
-
-_FOREIGN = "the causes read counters of NVIDIA's GPUs; of this device the times alone are judged"
-"""What is said of AMD's."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -272,7 +269,7 @@ def advise(
         others=tuple(by_saving([one for one in found if id(one) not in listed])),
         layers=len(every),
         warnings=side.warnings
-        + ((_FOREIGN,) if foreign else ())
+        + ((say("explain.note.foreign"),) if foreign else ())
         + (("only merged layers were given: launches were not looked at",) if merged else ()),
         time_notes=(
             *time_notes(("", side.layers)),

@@ -30,9 +30,9 @@ from perfml.explain.tree.library_kernels import (
     of_others,
 )
 from perfml.explain.tree.pair import log_mean
+from perfml.util.words import say
 
 WHOLE_LAYER = "whole layer"
-NO_LAUNCHES = "kernels table (to tell kernels that vanished or appeared from those that changed)"
 
 _WANTED = (
     *("theoretical_occupancy", "waves_per_sm", "achieved_occupancy", "inst_executed", "ipc"),
@@ -88,7 +88,7 @@ def layer_causes(before: Launch, after: Launch, *, same_device: bool) -> Causes:
     single = before["kernels"] == 1 and after["kernels"] == 1
     matches = [Match(WHOLE_LAYER, before, after)]
     causes = decompose_layer(matches, same_device=same_device, single=single)
-    return replace(causes, missing=(NO_LAUNCHES, *causes.missing))
+    return replace(causes, missing=(say("explain.note.no_launches"), *causes.missing))
 
 
 def matches_of(change: Change, left: Sequence[Launch], right: Sequence[Launch]) -> list[Match]:
