@@ -184,6 +184,23 @@ def test_two_products_whose_types_name_iterators_that_convert_are_no_rearranging
     assert "transform_kernels" not in found(make_kernels(rows))
 
 
+@pytest.mark.parametrize(
+    ("operators", "rearranges"),
+    [
+        ("poi_fused__to_copy_transpose_2", True),
+        ("poi_fused_clone_permute_view_1", True),
+        ("red_fused_add_native_layer_norm_backward_transpose_3", False),
+        ("per_fused__to_copy_clone_gelu_transpose_view_12", False),
+    ],
+)
+def test_a_kernel_of_inductor_rearranges_where_all_its_operators_do(operators, rearranges):
+    rows = [
+        {**HEALTHY, "kernel": name, "time_us": us}
+        for name, us in ((f"triton_{operators}", 40.0), ("sgemm", 60.0))
+    ]
+    assert ("transform_kernels" in found(make_kernels(rows))) is rearranges
+
+
 def test_a_product_that_a_library_repeats_gains_what_no_unit_is_busy_for():
     gemm = {**HEALTHY, "kernel": "nvjet_sm90_tst_64x8_64x16_2x1_v_bz_TNT", "time_us": 10.0}
     four = [gemm | {"grid": "(132, 1, 1)", "waves_per_sm": 1.0}] * 4

@@ -30,6 +30,11 @@ _TRANSFORMS = re.compile(
     r"reformat|addpadding|splitkreduce|split_k_kernel|\bpad",
     re.IGNORECASE,
 )
+_COMPUTES = re.compile(
+    r"triton_[a-z]+_fused_(?:_|\d|(?:to_copy|clone|unsafe_view|view|transpose|permute|expand|copy|cat|"
+    r"constant_pad_nd|slice|select|unsqueeze|squeeze|t)(?![a-z]))*+[a-z]\w*"
+)
+"""The name of an Inductor kernel that lists an operator which does more than move elements."""
 _TILE, _ROW = 32, 16
 """Sizes below it are smaller than a tile; bytes that one access moves at most (a vector load,
 cp.async), and that TMA asks of strides."""
@@ -64,7 +69,7 @@ def _rearranges(kernel: str) -> bool:
 
     The types in a product's template name iterators that transform tiles: its own name tells.
     """
-    own = kernel.partition("<")[0] if is_product(kernel) else kernel
+    own = kernel.partition("<")[0] if is_product(kernel) else _COMPUTES.sub("", kernel)
     return _TRANSFORMS.search(own) is not None
 
 
