@@ -363,7 +363,7 @@ def test_copies_are_timed_beside_the_launches_and_are_none(measure):
     assert [row.ranges[1:] for row in profile.rows] == [("conv",), ("a/b",), ()]
 
 
-def test_the_library_says_at_once_how_many_launches_an_iteration_has(built, measure, monkeypatch):
+def test_the_library_says_at_once_how_many_launches_an_iteration_has(measure, monkeypatch):
     seen = []
     read = cupti.read_record
 

@@ -162,7 +162,8 @@ def test_a_step_is_timed_without_a_profiler_and_the_report_of_its_trace_keeps_to
     recorded = Trace()
     for step in range(4):  # 1,000 us a step, 100 of them computing
         recorded.event("user_annotation", "step", 1000.0 * step, 990)
-        recorded.launch("relu()", 1000.0 * step + 20, 1000.0 * step + 50, 100.0, correlation=step)
+        asked, grid = 1000.0 * step + 20, {"grid": [4096, 1, 1]}
+        recorded.launch("relu()", asked, asked + 30, 100.0, correlation=step, **grid)
     trace.write_bytes(recorded.data())
     calls = []
     median = perfml.time_step(lambda: calls.append(1), trace, steps=5, warmup=2)
@@ -170,7 +171,7 @@ def test_a_step_is_timed_without_a_profiler_and_the_report_of_its_trace_keeps_to
     beside = tmp_path / "trace.json.step.json"
     assert len(json.loads(beside.read_text())["step_us"]) == 5
     plain = findings(account(trace, beside, None))
-    bare = account(trace, beside, [420.0, 400.0, 380.0])
+    bare = account(trace, beside, [420.0, 400.0, 380.0, 400.0])
     assert (bare.bare_us, bare.bare.step_us) == (400.0, 400.0)
     assert "Without a profiler a step takes 400 µs" in step_sentence(bare)
     # the device computes 100 us, so that 300 of some 900 us of idle time are the program's
