@@ -37,6 +37,8 @@ WARM_UP = 1.25
 """A first step longer than all others by this factor may be out of line."""
 SUM = "sum"
 """Unit of an account of sums, without a clock."""
+FEW_BLOCKS = "few_blocks"
+"""The trait of a kernel that its launch has, and not its name: most of the device is idle."""
 _SEQUENCES = frozenset({"attention", "cache", "rotary", "state_space"})
 """What networks launch that work on sequences of tokens."""
 _APART = 3.0
@@ -53,10 +55,6 @@ class Idle:
     state: str
     us: float
     where: str
-
-
-FEW_BLOCKS = "few_blocks"
-"""The trait of a kernel that its launch has, and not its name: most of the device is idle."""
 
 
 @dataclass(frozen=True)
@@ -298,8 +296,8 @@ class Account:
     def part(self, share: float) -> Account:
         """Return the account of a part of its work, where that is the same work all along."""
         walls = tuple(share * us for us in self.kept_us)
-        parts = tuple(each.part(share) for each in self.devices)
-        return replace(self, walls_us=walls, warm_up=False, cut=(), devices=parts, repeated=None)
+        devices = tuple(device.part(share) for device in self.devices)
+        return replace(self, walls_us=walls, warm_up=False, cut=(), devices=devices, repeated=None)
 
     @functools.cached_property
     def launched(self) -> Mapping[str, float]:

@@ -138,7 +138,8 @@ def audited(recording: Recording, known: Iterable[Fact] = ()) -> tuple[Recording
 
 def _communicates_alone(recording: Recording) -> bool:
     """Return whether all kernels of a recording communicate: others were left out of it."""
-    names = {each.name for each in recording.activities if each.kind is DeviceKind.KERNEL}
+    kernels = (one for one in recording.activities if one.kind is DeviceKind.KERNEL)
+    names = {kernel.name for kernel in kernels}
     return bool(names) and all(kernel_traits(name).does == "communication" for name in names)
 
 

@@ -257,7 +257,7 @@ def account_of_sums(
     of copies and fills. The sum of all stands for the wall.
     """
     ran, copied = list(kernels), list(moves)
-    parts = [_summed_part(*each) for each in ran]
+    parts = [_summed_part(*kernel) for kernel in ran]
     copies: dict[str, tuple[float, float]] = {}
     for name, us, times in copied:
         sums = copies.get(move_kind(name), (0.0, 0.0))
@@ -369,7 +369,6 @@ def _parts(work: _Work, alone: Floats, launches: Floats) -> tuple[Part, ...]:
         if activity.kind is not DeviceKind.KERNEL or not (alone_us[at] > 0 or often[at] > 0):
             continue
         traits = kernel_traits(activity.name)
-        few = bool(filled[at] > 0)
         # the innermost range stands for the operator where nobody recorded operators
         named = [] if operators else [n for n in origin.path if not ITERATION.fullmatch(n)]
         part = Part(
@@ -378,7 +377,7 @@ def _parts(work: _Work, alone: Floats, launches: Floats) -> tuple[Part, ...]:
             origin.backward,
             _label(activity.name),
             traits.does,
-            tuple(sorted({*traits.ids(), *([FEW_BLOCKS] if few else [])})),
+            tuple(sorted({*traits.ids(), *([FEW_BLOCKS] if filled[at] > 0 else [])})),
         )
         operands = NO_OPERANDS if origin.given is None else origin.given.operands
         times = often[at]
@@ -406,7 +405,7 @@ def _filled(work: _Work) -> Floats:
     Threads of kernels beside it count, too. It is 0 of kernels with enough blocks, of short ones,
     and where sizes are not known; shape (n,).
     """
-    blocks, threads = np.array([(each.blocks, each.threads) for each in work.activities]).T
+    blocks, threads = np.array([(launch.blocks, launch.threads) for launch in work.activities]).T
     many = work.multiprocessors
     known = work.kernels & (blocks > 0) & (threads > 0) & (many > 0)
     busy = np.where(known, np.minimum(blocks, many), 1.0)  # multiprocessors that have a block

@@ -256,7 +256,7 @@ def findings(account: Account) -> list[Finding]:
         if taken[cause.id].us > 0 and (cause.saves or cause.fills)
         if cause.id not in unknown
     ]
-    return sorted(found, key=lambda each: (-each.saved_us, -each.amount.us))
+    return sorted(found, key=lambda finding: (-finding.saved_us, -finding.amount.us))
 
 
 def _repeats(account: Account, device: DeviceAccount) -> bool:
@@ -507,7 +507,7 @@ def _of_operands(slow: Sequence[Part], fast: Sequence[Part]) -> str:
 def _filling(parts: Sequence[Part]) -> list[Part]:
     """Return kernels without what their launches have to do with how full the device is."""
     return [
-        replace(part, traits=tuple(each for each in part.traits if each != FEW_BLOCKS))
+        replace(part, traits=tuple(trait for trait in part.traits if trait != FEW_BLOCKS))
         for part in parts
     ]
 

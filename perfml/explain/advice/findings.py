@@ -304,10 +304,9 @@ def _evidence(parts: Sequence[_Part], kernels: Sequence[str], layer: Layer, merg
 
 def in_order(findings: Sequence[Finding]) -> list[Finding]:
     """Return the findings of a layer in the order in which people read them."""
-    # What takes most of the layer is first. What idle machinery could do if the work allows it
-    # stands behind what was counted, and idle multiprocessors behind what the whole layer can do
-    # about its launches. Work that may all be needed, for a unit that is less than half busy, is no
-    # finding.
+    # The cause that takes most of the layer's time is first. A gain that assumes independent work
+    # comes after those from counters, and idle multiprocessors come after findings of all launches
+    # of the layer. Work of a unit below half of its peak, which may all be needed, is no finding.
     by_loss = sorted(findings, key=lambda one: -one.lost)
     order = []
     for place, one in enumerate(by_loss):
